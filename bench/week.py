@@ -68,7 +68,7 @@ QUIET_S = 5.0  # longer than any retry takes
 DAYS = 7
 ADDED = (
     *("messages", "recipients", "size_bytes", "attempts", "refused"),
-    *("delivered", "deferred", "bounced", "expired", "deleted"),
+    *("delivered", "deferred", "bounced", "put_off", "returned", "expired", "deleted"),
 )
 
 

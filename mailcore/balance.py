@@ -35,6 +35,7 @@ class Term:
 _ALL = frozenset(Scope)
 _LIVE = frozenset({Scope.RECIPIENTS, Scope.MESSAGES})
 _BY_RECIPIENT = frozenset({Scope.RECIPIENTS, Scope.REPORT})  # one message may be delivered, bounced and expired at once
+_REPORT = frozenset({Scope.REPORT})
 
 TERMS = (
     Term("queued_at_start", +1, "queued at the start", _ALL),
@@ -43,11 +44,13 @@ TERMS = (
     Term("undeleted", +1, "undeleted", _LIVE),
     Term("delivered", -1, "delivered", _BY_RECIPIENT),
     Term("bounced", -1, "bounced", _BY_RECIPIENT),
+    # Bounced by an operator, or because no route exists. The live counters have both in bounced.
+    Term("returned", -1, "returned without attempt", _REPORT),
     Term("expired", -1, "expired", _BY_RECIPIENT),
     Term("finished", -1, "finished", frozenset({Scope.MESSAGES})),
     Term("deleted", -1, "deleted", _ALL),
     Term("queued", -1, "still queued", _LIVE),
-    Term("queued_at_end", -1, "queued at the end", frozenset({Scope.REPORT})),
+    Term("queued_at_end", -1, "queued at the end", _REPORT),
 )
 _QUEUED = frozenset({"queued_at_start", "queued", "queued_at_end"})  # counted in the queue, not as events happen
 

@@ -1,5 +1,5 @@
-"""Checks the balance: accepted + queued at the start = delivered + bounced + expired + deleted + queued at the end, per
-recipient.
+"""Checks the balance: accepted + queued at the start = delivered + bounced + returned without attempt + expired + deleted +
+queued at the end, per recipient.
 
 Two cuts, near the start and the end of the day, count queued mail; events are counted between exactly these. So
 an event that was lost, or is there twice, shows: events alone would always agree with themselves.
@@ -11,6 +11,10 @@ the second they do by chance, in one case of millions (decision 0014). Each side
 
 The rows are also compared with what the exporter counted when it wrote them (``counters``).
 
+The cuts are some seconds beside midnight, and on the first day of counting hours. So that a page shows one number for one
+thing, the report has the amounts of the day, as its tables have them, and what was queued is moved from the cuts to the
+beginning and the end of the day by the events in between (``Balance.of_day``). The difference of both sides stays the same.
+
 When it does not balance, the messages whose events do not add up are named, with the positions of what is known of them
 and the files that hold these, and the stretches of lanes that no file holds.
 
@@ -20,7 +24,7 @@ Keeps law: report-balances (docs/laws.md).
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,10 +33,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from appliance.pipeline.counters import Altered, size
-from appliance.pipeline.cuts import Cut, between
+from appliance.pipeline.cuts import Cut, before, between
+from appliance.pipeline.days import Day
 from appliance.pipeline.events import EventFile, nothing
 from appliance.pipeline.missing import Gap
-from appliance.pipeline.silver import Silver, read
+from appliance.pipeline.silver import Silver, outcome, read
 from mailcore.balance import Scope, difference, ends
 
 __all__ = ["BALANCED", "UNBALANCED", "UNCHECKED", "Balance", "Suspect", "added", "balance", "suspects"]
@@ -68,16 +73,33 @@ class Balance:
     accepted: int = 0  # recipients, all of them; those added by an operator included
     delivered: int = 0
     bounced: int = 0
+    returned: int = 0
     expired: int = 0
     deleted: int = 0
     queued_at_start: int | None = None
     queued_at_end: int | None = None
+    counted_at_start: int | None = None  # queued at the cuts, as they say
+    counted_at_end: int | None = None
+    moved: int = 0  # queued at the first cut less queued when the day began, by the events in between
+    repeated: int = 0  # outcomes of recipients that have one already
     difference: int | None = None  # arrivals less departures; above 0: recipients without an outcome
     message_by_message: bool | None = None  # whether the checksums agree; None: a cut of an older version lacks it
     suspects: list[Suspect] = field(default_factory=list)
     suspects_left_out: int = 0
     gaps: list[Gap] = field(default_factory=list)
     altered: list[Altered] | None = None  # counters that the files do not agree with; None: not compared
+
+    def of_day(self, totals: Mapping[str, Any], repeated: int) -> Balance:
+        """Returns the balance with the amounts of the day's ``totals``. ``repeated``: outcomes that these leave out."""
+        left = {name: int(totals[name]) for name in ends(Scope.REPORT)}
+        amounts: dict[str, Any] = {"accepted": int(totals["recipients"]), **left, "repeated": repeated}
+        if self.queued_at_start is None or self.difference is None:
+            return replace(self, **amounts)
+        start = self.queued_at_start - self.moved
+        end = start + amounts["accepted"] - sum(left.values()) - repeated - self.difference
+        if min(start, end) < 0:  # events from before the first count lack their beginning
+            return self
+        return replace(self, queued_at_start=start, queued_at_end=end, **amounts)
 
     def without(self, gaps: Sequence[Gap]) -> Balance:
         """Returns the balance given that the events in ``gaps`` are missing: with gaps it is never balanced."""
@@ -106,22 +128,31 @@ class Balance:
         return vars(self) | lists | {"altered": altered}
 
 
-def balance(session: SparkSession, silver: Sequence[Silver], first: Cut | None, last: Cut | None) -> Balance:
-    """Returns the balance of the events between the cuts; ``silver``: the UTC days that contain them."""
+def balance(
+    session: SparkSession, silver: Sequence[Silver], first: Cut | None, last: Cut | None, day: Day | None = None
+) -> Balance:
+    """Returns the balance of the events between the cuts; ``silver``: the UTC days that contain them, and the ``day``."""
     if first is None or last is None or first is last:
         which = "the start and the end" if first is last else "the start" if first is None else "the end"
         return Balance(UNCHECKED, f"The queue was not counted at {which} of the day, so the balance is unknown.")
     inside = between(first, last)
     checked = first.checksum is not None and last.checksum is not None
-    arrived = read(session, silver, "accepted").where(inside).agg(*_counted(size(F.col("recipients")), checked))
-    later = added(read(session, silver, "order").where(inside)).agg(*_counted(F.col("n"), checked))
-    ended = read(session, silver, "attempt").where(inside & F.col("status").isin(*ends(Scope.REPORT)))
+    beside = _beside(inside, before(first, last), day)
+
+    near = inside | (beside != 0)
+
+    def counted(number: Column) -> list[Column]:
+        return _counted(number, inside, beside, checked)
+
+    arrived = read(session, silver, "accepted").where(near).agg(*counted(size(F.col("recipients"))))
+    later = added(read(session, silver, "order").where(near)).agg(*counted(F.col("n")))
+    ended = read(session, silver, "attempt").where(near & (F.col("status") != "deferred"))
     came = arrived.unionByName(later).collect()
-    went = ended.groupBy("status").agg(*_counted(F.lit(1), checked)).collect()
+    went = ended.groupBy(outcome().alias("outcome")).agg(*counted(F.lit(1))).collect()
 
     def amounts(measure: str, queued_at_start: int, queued_at_end: int) -> dict[str, Any]:
         """Returns the terms of the equation, counted in recipients or as checksums."""
-        left = dict.fromkeys(ends(Scope.REPORT), 0) | {row["status"]: row[measure] for row in went}
+        left = dict.fromkeys(ends(Scope.REPORT), 0) | {row["outcome"]: row[measure] for row in went}
         accepted = sum(row[measure] for row in came)
         return {"queued_at_start": queued_at_start, "accepted": accepted, **left, "queued_at_end": queued_at_end}
 
@@ -138,14 +169,29 @@ def balance(session: SparkSession, silver: Sequence[Silver], first: Cut | None, 
         end=last.at,
         difference=missing,
         message_by_message=by_message,
+        counted_at_start=first.recipients,
+        counted_at_end=last.recipients,
+        moved=sum(row["beside"] for row in came) - sum(row["beside"] for row in went),
         **recipients,
     )
 
 
-def _counted(recipients: Column, checked: bool) -> list[Column]:
-    """Returns the columns with the number of recipients and their ``checksum``, as cuts have it."""
-    checksum = F.sum(F.crc32("queue_id") * recipients) if checked else F.lit(0)
-    sums = {"recipients": F.sum(recipients), "checksum": checksum}
+def _beside(inside: Column, earlier: Column, day: Day | None) -> Column:
+    """Returns 1 for an event of the day that lies before the first cut, -1 for one between the cuts from before the day,
+    else 0."""
+    if day is None:
+        return F.lit(0)
+    at = F.unix_micros("at")
+    since, until = at >= int(day.begin * 1e6), at < int(day.end * 1e6)
+    return F.when(since & until & earlier, 1).when(inside & ~since, -1).otherwise(0)
+
+
+def _counted(recipients: Column, inside: Column, beside: Column, checked: bool) -> list[Column]:
+    """Returns the columns with the number of recipients and their ``checksum`` between the cuts, as cuts have it, and the
+    number ``beside`` the first cut."""
+    own = F.when(inside, recipients).otherwise(0)
+    checksum = F.sum(F.crc32("queue_id") * own) if checked else F.lit(0)
+    sums = {"recipients": F.sum(own), "checksum": checksum, "beside": F.sum(beside * recipients)}
     return [F.coalesce(each, F.lit(0)).cast("long").alias(name) for name, each in sums.items()]
 
 
@@ -190,7 +236,7 @@ def _by_message(session: SparkSession, silver: Sequence[Silver], first: Cut, las
     sides = {
         "accepted": (read(session, silver, "accepted"), size(F.col("recipients")).cast("long")),
         "added": (added(read(session, silver, "order")), F.col("n").cast("long")),
-        "ended": (read(session, silver, "attempt").where(F.col("status").isin(*ends(Scope.REPORT))), one),
+        "ended": (read(session, silver, "attempt").where(F.col("status") != "deferred"), one),
         "finished": (read(session, silver, "finished"), one),
         "replaced": (read(session, silver, "replaced"), one),
     }

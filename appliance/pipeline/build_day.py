@@ -32,7 +32,7 @@ from appliance.pipeline.balance import UNBALANCED, UNCHECKED, Balance, balance, 
 from appliance.pipeline.counters import altered
 from appliance.pipeline.cuts import Cut, cuts_in, ends, stretch
 from appliance.pipeline.daily_tables.arrivals import arrivals
-from appliance.pipeline.daily_tables.cells import cells
+from appliance.pipeline.daily_tables.cells import OUTCOMES, cells
 from appliance.pipeline.daily_tables.correspondents import clients, recipients, senders
 from appliance.pipeline.daily_tables.delays import with_quantiles
 from appliance.pipeline.daily_tables.destinations import destinations, providers
@@ -50,13 +50,12 @@ from appliance.pipeline.missing import missing
 from appliance.pipeline.session import INTERPRETED
 from appliance.pipeline.silver import VERSION as SILVER_VERSION
 from appliance.pipeline.silver import Silver, made, make
-from appliance.pipeline.store import Store
+from appliance.pipeline.store import VERSION, Store
 from appliance.pipeline.tables import UNREADABLE, damaged, read_table, write_table
 from appliance.pipeline.verify import all_unchanged
 
-__all__ = ["VERSION", "ReportBuilder", "Told", "read_table", "write_json"]
+__all__ = ["ReportBuilder", "Told", "read_table", "write_json"]
 
-VERSION = 1  # of the tables: raise it to have days rebuilt at the next request
 DAMAGED_MAX = 100  # files set aside in one run; more, and something else is wrong
 UNSIGNED_MAX = 100  # named
 HISTORY_DAYS = 10  # read back for those that do not add up: a queue lifetime of five days, twice
@@ -152,22 +151,29 @@ class ReportBuilder:
         dts = day.partitions()
         cuts, unreadable = cuts_in(self.events)
         first, last = ends(cuts, day)
-        balanced_dts = utc_days(first.at - HOUR_S, last.at + HOUR_S) if first and last else []
+        balanced_dts = (
+            utc_days(min(first.at - HOUR_S, day.begin), max(last.at + HOUR_S, day.end)) if first and last else []
+        )
         self.progress("reading events", 0.02)
         self.silver(sorted({*dts, *balanced_dts}))
         silver = self.silver(dts)
         self.partition(sum(each.rows for each in silver))
         aside = self.store.begin(f"gold/{day.name}")
-        self._tables(Facts(self.session, day, silver), aside)
+        facts = Facts(self.session, day, silver)
+        facts.tell_apart()
+        self._tables(facts, aside)
         self._ages(day, aside, last.at if last is not None and last.at < day.end else min(self.now(), day.end))
         self.progress("comparing with earlier days", 0.85)
         self._compare(day, aside, so_far)
         self.progress("balancing", 0.88)
-        balanced = self._balance(first, last, balanced_dts)
+        balanced = self._balance(first, last, balanced_dts, day).of_day(_total(aside), facts.repeated)
+        facts.forget()
         if first is not None and last is not None and first is not last:
             balanced.words = stretch(cuts, day, first, last) + balanced.words
         told = self._told(day, aside, balanced, unreadable)
-        told.content.update(so_far=so_far, left_out=list(dict.fromkeys(self._left_out)))
+        told.content.update(
+            so_far=so_far, day_before=self._day_before(day, so_far), left_out=list(dict.fromkeys(self._left_out))
+        )
         write_json(aside / "report.json", told.content)
         self.store.publish(aside, f"gold/{day.name}")
         return told
@@ -245,7 +251,7 @@ class ReportBuilder:
     def _compare(self, day: Day, aside: Path, so_far: bool) -> None:
         """Writes the comparison; a day that is not over is not compared with other days: all its counts would be
         low."""
-        others = [] if so_far else [day.before(days) for days in (1, 7)]
+        others = [] if so_far else [self._comparable(day.before(days)) for days in (1, 7)]
         tables = []
         for scope, key, table in (
             ("total", "scope", "totals"),
@@ -253,14 +259,41 @@ class ReportBuilder:
             ("provider", "provider", "providers"),
         ):
             own = _rows(read_table(aside / table), key) or []
-            then = [_rows(self._before(each, table), key) for each in others] or [None, None]
+            then = [None if each is None else _rows(self._before(each, table), key) for each in others] or [None, None]
             tables.append(comparison.compared(scope, key, own, *then))
         whole = pyarrow.concat_tables(tables)
         write_table(aside / "comparison", whole.sort_by([("stands_out", "descending")]))
 
-    def _balance(self, first: Cut | None, last: Cut | None, dts: Sequence[str]) -> Balance:
+    def _comparable(self, day: Day) -> Day | None:
+        """Returns the day; None if its report was made before the day was over, or by a version that counted otherwise."""
+        said = self._said(day)
+        return None if said.get("so_far") or said.get("version", VERSION) != VERSION else day
+
+    def _said(self, day: Day) -> dict[str, Any]:
+        """Returns the summary of a day's report, empty if there is none."""
+        version = self.store.current(f"gold/{day.name}")
+        with contextlib.suppress(OSError, ValueError):
+            said = json.loads((version / "report.json").read_text(encoding="utf-8")) if version is not None else {}
+            return said if isinstance(said, dict) else {}
+        return {}
+
+    def _day_before(self, day: Day, so_far: bool) -> dict[str, Any] | None:
+        """Returns what is known of the day before, for who compares the day with it; None if there is no such report."""
+        said = self._said(day.before(1))
+        if not said:
+            return None
+        return {
+            "day": day.before(1).date.isoformat(),
+            "compared": not so_far and self._comparable(day.before(1)) is not None,
+            "so_far": bool(said.get("so_far")),
+            "version": said.get("version", 1),
+            "balances": (said.get("balance") or {}).get("balances"),
+            "damaged": len(said.get("damaged") or ()),
+        }
+
+    def _balance(self, first: Cut | None, last: Cut | None, dts: Sequence[str], day: Day | None = None) -> Balance:
         silver = self.silver(dts)
-        found = balance(self.session, silver, first, last)
+        found = balance(self.session, silver, first, last, day)
         if found.state == UNCHECKED:
             return found
         assert first is not None
@@ -277,10 +310,8 @@ class ReportBuilder:
         return found
 
     def _told(self, day: Day, aside: Path, balanced: Balance, unreadable: Sequence[str]) -> Told:
-        total = read_table(aside / "totals")
-        assert total is not None
-        row = {name: value for name, value in total.to_pylist()[0].items() if name != "delays"}
-        empty = not any(row[name] for name in ("messages", "attempts", "delivered", "bounced", "refused", "finished"))
+        row = _total(aside)
+        empty = not any(row[name] for name in ("messages", "attempts", *OUTCOMES, "refused", "finished"))
         damaged = [f"{each.file}: {each.why}" for dt in day.partitions() for each in self._damaged[dt]]
         damaged += unreadable
         damaged_files = len(damaged)  # files that a backup may have whole; what the export set aside is in no file
@@ -334,6 +365,13 @@ class ReportBuilder:
 
 def _arrow(make_table: Callable[[], DataFrame]) -> pyarrow.Table:
     return with_quantiles(make_table().toArrow())
+
+
+def _total(aside: Path) -> dict[str, Any]:
+    """Returns the row of the day's totals."""
+    total = read_table(aside / "totals")
+    assert total is not None
+    return {name: value for name, value in total.to_pylist()[0].items() if name != "delays"}
 
 
 def _rows(read: pyarrow.Table | None, key: str) -> list[dict[str, Any]] | None:

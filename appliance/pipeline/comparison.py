@@ -20,10 +20,10 @@ COUNT_FACTOR = 1.5  # a count that stands out moved at least so far
 SHARE_POINTS = 0.05  # and a share
 DELAY_FACTOR, DELAY_LEAST_S = 2.0, 1.0  # and a delay, that matters from a second on
 ATTEMPTS_MIN = 20  # of both days: below that no share and no delay says anything
-COUNTS = ("attempts", "delivered", "deferred", "bounced")
-SHARES = ("deferred_share", "bounced_share")
+COUNTS = ("attempts", "delivered", "deferred", "bounced", "put_off")
+SHARES = ("delivered_share", "deferred_share", "bounced_share")
 DELAYS = ("delay_p50_s", "delay_p90_s")
-ROWS_MAX = 5_000  # destinations compared, those with most attempts first
+ROWS_MAX = 5_000  # destinations compared, those with most mail first
 
 SCHEMA = pyarrow.schema(
     [
@@ -53,8 +53,7 @@ def compared(
     here = {row[key]: row for row in day}
     names = set(here).union(*(other for other in others if other is not None))
     weight = {
-        name: max(_number(rows.get(name), "attempts") for rows in (here, *(o for o in others if o is not None)))
-        for name in names
+        name: max(_weight(rows.get(name)) for rows in (here, *(o for o in others if o is not None))) for name in names
     }
     first = sorted(names, key=lambda name: (-weight[name], name))[:ROWS_MAX]
     made = [
@@ -85,6 +84,10 @@ def _measures(scope: str, name: str, row: Row | None, before: Row | None, week: 
 def _value(row: Row, measure: str) -> float | None:
     """Returns a value of a row; a missing count is zero, a missing share or delay is None."""
     return _number(row, measure) if measure in COUNTS else row.get(measure)
+
+
+def _weight(row: Row | None) -> float:
+    return _number(row, "attempts") + _number(row, "put_off")
 
 
 def _number(row: Row | None, measure: str) -> float:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from appliance.pipeline.days import Day
 
-__all__ = ["CountedLane", "Cut", "between", "cuts_in", "ends", "nearest", "stretch"]
+__all__ = ["CountedLane", "Cut", "before", "between", "cuts_in", "ends", "nearest", "stretch"]
 
 FAR_S = 2 * 3_600  # a cut further from a day's end than this says nothing of the day
 NEAR_S = 60  # midnight's own cut is some seconds late
@@ -129,3 +129,14 @@ def between(first: Cut, last: Cut) -> Column:
         offset = F.col("offset")
         inside = inside | ((F.col("lane") == lane) & (offset >= first.lanes.get(lane, 0)) & (offset < end))
     return inside
+
+
+def before(first: Cut, last: Cut) -> Column:
+    """Returns the condition that an event lies before the first of two cuts: by position, or by time if the last names no
+    positions."""
+    if not last.lanes:
+        return F.unix_micros("at") < int(first.at * 1e6)
+    earlier = F.lit(False)
+    for lane in sorted(last.lanes):
+        earlier = earlier | ((F.col("lane") == lane) & (F.col("offset") < first.lanes.get(lane, 0)))
+    return earlier

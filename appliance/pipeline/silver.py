@@ -37,7 +37,7 @@ from appliance.pipeline.provider import provider_of
 from appliance.pipeline.store import Store
 from mailcore.events.schema import FIELDS, KINDS
 
-__all__ = ["TYPED", "VERSION", "Silver", "made", "make", "manifest", "read", "typed"]
+__all__ = ["TYPED", "VERSION", "Silver", "made", "make", "manifest", "outcome", "read", "typed"]
 
 VERSION = 6  # of the rows: raise it to have all days rebuilt at the next request
 IDENTITY = ("lane", "offset", "part")
@@ -200,6 +200,17 @@ def read(session: SparkSession, days: Sequence[Silver], kind: str, delivered: bo
             paths += [rows / half for half in halves if (rows / half).is_dir()] if kind == "attempt" else [rows]
     there = [str(path) for path in paths]
     return session.read.schema(TYPED).parquet(*there) if there else nothing(session, TYPED)
+
+
+def outcome() -> Column:
+    """Returns the status of an attempt; of what no next hop was asked "put_off" instead of "deferred", and "returned"
+    instead of "bounced"."""
+    status, untried = F.col("status"), ~F.col("tried")
+    return (
+        F.when(untried & (status == "deferred"), "put_off")
+        .when(untried & (status == "bounced"), "returned")
+        .otherwise(status)
+    )
 
 
 def _seconds(name: str) -> Column:

@@ -28,8 +28,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["Busy", "Store", "report_fingerprint", "tells"]
+__all__ = ["VERSION", "Busy", "Store", "report_fingerprint", "tells"]
 
+# Of the tables and report.json: raise it to have days made again by the next run. 2: attempts are what a next hop was asked;
+# mail that was put off and mail returned without attempt are columns of their own.
+VERSION = 2
 SPILLED = ("blockmgr-*", "spark-*")  # what Spark calls its directories; it clears them when it ends in peace
 
 

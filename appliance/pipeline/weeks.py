@@ -14,14 +14,15 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pyarrow.parquet
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from appliance.pipeline.build_day import VERSION, ReportBuilder, write_json
-from appliance.pipeline.daily_tables.periods import MERGED
+from appliance.pipeline.build_day import ReportBuilder, write_json
+from appliance.pipeline.daily_tables.periods import ADDED, MERGED
 from appliance.pipeline.days import Period, month_of, week_of
-from appliance.pipeline.store import Store, report_fingerprint, tells
+from appliance.pipeline.store import VERSION, Store, report_fingerprint, tells
 from appliance.pipeline.tables import damaged
 
 __all__ = ["behind", "make_period"]
@@ -112,6 +113,7 @@ def _content(period: Period, zone: str, days: dict[str, bytes]) -> dict[str, Any
         "days": sorted(days),
         "made_of": {name: report_fingerprint(text) for name, text in days.items()},
         "missing": sorted(set(all_days) - set(days)),
+        "older": sorted(said["day"] for said in reports if said.get("version", 1) < VERSION),
         "words": words,
         "balance": {"balances": balances, "words": words, "unbalanced": unbalanced, "unchecked": unchecked},
         "damaged": [each for said in reports for each in said["damaged"]],
@@ -123,8 +125,19 @@ def _merging(builder: ReportBuilder, versions: Sequence[Path]) -> dict[str, Call
     """Returns, by name, a function that merges the tables of these days, for each table that exists."""
 
     def merged(name: str, files: Sequence[Path]) -> DataFrame:
-        schema = from_arrow_schema(pyarrow.parquet.read_schema(files[0]))  # else Spark starts a job to find out
+        schema = from_arrow_schema(_schema(name, files))  # else Spark starts a job to find out
         return MERGED[name](builder.session.read.schema(schema).parquet(*(str(path) for path in files)))
 
     found = {name: [path for each in versions for path in sorted((each / name).glob("*.parquet"))] for name in MERGED}
     return {name: functools.partial(merged, name, files) for name, files in found.items() if files}
+
+
+def _schema(name: str, files: Sequence[Path]) -> pyarrow.Schema:
+    """Returns all columns that one of the days' tables has, or that this version counts: days of an earlier version lack
+    some, and there they are null."""
+    schemas = [pyarrow.parquet.read_schema(file).remove_metadata() for file in files]
+    schema = pyarrow.unify_schemas(schemas, promote_options="permissive")
+    for column in ADDED.get(name, ()):
+        if column not in schema.names:
+            schema = schema.append(pyarrow.field(column, pyarrow.int64()))
+    return schema

@@ -15,10 +15,12 @@ from typing import Any
 
 from django.conf import settings
 
+from appliance.pipeline.store import VERSION
 from appliance.reports import report_store, rows
 from appliance.reports.report_store import Period, Report
 from appliance.reports.retention import days_kept
 from appliance.reports.rows import Unreadable
+from appliance.reports.shares import shares_of
 from appliance.reports.tables import Column, Kind, Shown, shown_tables, spec_of, table
 from appliance.reports.writing import Writing
 from mailcore.balance import Scope, terms
@@ -33,15 +35,22 @@ PUT_BACK = (
     "A file that was set aside stays where it is. If it is damaged, restore it from a backup; then make the report of the "
     "day again."
 )
+OLDER = "attempts include mail that was put off, and mail returned by an operator; recipients are without those added later."
 LINES = ("recipients", "delivered", "deferred", "bounced")  # columns of hours and totals; all of them count recipients
 NAMES = {"recipients": "accepted"}
 FIGURES = (
     ("messages", "messages accepted", Kind.NUMBER),
     ("recipients", "recipients accepted", Kind.NUMBER),
     ("size_bytes", "size accepted", Kind.SIZE),
+    ("attempts", "attempts", Kind.NUMBER),
     ("delivered", "delivered", Kind.NUMBER),
     ("deferred", "attempts deferred", Kind.NUMBER),
     ("bounced", "bounced", Kind.NUMBER),
+    ("delivered_share", "of attempts delivered", Kind.SHARE),
+    ("deferred_share", "of attempts deferred", Kind.SHARE),
+    ("bounced_share", "of attempts bounced", Kind.SHARE),
+    ("put_off", "put off without attempt", Kind.NUMBER),
+    ("returned", "returned without attempt", Kind.NUMBER),
     ("expired", "expired", Kind.NUMBER),
     ("deleted", "deleted", Kind.NUMBER),
     ("refused", "refused at SMTP time", Kind.NUMBER),
@@ -59,6 +68,7 @@ class Figure:
     label: str
     kind: Kind
     value: Any
+    change: str = ""  # since the day before, "+1.2 points"
 
 
 @dataclass(frozen=True)
@@ -110,6 +120,7 @@ class Content:
     trend: Lines  # the days up to its end
     tables: list[Shown]
     notes: list[str] = field(default_factory=list)  # files set aside and other notes of the pipeline
+    shares: str = ""  # what shares are of, and what they are compared with or why not
 
     @property
     def title(self) -> str:
@@ -119,6 +130,9 @@ class Content:
     @property
     def empty(self) -> bool:
         """Returns whether the period had no mail at all; False if its totals were deleted or are unreadable."""
+        told = self.report.told.get("empty")
+        if isinstance(told, bool):
+            return told
         return bool(self.figures) and not any(figure.value for figure in self.figures)
 
     @property
@@ -150,13 +164,20 @@ def content_of(
     tables = [_table(report, name, (sorts or {}).get(name, ""), most) for name in shown_tables(report)]
     tables = [replace(each, outstanding=_outstanding(tables, each.spec.name)) for each in tables]
     totals = _totals(report)
-    figures = [Figure(name, label, kind, totals[name]) for name, label, kind in FIGURES if totals.get(name) is not None]
+    shares = shares_of(report, totals, writing)
+    figures = [
+        Figure(name, label, kind, totals[name], shares.changes.get(name, ""))
+        for name, label, kind in FIGURES
+        if totals.get(name) is not None
+    ]
     if figures and not any(figure.value for figure in figures):  # many tables that say that there is nothing
         tables = [each for each in tables if each.rows or each.fault or each.gone]
     day = report.period is Period.DAY
     inside = _hours(report) if day else _days(report.start, report.last, writing)
     trend = _days(report.last - timedelta(days=TREND_DAYS - 1), report.last, writing) if day else Lines([], {})
-    return Content(report, writing, figures, balance_of(report), inside, trend, tables, _notes(report, writing))
+    return Content(
+        report, writing, figures, balance_of(report), inside, trend, tables, _notes(report, writing), shares.words
+    )
 
 
 def _outstanding(tables: list[Shown], table: str) -> frozenset[tuple[str, str]]:
@@ -236,9 +257,13 @@ def balance_of(report: Report) -> Balance:
 
 
 def _terms(told: dict[str, Any], sign: int) -> list[tuple[str, int]]:
-    """Returns one side of the balance equation: label and amount of each term."""
+    """Returns one side of the balance equation: label and amount of each term; nothing if the queue was not counted."""
+    if not all(isinstance(told.get(name), int) for name in ("queued_at_start", "queued_at_end")):
+        return []
     known = (term for term in terms(Scope.REPORT) if term.sign == sign and isinstance(told.get(term.name), int))
-    return [(term.label, told[term.name]) for term in known]
+    repeated = told.get("repeated") if sign < 0 else 0
+    more = [("recorded a second time", repeated)] if isinstance(repeated, int) and repeated else []
+    return [(term.label, told[term.name]) for term in known] + more
 
 
 def _words(report: Report) -> str:
@@ -315,6 +340,9 @@ def _notes(report: Report, writing: Writing) -> list[str]:
             "next run updates it."
         )
     found += [f"Totals: {gone('totals')}"] if "totals" in report.deleted else []
+    if older := _older(report):
+        days = "" if report.period is Period.DAY else f" ({', '.join(_ranges(older, writing))})"
+        found.append(f"Made by an older version{days}: {OLDER}")
     if report.so_far:
         found.append("The day was not over when this report was made, so it is not compared with other days.")
     found += [str(each) for each in _list(report.told.get("left_out"))[:SUSPECTS_SHOWN]]
@@ -325,6 +353,14 @@ def _notes(report: Report, writing: Writing) -> list[str]:
         names = ", ".join(unsigned) + (f" and {more} more" if more > 0 else "")
         found.append(f"Without checksum, from an older version or another program: {names}.")
     return found + aside + ([PUT_BACK] if aside and report.told.get("damaged_files", len(aside)) else [])
+
+
+def _older(report: Report) -> list[date]:
+    """Returns the days of the report that an older version made, which counted attempts otherwise."""
+    if report.period is not Period.DAY:
+        return list(_dates(report.told.get("older")))
+    version = report.told.get("version", 1)
+    return [report.start] if isinstance(version, int) and version < VERSION else []
 
 
 def _ranges(days: list[date], writing: Writing) -> Iterator[str]:

@@ -137,11 +137,17 @@ class Shown:
             )
 
 
-_OF_DESTINATIONS = ("recipients", "delivered", "deferred", "bounced", "delivered_share", "delay_p50_s", "delay_p99_s")
+_OF_DESTINATIONS = (
+    "recipients", "delivered", "deferred", "bounced", "put_off", "delivered_share", "delay_p50_s", "delay_p99_s",
+)  # fmt: skip
+_ATTEMPTS = (
+    "Attempts are what a next hop was asked. Put off: deferred without an attempt, for a dead destination. Returned: bounced "
+    "without an attempt, by an operator or because no route exists."
+)
 _TRIED = "A message or recipient counts once for each day with a delivery attempt."
 _VERDICTS = (
-    "Counts attempts: a recipient deferred three times counts three times. Addresses, ids and numbers in replies are "
-    "replaced by placeholders."
+    "Counts verdicts: a recipient deferred three times counts three times. What was put off or returned was not tried. "
+    "Addresses, ids and numbers in replies are replaced by placeholders."
 )
 _TOP = "Sum of each day's top list; names that were in no top list are missing."
 _TRIED_ONLY = (
@@ -152,7 +158,7 @@ _OF_LABELS = {"first_attempt_share": "first attempt %", "tls_share": "TLS %", "d
 SPECS = (
     Spec("comparison", "Anomalies", "Compared with the previous day and the same weekday one week earlier.", only="stands_out",
          hidden=("stands_out", "change"), in_mail=("*",), mail_rows=12, none="No anomalies."),
-    Spec("destinations", "Destinations", by="attempts", in_mail=("destination", *_OF_DESTINATIONS), added_up=_TRIED),
+    Spec("destinations", "Destinations", _ATTEMPTS, by="attempts", in_mail=("destination", *_OF_DESTINATIONS), added_up=_TRIED),
     Spec("providers", "Providers", "Owners of the hosts that received the mail.", by="attempts",
          in_mail=("provider", *_OF_DESTINATIONS), added_up=_TRIED),
     *(

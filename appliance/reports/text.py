@@ -31,7 +31,11 @@ def _lines(content: Content, tables: list[Shown], writing: Writing, url: str) ->
         yield ""
         longest = max(len(figure.label) for figure in content.figures)
         for figure in content.figures:
-            yield f"{figure.label:<{longest}}  {writing.value(figure.kind, figure.value):>12}"
+            change = f"  {figure.change}" if figure.change else ""
+            yield f"{figure.label:<{longest}}  {writing.value(figure.kind, figure.value):>12}{change}"
+        if content.shares:
+            yield ""
+            yield from textwrap.wrap(content.shares, LINE_MAX)
     for table in tables:
         yield from ("", table.spec.title, "-" * len(table.spec.title))
         yield from _table(table, writing)

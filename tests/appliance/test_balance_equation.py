@@ -67,9 +67,10 @@ def test_the_equation_of_each_scope() -> None:
     )
     assert equation(Scope.MESSAGES) == "queued at the start + accepted + undeleted = finished + deleted + still queued"
     assert equation(Scope.REPORT) == (
-        "queued at the start + accepted = delivered + bounced + expired + deleted + queued at the end"
+        "queued at the start + accepted = delivered + bounced + returned without attempt + expired + deleted"
+        " + queued at the end"
     )
-    assert ends(Scope.REPORT) == ["delivered", "bounced", "expired", "deleted"]
+    assert ends(Scope.REPORT) == ["delivered", "bounced", "returned", "expired", "deleted"]
 
 
 @pytest.mark.parametrize("scope", Scope)

@@ -77,4 +77,25 @@ MUTATIONS = [
         '        _one(F.lit(True)).alias("attempts"),\n',
         "tests/appliance/pipeline/test_labels.py",
     ),
+    Mutation(
+        "a second outcome of a recipient counts, too",
+        "appliance/pipeline/daily_tables/facts.py",
+        '        counted = known.where(~F.coalesce("repeated", F.lit(False)))\n',
+        "        counted = known\n",
+        "tests/appliance/pipeline/test_recipients_once.py -k two_outcomes",
+    ),
+    Mutation(
+        "a recipient that is tried again after a kill counts as two",
+        "appliance/pipeline/daily_tables/cells.py",
+        'isin("delivered", "bounced") & ~F.col("again")\n',
+        'isin("delivered", "bounced")\n',
+        "tests/appliance/pipeline/test_recipients_once.py -k counts_once",
+    ),
+    Mutation(
+        "the schedules stay in the zone that they are in",
+        "appliance/reports/tasks.py",
+        "    schedules.follow(zone)\n",
+        "",
+        "tests/appliance/reports/test_schedule_zone.py -k night",
+    ),
 ]

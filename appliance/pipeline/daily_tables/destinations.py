@@ -1,6 +1,6 @@
 """Messages, attempts, outcomes and delays by destination and by provider (the owner of the receiving hosts).
 
-A message with recipients at two destinations of a provider counts once.
+Messages and recipients are those with an attempt. A message with recipients at two destinations of a provider counts once.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from appliance.pipeline.daily_tables.cells import SUMS, distinct, of_statuses, sketches, table
+from appliance.pipeline.daily_tables.cells import SUMS, distinct, of_outcomes, sketches, table
 from appliance.pipeline.daily_tables.facts import Facts
 
 __all__ = ["destinations", "providers"]
@@ -26,7 +26,7 @@ def providers(facts: Facts, cells: DataFrame) -> DataFrame:
 
 def _by(facts: Facts, cells: DataFrame, key: str) -> DataFrame:
     counted = cells.groupBy(key).agg(
-        *of_statuses(), *(F.sum(name).alias(name) for name in SUMS), F.max("delay_max_us").alias("delay_max_us")
+        *of_outcomes(), *(F.sum(name).alias(name) for name in SUMS), F.max("delay_max_us").alias("delay_max_us")
     )
     return table(counted.join(distinct(facts, cells, key), on=key, how="left"), sketches(cells, key), [key]).orderBy(
         F.desc("attempts"), key

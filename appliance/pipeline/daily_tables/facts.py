@@ -1,38 +1,61 @@
-"""The events of one day of the portal's zone, by kind: what every table of the day is made from."""
+"""The events of one day of the portal's zone, by kind: what every table of the day is made from.
+
+Each recipient counts once. After a kill the core tries the mail that was in delivery again, so a recipient may have several
+attempts in the same pass; only the first of them is its first attempt. Should a recipient have a second outcome, which the
+core's log excludes and a restored queue may bring about, then the first one in the log counts, as for the core itself, and
+the others are in no table (``repeated``).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from appliance.pipeline.balance import added
 from appliance.pipeline.days import HOUR_S, Day
-from appliance.pipeline.silver import Silver, read
+from appliance.pipeline.silver import IDENTITY, Silver, outcome, read
 
 __all__ = ["Facts"]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Facts:
     """The events of one day, for all of its tables."""
 
     session: SparkSession
     day: Day
     silver: Sequence[Silver]  # the UTC days that hold its events
+    repeated: int = 0  # outcomes that no table counts, because their recipients have one already
+    _later: DataFrame | None = field(
+        default=None, repr=False
+    )  # rows of recipients that have several: which to leave out
 
     def of(self, kind: str, delivered: bool | None = None) -> DataFrame:
         """Returns the day's events of one kind. ``delivered``: only attempts that delivered, or only those that did
-        not; None: all."""
+        not; None: all. Attempts have ``outcome``, and ``again``: their recipient was tried before in this pass."""
         events = read(self.session, self.silver, kind, delivered)
-        return events.where((F.col("at") >= _instant(self.day.begin)) & (F.col("at") < _instant(self.day.end)))
+        events = events.where((F.col("at") >= _instant(self.day.begin)) & (F.col("at") < _instant(self.day.end)))
+        if kind != "attempt":
+            return events
+        if self._later is None:
+            return events.withColumns({"again": F.lit(False), "outcome": outcome()})
+        known = events.join(self._later, on=[*IDENTITY], how="left")
+        counted = known.where(~F.coalesce("repeated", F.lit(False)))
+        return counted.withColumns({"again": F.coalesce("again", F.lit(False)), "outcome": outcome()})
 
     @cached_property
     def accepted(self) -> DataFrame:
         """Returns the accepted messages of the day."""
         return self.of("accepted")
+
+    @cached_property
+    def added(self) -> DataFrame:
+        """Returns the recipients that operators added on the day, ``n`` with each order."""
+        return added(self.of("order"))
 
     @cached_property
     def attempts(self) -> DataFrame:
@@ -42,6 +65,38 @@ class Facts:
     def hour(self) -> Column:
         """Returns the hour of the day as a column, counted from the day's beginning: 0 to 22, 23 or 24."""
         return F.floor((F.unix_micros("at") - int(self.day.begin * 1e6)) / (HOUR_S * 1_000_000)).cast("int")
+
+    def tell_apart(self) -> None:
+        """Looks for recipients with several outcomes, or several attempts in the first pass of their message, so that each
+        of them counts once. Most days have none, and then no table costs more."""
+        ended, first = F.col("status") != "deferred", F.col("tried") & (F.col("generation") == 0)
+        several = (
+            self.attempts.groupBy(F.xxhash64("queue_id").alias("message"), "number")
+            .agg(F.count_if(ended).alias("ends"), F.count_if(first).alias("firsts"))
+            .where("ends > 1 OR firsts > 1")
+            .select("message", "number")
+            .cache()
+        )
+        if not several.isEmpty():
+            theirs = self.attempts.withColumn("message", F.xxhash64("queue_id")).join(several, on=["message", "number"])
+            place = Window.partitionBy("queue_id", "number").orderBy(*IDENTITY)
+            before = place.rowsBetween(Window.unboundedPreceding, -1)
+
+            def had(condition: Column) -> Column:
+                return F.coalesce(F.max(condition).over(before), F.lit(False))
+
+            later = theirs.select(
+                *IDENTITY, (ended & had(ended)).alias("repeated"), (first & had(first)).alias("again")
+            )
+            self._later = later.where("repeated OR again").cache()
+            self.repeated = self._later.where("repeated").count()
+            self.__dict__.pop("attempts", None)
+        several.unpersist()
+
+    def forget(self) -> None:
+        """Frees what ``tell_apart`` keeps in memory."""
+        if self._later is not None:
+            self._later.unpersist()
 
 
 def _instant(seconds: float) -> Column:

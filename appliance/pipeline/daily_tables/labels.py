@@ -1,7 +1,7 @@
 """How well delivery works, by destination and by each label of an attempt: domains, source address, tag.
 
 Counts what was tried: mail that was put off for a dead destination, and our own verdicts, such as an operator's bounce, are
-apart. The first attempts of a recipient are those of the first generation of its message.
+apart. The first attempt of a recipient is the first one in the first generation of its message.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def labelled(facts: Facts, key: str) -> DataFrame:
     """Returns ``key``, SUMS and their shares. ``put_off`` are deferrals without an attempt, ``messages_deferred`` messages with
     a deferral, ``delivered_bytes`` counts a message once for each recipient."""
     status, tried = F.col("status"), F.col("tried")
-    first = tried & (F.col("generation") == 0)
+    first = tried & (F.col("generation") == 0) & ~F.col("again")
     attempts = facts.attempts.where(status.isin("delivered", "deferred", "bounced")).select(
         F.coalesce(key, F.lit("")).alias(key),
         *(_one(tried & (status == each)).alias(each) for each in ("delivered", "deferred", "bounced")),

@@ -12,14 +12,22 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from appliance.pipeline.daily_tables.cells import COUNTS, STATUSES, SUMS, table
+from appliance.pipeline.daily_tables.cells import COUNTS, OUTCOMES, SUMS, table, with_shares
 from appliance.pipeline.daily_tables.correspondents import TOP
 from appliance.pipeline.daily_tables.delays import merged
 from appliance.pipeline.daily_tables.labels import LABELS, merged_labels
 from appliance.pipeline.daily_tables.reasons import ROWS_MAX
 from appliance.pipeline.daily_tables.windows import ROWS_MAX as WINDOWS_MAX
 
-__all__ = ["MERGED"]
+__all__ = ["ADDED", "MERGED"]
+
+# Counts that days of an earlier version lack: there they are null.
+ADDED: dict[str, tuple[str, ...]] = {
+    "totals": ("recipients_added", "put_off", "returned"),
+    "destinations": ("put_off", "returned"),
+    "providers": ("put_off", "returned"),
+    "hours": ("put_off", "returned"),
+}
 
 
 def _destinations(key: str) -> Callable[[DataFrame], DataFrame]:
@@ -31,12 +39,20 @@ def _destinations(key: str) -> Callable[[DataFrame], DataFrame]:
 
 
 def _totals(days: DataFrame) -> DataFrame:
-    added = ["messages", "recipients", "size_bytes", "messages_smtp", "messages_local", "messages_bounce", "attempts"]
+    added = [
+        "messages",
+        "recipients",
+        "recipients_added",
+        "size_bytes",
+        "messages_smtp",
+        "messages_local",
+        "messages_bounce",
+    ]
     sums = days.agg(
-        *_sums(*added, *STATUSES, *SUMS, "finished", "refused"), F.max("delay_max_us").alias("delay_max_us")
+        *_sums(*added, "attempts", *OUTCOMES, *SUMS, "finished", "refused"), F.max("delay_max_us").alias("delay_max_us")
     )
     delays = merged(days.withColumn("all", F.lit(1)), "all").select("delays")
-    return sums.join(delays, on=F.lit(True), how="left")
+    return with_shares(sums).join(delays, on=F.lit(True), how="left")
 
 
 def _reasons(days: DataFrame) -> DataFrame:
@@ -74,7 +90,7 @@ def _top(key: str, *numbers: str) -> Callable[[DataFrame], DataFrame]:
 
 def _hours(days: DataFrame) -> DataFrame:
     """Adds up the hours with the same local time, such as a week's 14:00."""
-    numbers = ["messages", "recipients", "size_bytes", "attempts", *STATUSES, "refused"]
+    numbers = ["messages", "recipients", "size_bytes", "attempts", *OUTCOMES, "refused"]
     clock = F.substring("clock", 1, 5).alias("clock")
     return days.groupBy(clock).agg(F.count(F.lit(1)).alias("hours"), *_sums(*numbers)).orderBy("clock")
 

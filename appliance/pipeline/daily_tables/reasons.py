@@ -43,8 +43,9 @@ def folded(reply: Column) -> Column:
 
 def reasons(facts: Facts) -> DataFrame:
     """Returns status, dsn, reason, recipients (verdicts), destinations, top_destination and example: a received
-    reply."""
+    reply. The status of what no next hop was asked is "put off" or "returned"."""
     verdicts = facts.of("attempt", delivered=False).where(F.col("status") != "deleted")
+    verdicts = verdicts.withColumn("status", F.translate("outcome", "_", " "))
     replies = verdicts.groupBy("status", "dsn", "destination", "reply").agg(F.count(F.lit(1)).alias("n"))
     by_destination = (
         replies.select("status", "dsn", folded(F.col("reply")).alias("reason"), "destination", "reply", "n")

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from django.conf import settings
 
+from appliance.pipeline.store import VERSION
 from appliance.reports.report_store import Period
 
 __all__ = ["HOSTILE", "make_report", "reports_directory", "tables"]
@@ -44,8 +45,9 @@ def tables(destinations: int = 12, mail: int = 1200) -> dict[str, list[dict[str,
     """Each table that there is, some with strangers' text at its worst."""
     names = [f"smtp:domain{number}.example" for number in range(destinations - 1)]
     total = {
-        "messages": mail, "recipients": mail, "size_bytes": 123_456_789, "attempts": mail + 90, "delivered": mail - 100,
-        "deferred": 90, "bounced": 60, "expired": 5, "deleted": 5, "refused": 17, "delay_p50_s": 0.8, "delay_p90_s": 4.2,
+        "messages": mail, "recipients": mail, "size_bytes": 123_456_789, "attempts": mail + 50, "delivered": mail - 100,
+        "deferred": 90, "bounced": 60, "put_off": 40, "returned": 0, "expired": 5, "deleted": 5, "refused": 17,
+        "delivered_share": 0.88, "deferred_share": 0.072, "bounced_share": 0.048, "delay_p50_s": 0.8, "delay_p90_s": 4.2,
         "delay_p99_s": 312.0, "finished": mail - 30,
     }  # fmt: skip
     hours = [
@@ -82,6 +84,12 @@ def tables(destinations: int = 12, mail: int = 1200) -> dict[str, list[dict[str,
         "comparison": [
             {"scope": "total", "name": "", "measure": "bounced", "value": 60.0, "day_before": 3.0, "week_before": 4.0,
              "stands_out": True, "change": 20.0},
+            {"scope": "total", "name": "", "measure": "delivered_share", "value": 0.88, "day_before": 0.868,
+             "week_before": None, "stands_out": False, "change": 0.012},
+            {"scope": "total", "name": "", "measure": "deferred_share", "value": 0.072, "day_before": 0.0721,
+             "week_before": None, "stands_out": False, "change": 0.0},
+            {"scope": "total", "name": "", "measure": "bounced_share", "value": 0.048, "day_before": 0.06,
+             "week_before": None, "stands_out": False, "change": -0.012},
             {"scope": "destination", "name": "smtp:domain1.example", "measure": "deferred_share", "value": 0.5,
              "day_before": 0.01, "week_before": None, "stands_out": True, "change": 0.49},
             {"scope": "destination", "name": "smtp:domain2.example", "measure": "attempts", "value": 90.0,
@@ -112,7 +120,7 @@ def make_report(
     if balances is False:
         balance |= {"suspects": [SUSPECT], "gaps": [{"lane": "journal", "begin": 1000, "end": 2000}]}
         balance["altered"] = [{"lane": "journal", "what": "deferred", "exported": 4, "found": 3}]
-    content = {"zone": "Europe/Vienna", "words": words, "balance": balance, "damaged": [], **told}
+    content = {"version": VERSION, "zone": "Europe/Vienna", "words": words, "balance": balance, "damaged": [], **told}
     if period is Period.DAY:
         content = {"day": start.isoformat(), **content}
     (version / "report.json").write_text(json.dumps(content))
