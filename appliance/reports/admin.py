@@ -24,7 +24,7 @@ class ScheduleAdmin(AuditedAdmin):
     may_change = True
     form = ScheduleForm
     list_display = ("name", "when", "enabled", "last")
-    fields = ("name", "at", "zone", "enabled", "last", "why")
+    fields = ("name", "at", "enabled", "last", "why")
     readonly_fields = ("name", "last")
 
     def get_queryset(self, request: HttpRequest) -> Any:

@@ -34,7 +34,7 @@ class InForce:
 
     @property
     def writing(self) -> Writing:
-        """Returns how numbers and dates are written."""
+        """Returns how numbers are written."""
         return Writing(self.numbers, zoneinfo.ZoneInfo(self.zone))
 
     @property
@@ -86,7 +86,8 @@ class PreferencesForm(forms.Form):
     """The form of time zone, recipients and number format."""
 
     zone = forms.CharField(
-        label="Time zone", max_length=64, help_text="A report covers a day from midnight to midnight in this zone.",
+        label="Time zone", max_length=64,
+        help_text="A report covers a day from midnight to midnight in this zone. The times of the schedules are in it, too.",
         widget=forms.TextInput(attrs={"list": "zones"}),
     )  # fmt: skip
     recipients = forms.CharField(
@@ -95,7 +96,7 @@ class PreferencesForm(forms.Form):
         widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false"}),
     )  # fmt: skip
     numbers = forms.ChoiceField(
-        label="Numbers and dates", choices=list(NUMBERS.items()), help_text="Used on report pages and in the mail.",
+        label="Numbers", choices=list(NUMBERS.items()), help_text="Used on report pages and in the mail.",
         error_messages={"invalid_choice": f"Unknown language; available: {', '.join(LANGUAGES)}."},
     )  # fmt: skip
     why = reason_field()

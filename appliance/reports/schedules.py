@@ -1,7 +1,8 @@
 """The two schedules of the portal, their form, and whether the scheduler runs.
 
-The schedules are entries of django-celery-beat, made by a migration. A third entry runs every minute, so that its age shows
-whether the scheduler runs.
+The schedules are entries of django-celery-beat, made by a migration. Their times are in the time zone of the reports: when
+that changes, in the portal or in the configuration file, they follow it within a minute (``follow``). A third entry runs
+every minute, so that its age shows whether the scheduler runs.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from django.utils import timezone
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
 from appliance.accounts.audited_admin import reason_field
-from appliance.reports.preferences import known_zone
+from appliance.reports.preferences import in_force
 
 __all__ = [
     "EXPLANATIONS",
@@ -25,6 +26,7 @@ __all__ = [
     "ScheduleForm",
     "Scheduled",
     "described",
+    "follow",
     "scheduled",
     "scheduler_seen",
     "shown_tasks",
@@ -52,7 +54,7 @@ class Scheduled:
     @property
     def late(self) -> bool:
         """Returns whether the task's time has passed without a run."""
-        last = previous(self.task, timezone.now())
+        last = previous(self.task, timezone.now(), self.zone)
         if not self.task.enabled or last is None or last + SILENT > timezone.now() or self.task.date_changed > last:
             return False
         return self.task.last_run_at is None or self.task.last_run_at < last
@@ -66,10 +68,34 @@ def shown_tasks() -> QuerySet[Any]:
 
 def scheduled() -> list[Scheduled]:
     """Returns all schedules with their next start."""
+    zone = in_force().zone
     return [
-        Scheduled(task, _at(task), _zone(task), EXPLANATIONS.get(task.name, ""), upcoming(task))
+        Scheduled(task, _at(task), zone, EXPLANATIONS.get(task.name, ""), upcoming(task, zone))
         for task in shown_tasks()
     ]
+
+
+def follow(zone: str) -> int:
+    """Moves the schedules to a time zone: the same time of day there. Returns how many were in another one."""
+    others = [each for each in shown_tasks() if each.crontab is not None and str(each.crontab.timezone) != zone]
+    for task in others:
+        was = task.crontab
+        fields = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
+        _set_crontab(task, {name: getattr(was, name) for name in fields}, zone)
+        task.save()  # the scheduler reads its entries again
+        _drop(was)
+    return len(others)
+
+
+def _set_crontab(task: Any, fields: dict[str, str], zone: str) -> None:
+    wanted = fields | {"timezone": zoneinfo.ZoneInfo(zone)}
+    task.crontab = CrontabSchedule.objects.filter(**wanted).first() or CrontabSchedule.objects.create(**wanted)
+
+
+def _drop(cron: CrontabSchedule) -> None:
+    """Deletes a crontab that no task uses any more."""
+    if not cron.periodictask_set.exists():
+        cron.delete()
 
 
 def scheduler_seen() -> tuple[bool, datetime | None]:
@@ -88,19 +114,19 @@ def time_of_day(task: Any) -> time | None:
     return time(int(cron.hour), int(cron.minute))
 
 
-def previous(task: Any, now: datetime) -> datetime | None:
+def previous(task: Any, now: datetime, zone: str) -> datetime | None:
     """Returns when the task was last due; None if its schedule is not one time each day."""
     at = time_of_day(task)
     if at is None:
         return None
-    local = now.astimezone(zoneinfo.ZoneInfo(str(task.crontab.timezone)))
+    local = now.astimezone(zoneinfo.ZoneInfo(zone))
     due = local.replace(hour=at.hour, minute=at.minute, second=0, microsecond=0)
     return due if due <= local else due - timedelta(days=1)
 
 
-def upcoming(task: Any) -> datetime | None:
+def upcoming(task: Any, zone: str) -> datetime | None:
     """Returns the next start, None if the schedule is disabled."""
-    last = previous(task, timezone.now())
+    last = previous(task, timezone.now(), zone)
     return last + timedelta(days=1) if last is not None and task.enabled else None
 
 
@@ -109,13 +135,9 @@ def _at(task: Any) -> str:
     return f"{at:%H:%M}" if at is not None else str(task.crontab or task.interval or "")
 
 
-def _zone(task: Any) -> str:
-    return str(task.crontab.timezone) if task.crontab else ""
-
-
 def described(task: Any) -> dict[str, Any]:
     """Returns the schedule, as the audit records it."""
-    return {"at": _at(task), "zone": _zone(task), "enabled": task.enabled}
+    return {"at": _at(task), "zone": in_force().zone, "enabled": task.enabled}
 
 
 class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -127,9 +149,8 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         error_messages={"invalid": "Enter a time of day such as 01:30."},
         widget=forms.TimeInput(attrs={"type": "time"}, format="%H:%M"),
     )
-    zone = forms.CharField(label="Time zone", max_length=64, widget=forms.TextInput(attrs={"list": "zones"}))
     why = reason_field()
-    field_order = ("at", "zone", "enabled", "why")
+    field_order = ("at", "enabled", "why")
 
     class Meta:
         """Names the fields that Django makes from the model."""
@@ -142,23 +163,15 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         super().__init__(*arguments, **named)
         if self.instance.pk is not None and self.instance.crontab is not None:
             self.fields["at"].initial = time_of_day(self.instance)
-            self.fields["zone"].initial = str(self.instance.crontab.timezone)
-
-    def clean_zone(self) -> str:
-        """Returns the time zone. Raises ValidationError if it does not exist."""
-        return known_zone(str(self.cleaned_data["zone"]))
+        if "at" in self.fields:
+            self.fields["at"].help_text = f"In the time zone of the reports, {in_force().zone}."
 
     def save(self, commit: bool = True) -> Any:
         """Stores the schedule; it applies from the next start."""
         at, was = self.cleaned_data["at"], self.instance.crontab
-        wanted = {
-            "hour": str(at.hour), "minute": str(at.minute), "day_of_month": "*", "month_of_year": "*", "day_of_week": "*",
-            "timezone": zoneinfo.ZoneInfo(self.cleaned_data["zone"]),
-        }  # fmt: skip
-        self.instance.crontab = CrontabSchedule.objects.filter(**wanted).first() or CrontabSchedule.objects.create(
-            **wanted
-        )
+        daily = {"day_of_month": "*", "month_of_year": "*", "day_of_week": "*"}
+        _set_crontab(self.instance, {"hour": str(at.hour), "minute": str(at.minute), **daily}, in_force().zone)
         saved = super().save(commit)
-        if commit and was is not None and was != self.instance.crontab and not was.periodictask_set.exists():
-            was.delete()
+        if commit and was is not None and was != self.instance.crontab:
+            _drop(was)
         return saved

@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 
 from appliance.audit.retention import tidy as tidy_portal
-from appliance.reports import exporter, runs
+from appliance.reports import exporter, runs, schedules
 from appliance.reports.preferences import in_force
 from appliance.reports.retention import tidy as tidy_reports
 
@@ -29,8 +29,10 @@ def make(run: int) -> None:
 
 @shared_task  # type: ignore[untyped-decorator]
 def sign_of_life() -> None:
-    """Runs each minute: starts waiting runs and sends mail that is due."""
-    exporter.tell_zone(in_force().zone)
+    """Runs each minute: tells exporter and schedules the time zone, starts waiting runs and sends mail that is due."""
+    zone = in_force().zone
+    schedules.follow(zone)
+    exporter.tell_zone(zone)
     runs.take_up()
     runs.send_letters()
 

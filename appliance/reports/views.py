@@ -26,7 +26,15 @@ from appliance.reports.report_store import Period, Report
 from appliance.reports.rows import Unreadable
 from appliance.reports.run_views import RunForm
 from appliance.reports.runs import made_by
-from appliance.reports.schedules import EXPLANATIONS, ScheduleForm, described, scheduled, scheduler_seen, shown_tasks
+from appliance.reports.schedules import (
+    EXPLANATIONS,
+    ScheduleForm,
+    described,
+    follow,
+    scheduled,
+    scheduler_seen,
+    shown_tasks,
+)
 from mailcore.balance import Scope, equation
 
 __all__ = ["csv", "parquet", "preferences", "report", "reports", "schedule", "schedules"]
@@ -160,6 +168,7 @@ def preferences(request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         with transaction.atomic():
             form.save()
+            follow(in_force().zone)
             record(
                 request,
                 "report.preferences",
@@ -194,6 +203,5 @@ def schedule(request: HttpRequest, pk: int) -> HttpResponse:
             )
             messages.success(request, f"{task.name}: saved.")
             return redirect("reports:schedules")
-    context = {"form": form, "task": task, "explanation": EXPLANATIONS.get(task.name, ""),
-               "zones": sorted(zoneinfo.available_timezones())}  # fmt: skip
+    context = {"form": form, "task": task, "explanation": EXPLANATIONS.get(task.name, "")}
     return render(request, "reports/schedule.html", context, status=422 if form.errors else 200)
