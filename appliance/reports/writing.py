@@ -1,5 +1,5 @@
-"""Numbers, shares, durations, sizes and dates as page and mail write them, in the reader's way: 1,234.5 or 1.234,5 or 1 234,5;
-Friday 20 November 2026 or Freitag, 20. November 2026 or vendredi 20 novembre 2026.
+"""Numbers, shares, durations, sizes and dates as page and mail write them: numbers in the reader's way, 1,234.5 or 1.234,5 or
+1 234,5. All words are English, those of dates, too, so that a page or a mail is in one language.
 """
 
 from __future__ import annotations
@@ -21,11 +21,6 @@ class _Language:
     thousands: str
     point: str
     percent: str
-    ordinal: str  # behind a day's number
-    months: tuple[str, ...]
-    short_months: tuple[str, ...]
-    days: tuple[str, ...]  # from Monday
-    short_days: tuple[str, ...]
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -33,30 +28,18 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 LANGUAGES = {
-    "en": _Language(
-        "English", ",", ".", "%", "",
-        _words("January February March April May June July August September October November December"),
-        _words("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec"),
-        _words("Monday Tuesday Wednesday Thursday Friday Saturday Sunday"), _words("Mon Tue Wed Thu Fri Sat Sun"),
-    ),
-    "de": _Language(
-        "German", ".", ",", "\u00a0%", ".",
-        _words("Januar Februar März April Mai Juni Juli August September Oktober November Dezember"),
-        _words("Jan. Feb. März Apr. Mai Juni Juli Aug. Sept. Okt. Nov. Dez."),
-        _words("Montag, Dienstag, Mittwoch, Donnerstag, Freitag, Samstag, Sonntag,"), _words("Mo Di Mi Do Fr Sa So"),
-    ),
-    "fr": _Language(
-        "French", "\u202f", ",", "\u00a0%", "",
-        _words("janvier février mars avril mai juin juillet août septembre octobre novembre décembre"),
-        _words("janv. févr. mars avr. mai juin juil. août sept. oct. nov. déc."),
-        _words("lundi mardi mercredi jeudi vendredi samedi dimanche"), _words("lun. mar. mer. jeu. ven. sam. dim."),
-    ),
-}  # fmt: skip
+    "en": _Language("English", ",", ".", "%"),
+    "de": _Language("German", ".", ",", "\u00a0%"),
+    "fr": _Language("French", "\u202f", ",", "\u00a0%"),
+}
+MONTHS = _words("January February March April May June July August September October November December")
+DAYS = _words("Monday Tuesday Wednesday Thursday Friday Saturday Sunday")
+SHORT = 3  # letters of a month or a day in short
 
 
 @dataclass(frozen=True)
 class Writing:
-    """How numbers, times and dates are written: language and time zone."""
+    """How numbers and times are written: the language whose numbers they are, and the time zone."""
 
     language: str = "en"
     zone: tzinfo = UTC
@@ -72,8 +55,8 @@ class Writing:
 
     @property
     def example(self) -> str:
-        """Returns a number and a date as an example."""
-        return f"{self.number(1234.5)}, {self.day(date(2026, 11, 20))}"
+        """Returns numbers as an example."""
+        return f"{self.number(1234.5)}, {self.share(0.995)}"
 
     def value(self, kind: Kind, value: Any) -> str:
         """Returns a cell; untrusted text is made harmless but not escaped."""
@@ -109,24 +92,31 @@ class Writing:
         sign, value = (">", 0.999) if 0.9995 <= value < 1 else ("<", 0.001) if 0 < value < 0.0005 else ("", value)
         return f"{sign}{self._translated(f'{value * 100:,.1f}')}{self._words.percent}"
 
+    def points(self, difference: float) -> str:
+        """Returns the difference of two shares in percentage points, "+1.2 points"."""
+        points = round(difference * 100, 1)
+        if not points:
+            return "no change"
+        sign = "+" if points > 0 else "\u2212"
+        return f"{sign}{self._translated(f'{abs(points):,.1f}')} points"
+
     # -- dates
 
     def day(self, day: date) -> str:
         """Formats a day: "Friday 20 November 2026"."""
-        return f"{self._words.days[day.weekday()]} {self._in_month(day)} {day.year}"
+        return f"{DAYS[day.weekday()]} {_in_month(day)} {day.year}"
 
     def short_day(self, day: date) -> str:
         """Formats a day in short: "Fri 20 Nov"."""
-        words = self._words
-        return f"{words.short_days[day.weekday()]} {self._number_of(day)} {words.short_months[day.month - 1]}"
+        return f"{DAYS[day.weekday()][:SHORT]} {day.day} {MONTHS[day.month - 1][:SHORT]}"
 
     def listed_day(self, day: date) -> str:
         """Formats a day for a column of days: "Fri 2026-11-20"."""
-        return f"{self._words.short_days[day.weekday()]} {day.isoformat()}"
+        return f"{DAYS[day.weekday()][:SHORT]} {day.isoformat()}"
 
     def month(self, start: date) -> str:
         """Returns a month in words, "November 2026"."""
-        return f"{self._words.months[start.month - 1]} {start.year}"
+        return f"{MONTHS[start.month - 1]} {start.year}"
 
     def period(self, period: Period, start: date) -> str:
         """Formats a period: "Friday 20 November 2026"; "week 47 of 2026, 16 November – 22 November"."""
@@ -135,13 +125,7 @@ class Writing:
         if period is Period.MONTH:
             return self.month(start)
         year, week, _ = start.isocalendar()
-        return f"week {week} of {year}, {self._in_month(start)} – {self._in_month(period.last(start))}"
-
-    def _in_month(self, day: date) -> str:
-        return f"{self._number_of(day)} {self._words.months[day.month - 1]}"
-
-    def _number_of(self, day: date) -> str:
-        return "1er" if self.language == "fr" and day.day == 1 else f"{day.day}{self._words.ordinal}"
+        return f"week {week} of {year}, {_in_month(start)} – {_in_month(period.last(start))}"
 
     # -- signs
 
@@ -151,3 +135,7 @@ class Writing:
     def _decimals(self, text: str) -> str:
         """Replaces the decimal point in "4.2 s", as ``span`` and ``size`` write it, by the one of the language."""
         return text.replace(".", self._words.point)
+
+
+def _in_month(day: date) -> str:
+    return f"{day.day} {MONTHS[day.month - 1]}"
