@@ -67,7 +67,7 @@ PATIENCE_S = 60.0
 QUIET_S = 5.0  # longer than any retry takes
 DAYS = 7
 ADDED = (
-    *("messages", "recipients", "size_bytes", "attempts", "refused"),
+    *("messages", "recipients", "recipients_added", "size_bytes", "attempts", "refused"),
     *("delivered", "deferred", "bounced", "put_off", "returned", "expired", "deleted"),
 )
 
@@ -331,7 +331,7 @@ def faults(week: Week) -> list[str]:
     more = totals["messages_smtp"] - week.acknowledged.total()
     if not 0 <= more <= week.doubtful:
         found.append(f"{totals['messages_smtp']} messages accepted; {week.acknowledged.total()} had their 250")
-    came = totals["recipients"] - totals["messages_bounce"] - 2 * week.injected
+    came = totals["recipients"] - totals["recipients_added"] - totals["messages_bounce"] - 2 * week.injected
     if came != week.recipients and not week.doubtful:
         found.append(f"{came} recipients accepted, {week.recipients} had their 250")
     found += _differences("told", totals, {"refused": week.refused, "messages_local": week.injected})

@@ -120,7 +120,7 @@ class Content:
     trend: Lines  # the days up to its end
     tables: list[Shown]
     notes: list[str] = field(default_factory=list)  # files set aside and other notes of the pipeline
-    shares: str = ""  # what shares are of, and what they are compared with or why not
+    shares: str = ""  # the whole that shares are of; the day they are compared with, or why they are not
 
     @property
     def title(self) -> str:

@@ -72,6 +72,11 @@ class Column:
         """Returns whether the column contains sentences, not names."""
         return self.name in ("reason", "example")
 
+    @property
+    def named(self) -> bool:
+        """Returns whether the column contains addresses or names of hosts, which may be as long as a sentence."""
+        return self.name in NAMED
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -137,6 +142,9 @@ class Shown:
             )
 
 
+NAMED = (
+    "name", "destination", "provider", "sender", "recipient", "client_address", "top_client", "top_destination",
+)  # fmt: skip
 _OF_DESTINATIONS = (
     "recipients", "delivered", "deferred", "bounced", "put_off", "delivered_share", "delay_p50_s", "delay_p99_s",
 )  # fmt: skip
@@ -146,7 +154,7 @@ _ATTEMPTS = (
 )
 _TRIED = "A message or recipient counts once for each day with a delivery attempt."
 _VERDICTS = (
-    "Counts verdicts: a recipient deferred three times counts three times. What was put off or returned was not tried. "
+    "Counts verdicts: a recipient deferred three times counts three times. Mail that was put off or returned was not tried. "
     "Addresses, ids and numbers in replies are replaced by placeholders."
 )
 _TOP = "Sum of each day's top list; names that were in no top list are missing."

@@ -12,7 +12,7 @@ from appliance.pipeline.daily_tables.facts import Facts
 
 __all__ = ["COUNTS", "OUTCOMES", "SUMS", "cells", "distinct", "of_outcomes", "sketches", "table", "with_shares"]
 
-TRIED = ("delivered", "deferred", "bounced")  # what came of attempts: a next hop was asked
+TRIED = ("delivered", "deferred", "bounced")  # outcomes of attempts: a next hop was asked
 # The others are of our own: put off for a dead destination; returned to the sender by an operator, or because no route exists.
 OUTCOMES = (*TRIED, "put_off", "returned", "expired", "deleted")
 SHARES = TRIED  # of the attempts

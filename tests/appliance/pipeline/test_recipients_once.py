@@ -106,6 +106,7 @@ def sample(events: Path) -> SampleMail:
     """Mail of the day before is queued at midnight, and changes in the seconds in which the queue is counted."""
     sample = SampleMail()
     old = sample.accept(DAY.begin - 3_600, ["old@net.example", "older@net.example"])
+    sample.attempt(old, DAY.begin - 3_000, {0: DEFERRED, 1: DEFERRED})
     sample.attempt(old, DAY.begin + 1, {0: DELIVERED}, generation=1)
     sample.accept(DAY.begin + 2)
     sample.cut(events, DAY.begin + 3)
@@ -125,6 +126,7 @@ def test_a_recipient_counts_once_and_what_was_not_tried_is_no_attempt_wherever_i
     sample.accept(DAY.end + 1)
     sample.write(events)
     sample.cut(events, DAY.end + 2)
+    builder.day(DAY.before(1))
     report = builder.day(DAY)
     assert report.words == "It balances."
     total = agree(builder, report)
@@ -181,15 +183,13 @@ def said_everywhere(total: dict[str, Any], balance: dict[str, Any]) -> None:
         for each in COUNTED:
             shown = sum(int(row[each.replace("_", " ")]) for row in found)
             assert shown == total[each], (name, each)
-    for name in ("inside", "trend"):
-        lines = chart(text, name)
-        for line, each in (
-            ("accepted", "recipients"),
-            ("delivered", "delivered"),
-            ("deferred", "deferred"),
-            ("bounced", "bounced"),
-        ):
-            assert sum(value or 0 for value in lines[line]) == total[each], (name, line)
+    lines = {"accepted": "recipients", "delivered": "delivered", "deferred": "deferred", "bounced": "bounced"}
+    inside, trend = chart(text, "inside"), chart(text, "trend")
+    for line, each in lines.items():
+        assert sum(inside[line]) == trend[line][-1] == total[each], line
+    for part in (text, html, plain):
+        for words in ("+50.0 points", "\u221262.5 points", "+12.5 points", "compared with the day before, Thu 19 Nov."):
+            assert words in " ".join(part.split()), words
 
 
 def test_of_two_outcomes_of_a_recipient_the_first_counts_and_the_report_is_red(

@@ -93,7 +93,7 @@ def test_a_changed_zone_moves_the_schedules_at_once_and_the_page_says_it() -> No
     assert CrontabSchedule.objects.filter(periodictask=None).count() == 0
     text = client.get("/reports/schedules/").content.decode()
     assert len(re.findall(r">Asia/Tokyo<", text)) == 2, "of both schedules"
-    assert "Asia/Tokyo: days begin at midnight there" in text
+    assert "Asia/Tokyo, for the days of reports and the times above" in text
     for each in scheduled():
         assert each.next is not None
         assert f"{each.next:%H:%M %z}" == f"{each.at} +0900"
