@@ -192,8 +192,9 @@ def said_everywhere(total: dict[str, Any], balance: dict[str, Any]) -> None:
             assert words in " ".join(part.split()), words
 
 
+@pytest.mark.django_db
 def test_of_two_outcomes_of_a_recipient_the_first_counts_and_the_report_is_red(
-    builder: ReportBuilder, events: Path, sample: SampleMail
+    builder: ReportBuilder, events: Path, sample: SampleMail, settings: Any
 ) -> None:
     first = sample.accept(NOON, ["a@net.example", "b@net.example"])
     sample.attempt(first, NOON + 1, {0: DELIVERED, 1: BOUNCED})
@@ -215,6 +216,9 @@ def test_of_two_outcomes_of_a_recipient_the_first_counts_and_the_report_is_red(
     assert (balance["repeated"], balance["difference"]) == (3, -3)
     assert {each["why"] for each in balance["suspects"]} == {"a recipient has two outcomes"}
     assert {each["queue_id"] for each in balance["suspects"]} == {first, second}
+    settings.REPORTS_DIRECTORY = builder.store.root
+    said = equation(page("/reports/day/2026-11-20/"))
+    assert (said["delivered"], said["recorded a second time"]) == ("3", "3")
 
 
 def test_a_week_of_an_older_day_and_a_new_one(builder: ReportBuilder, events: Path, sample: SampleMail) -> None:

@@ -71,8 +71,14 @@ def test_one_that_does_not_balance_is_red_and_names_the_messages(reports_directo
 
 
 def test_one_that_nobody_counted_is_neither_green_nor_red(reports_directory: Path) -> None:
-    make_report(reports_directory, Period.DAY, DAY, balances=None)
-    assert 'class="balance notice warning"' in page()
+    version = make_report(reports_directory, Period.DAY, DAY, balances=None)
+    path = version / "report.json"
+    told = json.loads(path.read_text())
+    told["balance"] |= {"accepted": 0, "delivered": 0, "queued_at_start": None, "queued_at_end": None}
+    path.write_text(json.dumps(told))
+    text = page()
+    assert 'class="balance notice warning"' in text
+    assert 'class="sum"' not in text, "an equation of nothing, beside figures of something"
 
 
 def test_strangers_text_does_nothing(reports_directory: Path) -> None:
