@@ -190,7 +190,7 @@ class WrittenPositions(Struct, kw_only=True):
 
 
 class BalanceTerms(Struct, kw_only=True):
-    """Both balances since the manager's start, by term (``mailcore.balance``); ``difference`` is 0 if they balance."""
+    """Both balances since ``State.counted_since``, by term (``mailcore.balance``); ``difference`` is 0 if they balance."""
 
     recipients: dict[str, int]
     messages: dict[str, int]
@@ -200,7 +200,10 @@ class State(Struct, kw_only=True):
     """The manager's live state."""
 
     pid: int
-    started_at: float  # wall clock; all counters count from here
+    started_at: float  # wall clock; ``counters`` and ``accepted_by_origin`` count from here
+    counted_since: float = 0.0  # wall clock; ``balance`` and ``totals`` count from here, over restarts of the manager
+    counted_note: str = ""  # why they count from there and not from earlier; "" if the queue was new
+    totals: dict[str, int] = {}  # those of ``counters`` that count mail
     uptime_s: float
     stalled: str  # why the manager takes in no mail; "" if it does
     tuned_damage: str  # why values set live are not in force; "" if they are

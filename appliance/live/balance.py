@@ -1,7 +1,7 @@
 """The balance of today: recipients queued at its start plus those accepted since = those that left plus those queued now.
 
-The balance is exact. It begins at midnight if the same manager has run since then, otherwise at the start of the manager or
-at the first sample of today.
+The balance is exact, also over restarts of the manager: the core continues its counts. It begins at midnight if the counts
+began before, and otherwise when they began, or at the first sample of today.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def balance_of(snapshot: Mapping[str, Any]) -> Balance:
     at = timezone.localtime(datetime.fromtimestamp(began["at"], timezone.get_current_timezone()))
     moment = f"{at:%H:%M:%S}" if at >= day_began else f"{at:%Y-%m-%d %H:%M:%S}"
     if began["at"] == totals["started_at"]:
-        since = f"since {moment}, when the manager was started"
+        note = totals.get("note", "")  # missing in a snapshot of an earlier version
+        since = f"since {moment}, when the counts began" + (f": {note}" if note else "")
     elif abs((at - day_began).total_seconds()) < SLACK_MINUTES * 60:
         since = "since midnight"
     else:
@@ -78,7 +79,7 @@ _remembered_days: dict[tuple[float, float, int], tuple[float, dict[str, float]]]
 
 
 def _remembered(*key: Any) -> dict[str, float]:
-    """Returns the result of ``_began``, computed once a minute for each day and manager: live pages show the balance
+    """Returns the result of ``_began``, computed once a minute for each day and beginning: live pages show the balance
     once a second."""
     known = _remembered_days.get(key)
     if known is None or time.monotonic() - known[0] > REMEMBERED_S:
@@ -89,10 +90,10 @@ def _remembered(*key: Any) -> dict[str, float]:
 
 
 def _began(day_began: float, started_at: float, queued_at_start: int) -> dict[str, float]:
-    """Returns when the balance begins, and the manager's counts at that time.
+    """Returns when the balance begins, and the counts at that time.
 
-    It begins at the manager's start if that is later than midnight or if there is no sample of this manager; otherwise at the
-    sample nearest to midnight.
+    It begins when the counts did if that is later than midnight or if there is no sample with them; otherwise at the sample
+    nearest to midnight.
     """
     nothing = {"at": started_at, "started_at": started_at, "queued": queued_at_start, **dict.fromkeys(COUNTS, 0)}
     if started_at >= day_began:

@@ -6,8 +6,8 @@ once for all readers. ``hub.snapshot`` holds:
     at            wall clock; number: which snapshot this is since the portal's start
     core          running; words ("running", "no answer", …); notice (a sentence, "" while it runs); as_of and age_s of all that
                   follows (None, when nothing is known yet); pid, stalled, tuned_damage of the manager
-    totals        recipients since the manager's start (started_at): accepted, delivered, deferred, bounced, expired, deleted,
-                  undeleted, queued_at_start; queued (at the same moment)
+    totals        recipients since the counts began (started_at; note says why then), over restarts of the manager: accepted,
+                  delivered, deferred, bounced, expired, deleted, undeleted, queued_at_start; queued (at the same moment)
     rates         accepted, delivered, deferred, bounced: recipients a minute, over the last minute
     pace          the same over the last ten seconds, for lines
     queue         messages, recipients, active, in_flight, destinations (how many),
@@ -241,11 +241,11 @@ class Hub:
 
     def _heard(self, now: float, state: State, size: Size, answer: Destinations) -> None:
         counts = counts_of(state)
-        if state.started_at != self._started_at:  # a new manager, which counts from zero
+        if state.counted_since != self._started_at:  # the counts began again
             for name in COUNTS:
                 self._begun[name] += self._last[name]
             first = not self._started_at
-            self._started_at = state.started_at
+            self._started_at = state.counted_since
             if first:  # recipients that were counted before the hub started belong to no rate
                 self._begun = {name: -counts[name] for name in COUNTS}
         self._last = counts
@@ -269,7 +269,8 @@ class Hub:
             },
             "totals": {
                 **counts,
-                "started_at": state.started_at,
+                "started_at": state.counted_since,
+                "note": state.counted_note,
                 **{name: state.balance.recipients[name] for name in ("queued_at_start", "queued")},
             },
             "rates": self._per_minute(RATE_S),

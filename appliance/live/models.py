@@ -17,7 +17,7 @@ class Sample(models.Model):
 
     minute = models.BigIntegerField(primary_key=True, help_text="wall clock, in minutes since 1970")
     at = models.FloatField()
-    started_at = models.FloatField(help_text="when the manager began to count")
+    started_at = models.FloatField(help_text="when the counts began; they continue over restarts of the manager")
     accepted = models.BigIntegerField()
     delivered = models.BigIntegerField()
     deferred = models.BigIntegerField()

@@ -82,8 +82,9 @@ def day_lines(now: float) -> dict[str, list[float | None]]:
 def _rates(before: Sample, sample: Sample) -> dict[str, float | None]:
     if before.started_at == sample.started_at:
         seconds = sample.at - before.at
-        gains = {name: getattr(sample, name) - getattr(before, name) for name in LINES}
-    else:  # another manager was started between the samples
+        # A bounce that a killed manager wrote last is counted again when it is written again.
+        gains = {name: max(getattr(sample, name) - getattr(before, name), 0) for name in LINES}
+    else:  # the counts began again between the samples
         seconds = sample.at - max(before.at, sample.started_at)
         gains = {name: getattr(sample, name) for name in LINES}
     return {name: round(gain * 60 / seconds, 1) if seconds > 0 else None for name, gain in gains.items()}

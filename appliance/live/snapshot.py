@@ -31,7 +31,7 @@ __all__ = [
 
 DESTINATIONS_MAX = 100  # those with the most mail; some 15 kB in a snapshot, sent to every reader once a second
 REASON_CHARACTERS = 300
-# name in a snapshot -> the core's counter; all count recipients since the manager's start
+# name in a snapshot -> the core's counter; all count recipients since ``counted_since``
 COUNTS = {
     "accepted": "recipients_accepted",
     "delivered": "recipients_delivered",
@@ -45,8 +45,8 @@ TROUBLE_MAX = 20  # on one page
 
 
 def counts_of(state: State) -> dict[str, int]:
-    """Returns the recipients that the manager counted since its start."""
-    return {name: state.counters[counter] for name, counter in COUNTS.items()}
+    """Returns the recipients that were counted, over restarts of the manager."""
+    return {name: state.totals[counter] for name, counter in COUNTS.items()}
 
 
 def queue_of(state: State, size: Size) -> dict[str, Any]:

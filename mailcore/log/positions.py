@@ -23,9 +23,11 @@ __all__ = [
     "DAMAGED",
     "Counts",
     "LanePosition",
+    "Pair",
     "PositionsDamaged",
     "PositionsTooNew",
     "RestartPositions",
+    "Totals",
     "damaged_positions",
     "read_all_positions",
     "read_positions",
@@ -70,6 +72,27 @@ class Counts(msgspec.Struct, frozen=True, array_like=True):
     recipients: int = 0
 
 
+Pair = tuple[int, int]  # messages, recipients
+
+
+class Totals(msgspec.Struct, frozen=True, array_like=True):
+    """Counts mail since ``since``, over restarts of the manager (``mailcore.balance``). Fields are only added at the end.
+
+    Everything appended below ``journal_end`` and below the ends of the lanes is counted, and nothing else.
+    """
+
+    since: float  # wall clock
+    note: str  # why nothing before is counted; "" in a new queue
+    at_start: Pair = (0, 0)  # queued then
+    accepted: dict[int, Pair] = {}  # by ``Origin``
+    added: int = 0  # recipients that operators added to queued messages
+    undeleted: Pair = (0, 0)
+    deleted: Pair = (0, 0)
+    finished: int = 0  # messages
+    by_status: dict[int, int] = {}  # recipients by ``Status``; deferred ones as often as they were
+    lost: Pair = (0, 0)  # set aside with a damaged envelope: still queued, and not in the sizes
+
+
 class RestartPositions(msgspec.Struct, frozen=True, array_like=True):
     """Holds one set of restart positions, as stored. Fields are only added at the end, with a default."""
 
@@ -82,6 +105,7 @@ class RestartPositions(msgspec.Struct, frozen=True, array_like=True):
     destinations: dict[str, int] = {}  # destination -> recipients resting in those lanes, bounded by names_counted
     other_destinations: int = 0  # recipients of destinations beyond that
     aside: bool = False  # a recipient may be held or deleted while others of its message are tried; from version 2 on
+    totals: Totals | None = None  # None: written by a version that kept no totals
 
 
 def write_positions(disk: Disk, directory: str, positions: RestartPositions) -> None:

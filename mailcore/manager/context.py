@@ -52,12 +52,13 @@ class ManagerContext:
     )
     made_room: bool = True  # while stalled: the last entry was delivered, so it freed space
     counters: dict[str, int] = field(default_factory=dict)
-    balance: Balance = field(default_factory=Balance)
+    balance: Balance = field(init=False)
     restored: Restored = NOT_RESTORED  # mail that was restored from a backup is held
     overtaking: Overtaking = field(default_factory=Overtaking)
     outcomes: Outcomes = field(init=False)
 
     def __post_init__(self) -> None:
+        self.balance = Balance(self.queue)
         self.outcomes = Outcomes(self.settings.queue.names_counted)
 
     def count(self, name: str, by: int = 1) -> None:

@@ -79,7 +79,7 @@ class Manager:
         queue_settings = settings.queue
         started = time.monotonic()
         restored = read_restored(disk, str(settings.queue_directory))
-        recovered = self._recover(disk)
+        recovered = self._recover(disk, restored.restored_at)
         self.recovered = recovered  # keeps the lock
         queue = recovered.queue
         for lane, runner in queue.runners.items():
@@ -102,6 +102,7 @@ class Manager:
             self.go_on,
             restored=restored,
         )
+        queue.count_totals = self.context.balance.totals
         self.passes = Passes(self.context)
         self.flow = Flow(self.context, self.passes)
         self.full_disk = FullDisk(self.context, ballast, settings)
@@ -142,7 +143,7 @@ class Manager:
             "inject": self.orders.inject,
         }
 
-    def _recover(self, disk: Disk) -> Recovered:
+    def _recover(self, disk: Disk, restored_at: float) -> Recovered:
         settings = self.settings
         until = time.monotonic() + LOCK_WAIT_S
         while True:
@@ -159,6 +160,7 @@ class Manager:
                     salt=lambda: secrets.randbits(64),
                     on_damage=self._damaged,
                     keeper=self._keeper(disk),
+                    restored_at=restored_at,
                 )
             except Locked:
                 if time.monotonic() > until:

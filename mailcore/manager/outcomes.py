@@ -1,9 +1,9 @@
-"""Counters of what happened to mail since this manager started: the balance of all mail, and the replies of destinations.
+"""Counters of what happened to mail: the balance of all mail, over restarts of the manager, and the replies of destinations.
 
 Laws
-- The balance is exact, per recipient and per message, while one manager runs: queued at the start, plus accepted and
-  undeleted, minus delivered, bounced, expired and deleted, equals queued now. The two sides are counted separately: here by
-  event, in ``Sizes`` by place.
+- The balance is exact, per recipient and per message: queued at the start, plus accepted and undeleted, minus delivered,
+  bounced, expired and deleted, equals queued now. The two sides are counted separately: here by event, in ``Sizes`` by place.
+  A checkpoint stores the counts, and ``mailcore.queue.totals`` continues them at the next start.
 - The hot path costs a few additions for each entry. Memory is bounded by ``names_counted`` destinations with
   ``REPLIES_MAX`` replies each; the destination with the oldest reply is dropped first.
 
@@ -14,19 +14,24 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
+
+import msgspec
 
 from mailcore.balance import Scope, difference
 from mailcore.destination_state import TRIES_MIN, is_failing
 from mailcore.envelope import Envelope, Origin, Status, Verdict
+from mailcore.log.positions import Totals
 from mailcore.manager_answers import BalanceTerms, Reply
 from mailcore.manager_answers import Outcomes as OutcomesAnswer
 from mailcore.queue.active import Active
 from mailcore.queue.aside import counts_of
 from mailcore.queue.lanes import DELETED
+from mailcore.queue.queue import Queue
 from mailcore.queue.rewrite import numbers_used
 from mailcore.queue.sizes import Amount, Sizes
+from mailcore.queue.totals import plus, terms
 
 __all__ = ["Balance", "Outcome", "Outcomes"]
 
@@ -42,8 +47,12 @@ _EXPIRED = int(Status.EXPIRED)
 class Balance:
     """The terms of the balance equation; a pair is [messages, recipients]."""
 
-    def __init__(self) -> None:
-        self.at_start = [0, 0]  # messages, recipients
+    def __init__(self, queue: Queue | None = None) -> None:
+        """``queue``: with the totals as of the start; None counts from zero."""
+        self._queue = queue
+        self._before = Totals(0.0, "") if queue is None else queue.totals
+        self._continued = queue is not None and queue.totals_continued
+        self.late = [0, 0]  # messages, recipients that lay in a receiver's lane at the start and are counted later
         self.accepted = {origin: [0, 0] for origin in Origin}
         self.undeleted = [0, 0]
         self.deleted = [0, 0]
@@ -51,10 +60,6 @@ class Balance:
         self.finished = 0  # messages
         self.by_status = [0] * len(Status)  # recipients
         self._heard: set[str] = set()  # lanes whose receivers have reported their position
-
-    def begin(self, messages: int, recipients: int) -> None:
-        """Sets what was queued at the end of the recovery."""
-        self.at_start = [messages, recipients]
 
     # -- in
 
@@ -69,8 +74,12 @@ class Balance:
         return [lane for lane in lanes if lane not in self._heard]
 
     def arrive(self, messages: int, recipients: int, *, heard: bool) -> None:
-        """Counts mail in a receiver's lane; what was there before the receiver's first report counts as queued at start."""
-        _add(self.accepted[Origin.SMTP] if heard else self.at_start, messages, recipients)
+        """Counts mail in a receiver's lane.
+
+        What was there before the receiver's first report counts as queued at the start of this manager. It came after the last
+        checkpoint of the one before, so that totals that continue count it as accepted.
+        """
+        _add(self.accepted[Origin.SMTP] if heard else self.late, messages, recipients)
 
     def accept(self, envelope: Envelope) -> None:
         """Counts a message that the manager wrote: a bounce, or an injected one."""
@@ -114,26 +123,24 @@ class Balance:
 
     # -- answers
 
-    @property
-    def _messages_accepted(self) -> int:
-        return sum(messages for messages, _ in self.accepted.values())
-
-    @property
-    def _recipients_accepted(self) -> int:
-        return sum(recipients for _, recipients in self.accepted.values()) + self.added
-
-    def counters(self) -> dict[str, int]:
-        """Returns the counters since the manager started; none of them ever decreases."""
+    def counters(self, *, over_restarts: bool = False) -> dict[str, int]:
+        """Returns the counters since the manager started, or since the totals began; none of them ever decreases."""
+        counted = self._total(self.by_status) if over_restarts else self._since_start(self.by_status)
+        accepted = counted.accepted.values()
         return {
-            "accepted": self._messages_accepted,
-            "recipients_accepted": self._recipients_accepted,
-            "recipients_added": self.added,
-            **{f"recipients_{each.name.lower()}": self.by_status[each] for each in Status if each != Status.DELETED},
-            "recipients_deleted": self.deleted[1],
-            "recipients_undeleted": self.undeleted[1],
-            "messages_finished": self.finished,
-            "messages_deleted": self.deleted[0],
-            "messages_undeleted": self.undeleted[0],
+            "accepted": sum(messages for messages, _ in accepted),
+            "recipients_accepted": sum(recipients for _, recipients in accepted) + counted.added,
+            "recipients_added": counted.added,
+            **{
+                f"recipients_{each.name.lower()}": counted.by_status.get(each, 0)
+                for each in Status
+                if each != Status.DELETED
+            },
+            "recipients_deleted": counted.deleted[1],
+            "recipients_undeleted": counted.undeleted[1],
+            "messages_finished": counted.finished,
+            "messages_deleted": counted.deleted[0],
+            "messages_undeleted": counted.undeleted[0],
         }
 
     def by_origin(self) -> dict[str, Amount]:
@@ -144,28 +151,51 @@ class Balance:
         }
 
     def terms(self, queued_messages: int, queued_recipients: int) -> BalanceTerms:
-        """Returns the terms of both balances; a ``difference`` other than 0 is a fault."""
-        recipients = {
-            "queued_at_start": self.at_start[1],
-            "accepted": self._recipients_accepted,
-            "undeleted": self.undeleted[1],
-            "delivered": self.by_status[Status.DELIVERED],
-            "bounced": self.by_status[Status.BOUNCED],
-            "expired": self.by_status[Status.EXPIRED],
-            "deleted": self.deleted[1],
-            "queued": queued_recipients,
-        }
-        messages = {
-            "queued_at_start": self.at_start[0],
-            "accepted": self._messages_accepted,
-            "undeleted": self.undeleted[0],
-            "finished": self.finished,
-            "deleted": self.deleted[0],
-            "queued": queued_messages,
-        }
-        recipients["difference"] = difference(Scope.RECIPIENTS, recipients)
-        messages["difference"] = difference(Scope.MESSAGES, messages)
-        return BalanceTerms(recipients=recipients, messages=messages)
+        """Returns the terms of both balances since the totals began; a ``difference`` other than 0 is a fault."""
+        found = terms(self._total(self.by_status), (queued_messages, queued_recipients))
+        for scope, amounts in found.items():
+            amounts["difference"] = difference(scope, amounts)
+        return BalanceTerms(recipients=found[Scope.RECIPIENTS], messages=found[Scope.MESSAGES])
+
+    # -- totals, over restarts
+
+    def totals(self) -> Totals:
+        """Returns what a checkpoint stores: with the verdicts whose records are appended and not synced yet."""
+        assert self._queue is not None
+        sizes = self._queue.sizes
+        lost = (sizes.lost[0] - sizes.lost_working[0], sizes.lost[1] - sizes.lost_working[1])
+        return msgspec.structs.replace(self._total(self._queue.verdicts), lost=lost)
+
+    def _total(self, by_status: Sequence[int]) -> Totals:
+        before, since = self._before, self._since_start(by_status)
+        accepted = {origin: plus(before.accepted.get(origin, (0, 0)), pair) for origin, pair in since.accepted.items()}
+        late = (self.late[0], self.late[1])
+        if self._continued:
+            accepted[Origin.SMTP] = plus(accepted[Origin.SMTP], late)
+        return Totals(
+            before.since,
+            before.note,
+            before.at_start if self._continued else plus(before.at_start, late),
+            accepted,
+            before.added + since.added,
+            plus(before.undeleted, since.undeleted),
+            plus(before.deleted, since.deleted),
+            before.finished + since.finished,
+            {status: before.by_status.get(status, 0) + count for status, count in since.by_status.items()},
+            before.lost,
+        )
+
+    def _since_start(self, by_status: Sequence[int]) -> Totals:
+        return Totals(
+            0.0,
+            "",
+            accepted={int(origin): (messages, recipients) for origin, (messages, recipients) in self.accepted.items()},
+            added=self.added,
+            undeleted=(self.undeleted[0], self.undeleted[1]),
+            deleted=(self.deleted[0], self.deleted[1]),
+            finished=self.finished,
+            by_status=dict(enumerate(by_status)),
+        )
 
 
 def _add(pair: list[int], messages: int, recipients: int) -> None:

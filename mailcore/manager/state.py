@@ -59,8 +59,6 @@ class State:
         self.flow = flow
         self.tuned = tuned
         self.started_at = context.wall()
-        size = context.queue.sizes.summary()
-        context.balance.begin(size.messages, size.recipients)
         self.receivers: dict[str, int] = {}  # lane -> pid
         self.recovered = 0
 
@@ -73,6 +71,9 @@ class State:
         return StateResult(
             pid=os.getpid(),
             started_at=self.started_at,
+            counted_since=context.queue.totals.since,
+            counted_note=context.queue.totals.note,
+            totals=context.balance.counters(over_restarts=True),
             uptime_s=context.wall() - self.started_at,
             stalled=context.stalled,
             tuned_damage=self.tuned.damage,

@@ -99,6 +99,7 @@ class Checkpoints:
             dict(sizes.resting_destinations.named),
             sizes.resting_destinations.other,
             queue.some_aside,
+            queue.count_totals(),
         )
         dirty, queue.marks.dirty = queue.marks.dirty, set()
         queue.in_checkpoint, queue.awaiting_checkpoint = queue.awaiting_checkpoint, []

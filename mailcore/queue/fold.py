@@ -52,6 +52,7 @@ class Known:
     refused: list[Verdict] = field(default_factory=list)  # of this generation: a bounce is owed
     replacement: Place | None = None
     bounce: Place | None = None
+    ended_at: int = -1  # journal offset of its FINISH
     orders: list[Administrative] = field(default_factory=list)  # changes of operators that are not carried out yet
     restated: int = 0  # of these, how many the last START was followed by
     deleted: int = 0  # recipients that are deleted and can be undeleted
@@ -73,6 +74,7 @@ class Folded:
     places: list[tuple[int, Place]] = field(default_factory=list)  # (journal offset, replacement or bounce)
     # (lane, recipients, resting) of the messages that left their lane since the counts were taken
     taken: list[tuple[str, int, Mapping[str, int]]] = field(default_factory=list)
+    verdicts: dict[int, int] = field(default_factory=dict)  # Status -> recipients, since the counts were taken
     end: int = 0  # of the last record
 
 
@@ -90,8 +92,10 @@ def fold(records: Iterable[Record], counted_to: int) -> Folded:
             if known is not None:
                 for verdict in delivery.verdicts:
                     if verdict.status == Status.DEFERRED:
+                        _count(folded, record, verdict, counted_to)
                         continue
                     if verdict.number not in known.done:
+                        _count(folded, record, verdict, counted_to)
                         known.done.add(verdict.number)
                         known.deleted -= verdict.status == Status.DELETED and known.deleted > 0
                         if delivery.generation == known.generation and verdict.status in (
@@ -121,8 +125,13 @@ def fold(records: Iterable[Record], counted_to: int) -> Folded:
                 folded.places.append((record.offset, finish.bounce))
             known = folded.messages.get(finish.queue_id)
             if known is not None and finish.generation == known.generation:
-                known.stage, known.bounce = Stage.FINISHED, finish.bounce
+                known.stage, known.bounce, known.ended_at = Stage.FINISHED, finish.bounce, record.offset
     return folded
+
+
+def _count(folded: Folded, record: Record, verdict: Verdict, counted_to: int) -> None:
+    if record.offset >= counted_to:
+        folded.verdicts[verdict.status] = folded.verdicts.get(verdict.status, 0) + 1
 
 
 def _start(folded: Folded, record: Record, counted_to: int) -> None:

@@ -22,11 +22,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from mailcore.envelope import DataPlace, Envelope
+from mailcore.envelope import DataPlace, Envelope, Status
 from mailcore.faults import Code, FaultError
 from mailcore.log.data_blocks import DataDamaged, check_size, read_blocks
 from mailcore.log.disk import Disk
 from mailcore.log.lane import LaneWriter
+from mailcore.log.positions import Totals
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import HEADER_BYTES, Record, RecordType
 from mailcore.log.segment import Damage
@@ -124,6 +125,10 @@ class Queue:
         self.spool_garbage: deque[tuple[int, str]] = deque()
         self.watched: set[str] = set()  # queue ids that the sweep looks for; marking a message removes it
         self.sequence = 0  # of the newest restart positions
+        self.verdicts = [0] * len(Status)  # recipients in DELIVERY records appended since the start, synced or not
+        self.totals: Totals  # set by recovery: as of the start
+        self.totals_continued = False  # they began before the start
+        self.count_totals: Callable[[], Totals] = lambda: self.totals  # as of now; the manager counts
         self.some_aside = False  # since ever: an older version would deliver what is held, so it must not start here
         self.marks = Marks(disk)
 
@@ -343,6 +348,8 @@ class Queue:
 
     def deliver(self, delivery: Delivery) -> None:
         """Appends a DELIVERY record. The caller acts on the verdicts only after a sync (law: durable-before-verdict)."""
+        for verdict in delivery.verdicts:
+            self.verdicts[verdict.status] += 1
         self.journal.append(RecordType.DELIVERY, encode(delivery))
 
     def administer(self, change: Administrative) -> None:

@@ -38,6 +38,7 @@ from mailcore.queue.rebuild import positions_from_files
 from mailcore.queue.records import Place, decode_envelope
 from mailcore.queue.spool import Spool
 from mailcore.queue.suffix import state_known
+from mailcore.queue.totals import totals_at_start
 
 __all__ = ["Recovered", "recover"]
 
@@ -71,8 +72,12 @@ def recover(
     salt: Callable[[], int],
     on_damage: Callable[[Damage], None],
     keeper: Keeper | None = None,
+    restored_at: float = 0.0,
 ) -> Recovered:
-    """Opens the queue after any crash. Raises Locked, SegmentTooNew, LaneFailed, OSError."""
+    """Opens the queue after any crash. ``restored_at``: when it was restored from a backup; 0.0 if it never was.
+
+    Raises Locked, SegmentTooNew, LaneFailed, OSError.
+    """
     disk.make_directory(directory)
     disk.make_directory(spool_directory)
     lock = disk.lock(os.path.join(directory, "lock"))
@@ -88,7 +93,7 @@ def recover(
         on_damage=on_damage,
     )
     damaged = damaged_positions(disk, directory)
-    positions = _positions(disk, queue)
+    positions = stored = _positions(disk, queue)
     queue.sequence = positions.sequence
     queue.some_aside = positions.aside
     queue.sizes.restore(positions.counts, positions.destinations, positions.other_destinations)
@@ -109,8 +114,12 @@ def recover(
         end_at=end,
     )
     _open_lanes(disk, queue, positions, folded)
-    working = _settle(queue, positions, folded)
+    working, finished = _settle(queue, positions, folded)
     _state_anew(queue, working)
+    queue.totals, queue.totals_continued = totals_at_start(
+        stored, folded, finished, queue.sizes, clock(),
+        believed=not damaged and positions is stored, restored_at=restored_at,
+    )  # fmt: skip
     checkpoints = Checkpoints(queue, positions, suffix_bytes_max, keeper)
     checkpoint = checkpoints.take()
     queue.journal.sync()  # after it was taken: taking it may have restated messages, too
@@ -207,8 +216,9 @@ def _open_lanes(disk: Disk, queue: Queue, positions: RestartPositions, folded: F
         queue.open_writer(lane, max(recorded.end, recorded.runner, named), recorded.end)
 
 
-def _settle(queue: Queue, positions: RestartPositions, folded: Folded) -> list[Known]:
-    """Does steps 3 and 4: marks finished messages, whose mark may have been lost; returns those still being worked on."""
+def _settle(queue: Queue, positions: RestartPositions, folded: Folded) -> tuple[list[Known], list[Known]]:
+    """Does steps 3 and 4: marks finished messages, whose mark may have been lost; returns those still being worked on, and
+    those that are finished."""
 
     def counts(place: Place | None, queue_id: str, generation: int) -> bool:
         recorded = positions.lanes.get(place.lane) if place is not None else None
@@ -223,13 +233,14 @@ def _settle(queue: Queue, positions: RestartPositions, folded: Folded) -> list[K
         envelope = decode_envelope(record.body)  # law: believe-only-a-match
         return queue_id in ("", envelope.queue_id) and envelope.generation == generation
 
-    working = []
+    working, finished = [], []
     for known in folded.messages.values():
         for place in known.older:
             queue.mark_garbage(place.lane, place.offset)
         bounced = known.bounce is None or counts(known.bounce, "", 0)
         if known.stage is Stage.FINISHED and bounced:
             queue.mark(_unmarked(known, spooled=True))
+            finished.append(known)
         elif (
             known.stage is Stage.REPLACED
             and bounced
@@ -238,7 +249,7 @@ def _settle(queue: Queue, positions: RestartPositions, folded: Folded) -> list[K
             queue.mark(_unmarked(known, spooled=False))
         else:
             working.append(known)
-    return working
+    return working, finished
 
 
 def _unmarked(known: Known, spooled: bool) -> Unmarked:

@@ -75,7 +75,8 @@ class Sizes:
         self.resting_destinations = DestinationCounts(names_max)
         self.working: dict[str, list[int]] = {}  # lane it came from -> [messages, recipients]
         self.working_destinations: dict[str, int] = {}  # bounded by the active set
-        self.lost = [0, 0]  # [messages, recipients] uncounted since the start, because their envelopes are damaged
+        self.lost = [0, 0]  # [messages, recipients] uncounted because their envelopes are damaged
+        self.lost_working = [0, 0]  # of these, the ones that the next start counts again and loses again
 
     def restore(self, counts: Mapping[str, Counts], destinations: Mapping[str, int], other: int) -> None:
         """Sets the resting counts as stored with the restart positions."""
@@ -114,8 +115,9 @@ class Sizes:
     def lose_working(self, lane: str, recipients: int) -> None:
         """Uncounts a message being worked on whose envelope cannot be read."""
         self.work(lane, -1, -recipients)
-        self.lost[0] += 1
-        self.lost[1] += recipients
+        for lost in (self.lost, self.lost_working):
+            lost[0] += 1
+            lost[1] += recipients
 
     def work(self, lane: str, messages: int, recipients: int) -> None:
         """Counts messages being worked on (negative: no longer), by the lane they came from."""

@@ -41,7 +41,7 @@ def bounced_counts_as_arrival(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def counted() -> Balance:
     balance = Balance()
-    balance.begin(3, 7)
+    balance.late = [3, 7]
     balance.by_status[Status.BOUNCED] = 2
     return balance
 

@@ -19,7 +19,8 @@ def state(*, started_at: float = STARTED_AT, queued: int = 0, **counts: int) -> 
         "active_messages": 1,
         "deliverers": [{"in_flight": 2}],
         "lanes": {"incoming.0": {"interval_s": 0}, "retry.300": {"interval_s": 300}, "retry.60": {"interval_s": 60}},
-        "counters": {f"recipients_{name}": counts.get(name, 0) for name in names},
+        "counted_since": started_at,
+        "totals": {f"recipients_{name}": counts.get(name, 0) for name in names},
         "balance": {"recipients": {"queued_at_start": 0, "queued": queued}},
     }
 

@@ -103,7 +103,7 @@ def amounts(told: dict[str, Any]) -> dict[str, int | None]:
     return {name: amount for name, _, amount in balance_of(told).rows}
 
 
-def test_the_balance_begins_at_midnight_when_one_manager_lived_since() -> None:
+def test_the_balance_begins_at_midnight_when_the_counts_began_before() -> None:
     began = midnight()
     sample(began - 30, began - 9_000, recipients=4, accepted=100, delivered=90, deleted=6)
     sample(began + 30, began - 9_000, recipients=5, accepted=101)
@@ -116,13 +116,22 @@ def test_the_balance_begins_at_midnight_when_one_manager_lived_since() -> None:
     assert today.verdict == "It balances."
 
 
-def test_after_a_restart_the_balance_begins_with_the_manager_and_says_so() -> None:
+@pytest.mark.parametrize("note", ["", "the queue was restored from a backup"])
+def test_when_the_counts_began_again_today_the_balance_begins_there_and_says_why(note: str) -> None:
     began = midnight()
     sample(began - 30, began - 9_000, recipients=4, accepted=100)
     told = snapshot(began + 60, began + 50, queued=3, at_start=2, accepted=5, delivered=4)
+    told["totals"]["note"] = note
     today = balance_of(told)
-    assert today.since == "since 00:00:50, when the manager was started"
+    assert today.since == "since 00:00:50, when the counts began" + (f": {note}" if note else "")
     assert (amounts(told)["queued_at_start"], amounts(told)["accepted"], today.difference) == (2, 5, 0)
+
+
+def test_a_rate_is_never_below_zero() -> None:
+    """A bounce that was counted before the manager was killed counts again when it is written again."""
+    sample(NOW - 120, accepted=10)
+    sample(NOW - 60, accepted=9)
+    assert [rate for rate in day_lines(NOW)["accepted"] if rate is not None] == [0.0]
 
 
 def test_without_a_sample_at_midnight_the_first_of_today_counts() -> None:
