@@ -56,7 +56,7 @@ class TimedCore(RunningCore):
         faked = {
             "LD_PRELOAD": self._library, "FAKETIME_TIMESTAMP_FILE": str(self.clock.path), "FAKETIME_NO_CACHE": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1",
-            "PYTHONPATH": str(self.clock.path.parent),
+            "PYTHONPATH": os.pathsep.join([str(self.clock.path.parent), *filter(None, [os.environ.get("PYTHONPATH")])]),
         }  # fmt: skip
         command = [str(COMMAND), "mailcore", "--config", str(self.config)]
         with self.output.open("ab") as out:

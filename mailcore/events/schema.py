@@ -59,7 +59,7 @@ COLUMNS: dict[str, str] = {
     "recipient_domain": "string",  # in lower case; "" where it is unknown
     "sender_domain": "string",  # in lower case, "" of a bounce
     "source_address": "string",  # of our end of the connection; "" when no host was reached
-    "tls_verified": "bool",  # the certificate was checked against the host's name
+    "tls_verified": "bool",  # the certificate was checked against the host's name; always false: the client checks none yet
     "tag": "string",  # of accepted, attempt: value of the header field receiver.tag_header; "" without
     # finished: why "" or "deleted"; replaced: into which lane, due when; order: an operator's change
     "why": "string",

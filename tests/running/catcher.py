@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from types import TracebackType
 
 __all__ = ["Catcher"]
@@ -11,9 +12,10 @@ MESSAGE_BYTES_MAX = 16 << 20
 
 
 class Catcher:
-    """``caught``: (sender, recipients, data without dot-stuffing) of each message."""
+    """``caught``: (sender, recipients, data without dot-stuffing) of each message. With ``tls`` it offers STARTTLS."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self.tls = tls
         self.caught: list[tuple[str, list[str], bytes]] = []
 
     @property
@@ -44,7 +46,13 @@ class Catcher:
                     writer.write(b"354 go on\r\n")
                     data = await reader.readuntil(b"\r\n.\r\n")
                     self.caught.append((sender, recipients, data[:-3].replace(b"\r\n..", b"\r\n.")))
-                writer.write(b"250 catcher.example\r\n" if verb != "QUIT" else b"221 bye\r\n")
+                if verb.startswith("EHLO") and self.tls is not None:
+                    writer.write(b"250-catcher.example\r\n250 STARTTLS\r\n")
+                elif verb == "STARTTLS" and self.tls is not None:
+                    writer.write(b"220 go on\r\n")
+                    await writer.start_tls(self.tls)
+                else:
+                    writer.write(b"250 catcher.example\r\n" if verb != "QUIT" else b"221 bye\r\n")
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # cancelled with the loop's end, which asyncio would log as a fault
         finally:

@@ -26,7 +26,7 @@ from tests.end_to_end.appliance import Appliance
 from tests.eventually import PATIENCE_S, eventually
 from tests.running.catcher import Catcher
 
-__all__ = ["DATA", "RunningCore", "Sections", "recipients_of", "route_to", "running"]
+__all__ = ["DATA", "SENDER", "RunningCore", "Sections", "recipients_of", "route_to", "running"]
 
 SENDER = "author@sender.example"
 Sections = Mapping[str, Mapping[str, object]]  # of the configuration file
@@ -115,6 +115,17 @@ class RunningCore(Appliance):
         """A change to one message, which must succeed."""
         answer = await self.ask(operation, why, queue_ids=[queue_id], **arguments)
         assert (answer["changed"], answer["errors"]) == (1, {})
+
+    async def insist(self, action: Callable[[], Awaitable[Any]]) -> Any:
+        """Asks until there is an answer: a process may have just been killed, or the machine is slow."""
+
+        async def answered() -> tuple[Any] | None:
+            try:
+                return (await action(),)
+            except (ControlError, OSError):
+                return None
+
+        return (await eventually(answered, "an answer of control", look_every_s=0.2))[0]
 
     async def refusal(self, operation: str, queue_id: str, **arguments: Any) -> Fault:
         """Why a change can't be made."""
