@@ -19,7 +19,7 @@ from typing import Literal
 from playwright.async_api import async_playwright
 
 from appliance.reports.report_store import Period
-from tests.appliance.reports.made import make_report
+from tests.appliance.reports.made import make_report, tables
 from tests.browser.site import CHROMIUM, _environment
 from tests.browser.test_access import faults
 from tests.running.catcher import Catcher
@@ -27,6 +27,20 @@ from tests.running.running_core import RunningCore
 from tests.test_tidy import ROOT
 
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+BROKEN_WORDS = """() => {
+  const broken = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    for (const found of walker.currentNode.data.matchAll(/[\\p{L}\\p{N}]{2,30}/gu)) {
+      const word = document.createRange();
+      word.setStart(walker.currentNode, found.index);
+      word.setEnd(walker.currentNode, found.index + found[0].length);
+      const lines = new Set([...word.getClientRects()].map((part) => Math.round(part.top)));
+      if (lines.size > 1) broken.push(found[0]);
+    }
+  }
+  return broken;
+}"""
 MADE = """
 from datetime import date
 from django.utils import timezone
@@ -48,8 +62,12 @@ def manage(config: Path, *arguments: str) -> str:
 
 
 def send(core: RunningCore) -> None:
+    given = tables()
+    given["destinations"][3]["destination"] = (
+        "smtp:a-name-that-is-longer-than-most-are.and.has.many.parts.of.a.domain.example"
+    )
     for number in (16, 17, 18):
-        make_report(core.home / "reports", Period.DAY, date(2026, 11, number), balances=number != 18)
+        make_report(core.home / "reports", Period.DAY, date(2026, 11, number), number != 18, given)
     manage(core.config, "migrate", "--verbosity", "0")
     manage(core.config, "shell", "--no-imports", "--command", MADE)
     assert manage(core.config, "mail_reports") == "sent 2\n"
@@ -81,13 +99,14 @@ async def test_the_report_is_delivered_and_read(tmp_path: Path) -> None:
     failure = letters["Waypost: report of 2026-11-15 failed"]
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(**CHROMIUM)
-        for scheme, width in itertools.product(SCHEMES, (360, 1200)):
+        for scheme, width in itertools.product(SCHEMES, (360, 700, 1200)):
             context = await browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
             page = await context.new_page()
             for html in (failure, report):
                 await page.set_content(html)
                 assert await page.evaluate("document.documentElement.scrollWidth") <= width
                 assert width != 360 or await faults(page, scheme) == []
+                assert await page.evaluate(BROKEN_WORDS) == [], width
                 ground = await page.evaluate("getComputedStyle(document.body).backgroundColor")
                 assert ground == {"light": "rgb(246, 247, 249)", "dark": "rgb(18, 23, 30)"}[scheme]
             shown = await page.evaluate("[...document.images].map((image) => [image.naturalWidth, image.width])")

@@ -13,6 +13,8 @@ from appliance.reports.report_store import Period
 from mailcore.lab.lab import Lab
 from tests.appliance.reports.made import make_report, tables
 from tests.browser.site import site
+from tests.browser.test_access import faults
+from tests.browser.test_report_letter import BROKEN_WORDS
 
 DAY = date(2026, 11, 18)
 REACHING_OUT = """[...document.querySelectorAll("body *")]
@@ -46,6 +48,8 @@ async def test_a_report_is_read_sorted_and_taken_along(tmp_path: Path, width: in
         await expect(page.locator("[data-lines=inside] canvas")).to_be_visible()
         await expect(page.locator("[data-lines=trend] canvas")).to_be_visible()
         await fits(page)
+        assert await page.evaluate(BROKEN_WORDS) == []
+        assert await faults(page, scheme) == []
 
         first = page.locator("#destinations tbody tr:first-child td:first-child")
         await expect(first).to_have_text("smtp:domain298.example")

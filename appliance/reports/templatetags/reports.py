@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime
 from typing import Any
 
 from django import template
 from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 
 from appliance.common.templatetags.waypost import clock, shown, visible
 from appliance.reports.report_store import Period
@@ -15,6 +16,7 @@ from appliance.reports.tables import Column, Kind
 from appliance.reports.writing import Writing
 
 register = template.Library()
+_BETWEEN = re.compile(r"(?<=[.@:/_-])(?=\w)")  # where a name may break
 _NOTHING = "(none)"  # an empty name: the sender of bounces, no TLS
 
 
@@ -34,6 +36,23 @@ def cell(writing: Writing, column: Column, value: Any, href: str = "") -> SafeSt
 def written(writing: Writing, kind: Kind, value: Any) -> str:
     """Renders a value in the mail, and the figures on the page. The template escapes the text."""
     return writing.value(kind, value) or _NOTHING
+
+
+@register.simple_tag
+def apart(writing: Writing, kind: Kind, value: Any) -> SafeString:
+    """Renders a value of the mail's tables as ``written`` does; a long name breaks behind a dot or the like, not in a
+    word."""
+    return _breaking(writing.value(kind, value) or _NOTHING)
+
+
+@register.filter
+def breaking(text: object) -> SafeString:
+    """Renders untrusted text of a mail, made harmless; it breaks as names of ``apart`` do."""
+    return _breaking(visible(text))
+
+
+def _breaking(text: str) -> SafeString:
+    return format_html_join(mark_safe("<wbr>"), "{}", ((each,) for each in _BETWEEN.split(text)))
 
 
 @register.filter
