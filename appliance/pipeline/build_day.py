@@ -286,7 +286,6 @@ class ReportBuilder:
             "day": day.before(1).date.isoformat(),
             "compared": not so_far and self._comparable(day.before(1)) is not None,
             "so_far": bool(said.get("so_far")),
-            "version": said.get("version", 1),
             "balances": (said.get("balance") or {}).get("balances"),
             "damaged": len(said.get("damaged") or ()),
         }

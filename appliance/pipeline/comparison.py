@@ -76,7 +76,7 @@ def _measures(scope: str, name: str, row: Row | None, before: Row | None, week: 
             "value": now,
             "day_before": then[0],
             "week_before": then[1],
-            "stands_out": bool(out) and all(out),
+            "stands_out": measure != "delivered_share" and bool(out) and all(out),  # it follows from the other shares
             "change": _change(measure, now, then[0] if then[0] is not None else then[1]),
         }
 

@@ -178,6 +178,19 @@ def test_a_count_that_has_no_checksum_compares_numbers_only_and_says_so(builder:
     assert changed(more=only_one_wraps).message_by_message is True
 
 
+def test_amounts_of_the_day_keep_the_difference_and_none_is_below_zero() -> None:
+    totals = {"recipients": 7, "delivered": 4, "bounced": 1, "returned": 1, "expired": 0, "deleted": 0}
+    counted = Balance(UNBALANCED, "", queued_at_start=5, queued_at_end=5, difference=2, moved=3)
+    of_day = counted.of_day(totals, repeated=1)
+    assert (of_day.queued_at_start, of_day.accepted, of_day.delivered, of_day.queued_at_end) == (2, 7, 4, 0)
+    assert of_day.queued_at_start is not None
+    assert of_day.queued_at_end is not None
+    assert of_day.queued_at_start + 7 - 6 - 1 - of_day.queued_at_end == counted.difference
+    assert replace(counted, moved=6).of_day(totals, repeated=1).queued_at_start == 5, "what came before is not known"
+    uncounted = Balance(UNCHECKED, "").of_day(totals, repeated=0)
+    assert (uncounted.accepted, uncounted.returned, uncounted.queued_at_start) == (7, 1, None)
+
+
 def test_an_end_that_is_told_twice_turns_it_red(builder: ReportBuilder, events: Path) -> None:
     sample, chosen = some_mail(events)
     sample.attempt(chosen, NOON + 60, {0: DELIVERED})

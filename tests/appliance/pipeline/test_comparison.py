@@ -17,6 +17,7 @@ def row(attempts: int, deferred: int = 0, p90: float | None = 0.5) -> dict[str, 
         "delivered": attempts - deferred,
         "deferred": deferred,
         "bounced": 0,
+        "delivered_share": None if share is None else 1 - share,
         "deferred_share": share,
         "bounced_share": 0.0 if attempts else None,
         "delay_p50_s": 0.1,
@@ -49,7 +50,9 @@ def test_many_more_stand_out_only_when_both_days_were_different() -> None:
 
 
 def test_a_share_and_a_delay_stand_out() -> None:
-    assert "deferred_share" in outstanding(row(1_000, 300), row(1_000, 50), None)
+    assert outstanding(row(1_000, 300), row(1_000, 50), None) == {"deferred", "deferred_share"}, (
+        "once, not as delivered, too"
+    )
     assert "deferred_share" not in outstanding(row(10, 5), row(10, 0), None)
     assert outstanding(row(1_000, p90=30.0), row(1_000, p90=2.0), None) == {"delay_p90_s"}
     assert outstanding(row(1_000, p90=0.03), row(1_000, p90=0.002), None) == set()

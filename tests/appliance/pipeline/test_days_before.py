@@ -14,7 +14,7 @@ import pytest
 from appliance.pipeline import weeks
 from appliance.pipeline.build_day import ReportBuilder, write_json
 from appliance.pipeline.days import Day, week_of
-from appliance.pipeline.store import Store
+from appliance.pipeline.store import VERSION, Store
 from appliance.pipeline.tables import damaged, read_table, write_table
 
 DAY = Day(date(2026, 11, 20), "UTC")
@@ -77,6 +77,21 @@ def test_a_table_cut_short_is_left_out_of_the_comparison_and_named(idle: ReportB
 def test_a_day_that_is_not_over_is_compared_with_nothing(idle: ReportBuilder) -> None:
     made(idle.store, BEFORE)
     assert then(idle, so_far=True) == {"total": None, "destination": None, "provider": None}
+
+
+@pytest.mark.parametrize("told", [{"so_far": True}, {"version": VERSION - 1}, {"version": VERSION + 1}])
+def test_half_a_day_and_a_day_counted_otherwise_are_not_compared(idle: ReportBuilder, told: dict[str, Any]) -> None:
+    version = made(idle.store, BEFORE)
+    said = json.loads((version / "report.json").read_text())
+    assert idle._day_before(DAY, so_far=False) == {
+        "day": "2026-11-19", "compared": True, "so_far": False, "balances": True, "damaged": 0,
+    }  # fmt: skip
+    write_json(version / "report.json", said | told)
+    assert then(idle) == {"total": None, "destination": None, "provider": None}
+    before = idle._day_before(DAY, so_far=False)
+    assert before is not None
+    assert not before["compared"]
+    assert idle._day_before(BEFORE, so_far=False) is None
 
 
 def test_a_day_with_a_table_cut_short_is_stale(idle: ReportBuilder) -> None:

@@ -18,7 +18,7 @@ from tests.appliance.reports.reading import DAY, page
 
 pytestmark = pytest.mark.django_db
 BEFORE: dict[str, Any] = {
-    "day": "2026-11-17", "compared": True, "so_far": False, "version": 2, "balances": True, "damaged": 0,
+    "day": "2026-11-17", "compared": True, "so_far": False, "balances": True, "damaged": 0,
 }  # fmt: skip
 
 
