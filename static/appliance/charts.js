@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   const LEGEND_HEIGHT = 34;
-  const clock = (at, parts) => new Date(at * 1000).toLocaleTimeString("en-GB", parts);
+  const { clock, ticks } = window.waypost.formats;
   const words = (value) => (value === null || value === undefined ? "–" : window.waypost.formats.number(value));
 
   // linesIn(place, [{label, colour: "--accepted"}]) → {set(columns, spanS), push(row), last()}; columns: [times, values, …].
@@ -21,7 +21,8 @@
           ...axis,
           ticks: axis.grid,
           incrs: [60, 120, 300, 600, 1800, 3600, 7200, 14400, 21600],
-          values: (_, times) => times.map((at) => clock(at, { hour: "2-digit", minute: "2-digit" })),
+          space: 80, // a date is that wide
+          values: (_, times) => ticks(times, { hour: "2-digit", minute: "2-digit" }),
         },
         { ...axis, ticks: axis.grid, size: 58, values: (_, values) => values.map(words) },
       ],

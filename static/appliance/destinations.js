@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   const KEPT_S = 900; // as the portal keeps them
-  const clock = (at) => new Date(at * 1000).toLocaleTimeString("en-GB");
+  const { ticks } = window.waypost.formats;
 
   // -- a hint at destinations that are not in the list
 
@@ -52,7 +52,7 @@
           legend: { live: false },
           scales: { y: { range: (_, least, most) => [0, Math.max(low, (most ?? 0) * 1.1)] } },
           axes: [
-            { ...axis, space: 80, values: (_, times) => times.map(clock) },
+            { ...axis, space: 80, values: (_, times) => ticks(times) },
             { ...axis, size: 44 },
           ],
           series: [

@@ -12,7 +12,7 @@
   // Numbers at the axes of plots; all others are formatted by the server.
   const number = (v) =>
     v === null || v === undefined ? "–" : Math.abs(v) >= 100 || Number.isInteger(v) ? group(v) : v.toFixed(1);
-  window.waypost = { formats: { number } };
+  window.waypost.formats.number = number;
 
   // -- merging
 

@@ -5,6 +5,22 @@
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   if (zone && !document.cookie.includes("waypost_zone=" + zone)) document.cookie = "waypost_zone=" + zone + oneYear;
 
+  // Times of charts, in the zone of the page's other times: a time on another day has its date, as in tables.
+  const pad = (number) => String(number).padStart(2, "0");
+  const dayOf = (at) => at.getFullYear() + "-" + pad(at.getMonth() + 1) + "-" + pad(at.getDate());
+  const isToday = (at) => dayOf(at) === dayOf(new Date());
+  const clock = (seconds, parts) => {
+    const at = new Date(seconds * 1000);
+    return (isToday(at) ? "" : dayOf(at) + " ") + at.toLocaleTimeString("en-GB", parts);
+  };
+  // The labels of an axis: the date is below the time.
+  const ticks = (times, parts) =>
+    times.map((seconds) => {
+      const at = new Date(seconds * 1000);
+      return at.toLocaleTimeString("en-GB", parts) + (isToday(at) ? "" : "\n" + dayOf(at));
+    });
+  window.waypost = { formats: { clock, ticks } };
+
   const root = document.documentElement;
   const stored = localStorage.getItem("theme");
   if (stored) root.dataset.theme = stored;

@@ -171,7 +171,6 @@
   const spans = [
     0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800,
   ];
-  const clock = (s) => new Date(s * 1000).toLocaleTimeString("en-GB");
   const shorten = (v) =>
     v >= 1e6 ? +(v / 1e6).toFixed(1) + "M" : v >= 1e4 ? +(v / 1e3).toFixed(1) + "k" : String(+v.toFixed(2));
   const options = (place, series, x) => ({
@@ -181,11 +180,11 @@
     cursor: { y: false, drag: { x: false, y: false } },
     scales: { x, y: { range: (_, low, high) => [0, Math.max(1, (high || 0) * 1.08)] } },
     axes: [
-      axis({
-        space: 70,
-        size: 30,
-        ...(x.time ? { values: (_, ticks) => ticks.map(clock) } : { incrs: spans, values: (_, ticks) => ticks.map(long) }),
-      }),
+      axis(
+        x.time
+          ? { space: 80, size: 44, values: (_, times) => window.waypost.formats.ticks(times) } // a date is below its time
+          : { space: 70, size: 30, incrs: spans, values: (_, times) => times.map(long) },
+      ),
       axis({ size: 46, values: (_, ticks) => ticks.map(shorten) }),
     ],
     series: [{}, ...series],

@@ -116,3 +116,28 @@ def children_of(pid: int) -> list[int]:
 
 def wait_for_the_end(pids: list[int]) -> None:
     eventually_blocking(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), f"the end of {pids}")
+
+
+async def test_a_time_on_another_day_has_its_date(tmp_path: Path) -> None:
+    """On the axis, which is painted and therefore asked for its labels, and below the chart."""
+    at = int(time.time())
+    lines = {name: [60.0, 60.0] for name in ("accepted", "delivered", "deferred", "bounced")}
+    history = {"t": [at - 86_399, at], **lines}
+    async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
+        page = await it.sign_in("viewer")
+        await page.route("**/live/history?span=day", lambda route: route.fulfill(json=history))
+        yesterday, today = await page.evaluate(
+            """(at) => window.waypost.formats.ticks([at - 86400, at], {hour: "2-digit", minute: "2-digit"})""", at
+        )
+        assert re.fullmatch(r"\d\d:\d\d\n\d{4}-\d\d-\d\d", yesterday)
+        assert re.fullmatch(r"\d\d:\d\d", today)
+        await page.get_by_role("button", name="24 h").click()
+        legend = page.locator("#lines .u-legend .u-value").first
+        chart = page.locator("#lines .u-over")
+        await chart.hover(position={"x": 3, "y": 50})
+        await expect(legend).to_have_text(re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"))
+        box = await chart.bounding_box()
+        assert box is not None
+        await chart.hover(position={"x": box["width"] - 3, "y": 50})
+        await expect(legend).to_have_text(re.compile(r"^\d\d:\d\d:\d\d$"))
+        assert not it.complaints
