@@ -101,6 +101,13 @@ DESTINATIONS = [
     OfDestination(
         "rate delay", "accept:127.0.0.1:0", deliver_one_of_two, False, with_transport(destination_rate_delay=600.0)
     ),
+    OfDestination(
+        "transport rate delay",
+        "accept:127.0.0.1:0",
+        deliver_one_of_two,
+        False,
+        with_transport(transport_rate_delay=600.0),
+    ),
     OfDestination("ready", "accept:127.0.0.1:0", deliver_one, False),
 ]
 
@@ -176,6 +183,11 @@ async def wait_for_one_in_flight(core: RunningCore, name: str) -> str:
     return await core.send("b@example.org")
 
 
+async def wait_for_the_rate_delay(core: RunningCore, name: str) -> str:
+    await core.until_removed(await core.send("a@example.org"))
+    return await core.send("b@example.org")
+
+
 async def be_delivered(core: RunningCore, name: str) -> str:
     queue_id = await core.send("a@example.org")
     await core.until_in_flight()
@@ -239,6 +251,18 @@ MESSAGES = [
         wait_for_one_in_flight,
         "slow(100):127.0.0.1:0",
         sections=with_transport() | {"deliverer": {"processes": 1, "concurrency": 1}},
+    ),
+    OfMessage(
+        "waits for the rate delay",
+        "rate delay",
+        wait_for_the_rate_delay,
+        sections=with_transport(destination_rate_delay=600.0),
+    ),
+    OfMessage(
+        "waits for the transport's rate delay",
+        "transport rate delay",
+        wait_for_the_rate_delay,
+        sections=with_transport(transport_rate_delay=600.0),
     ),
     OfMessage("dead destination", "deferred", be_deferred, "close(connect):127.0.0.1:0"),
     OfMessage("deferred", "deferred", be_deferred, LATER),
