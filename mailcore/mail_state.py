@@ -15,7 +15,15 @@ from collections.abc import Mapping
 
 from mailcore.destination_state import DestinationState
 
-__all__ = ["MailState", "main_state", "next_attempt", "other_states", "states_at_rest", "states_when_active"]
+__all__ = [
+    "MailState",
+    "in_order",
+    "main_state",
+    "next_attempt",
+    "other_states",
+    "states_at_rest",
+    "states_when_active",
+]
 
 
 class MailState(enum.StrEnum):
@@ -76,6 +84,11 @@ def other_states(states: Mapping[str, int]) -> dict[str, int]:
     """Returns the recipients in another state than the one to show, by their state, in the order of the states."""
     main = main_state(states)
     return {state: states[state] for state in sorted(states, key=_place) if states[state] > 0 and state != main}
+
+
+def in_order(states: Mapping[str, int]) -> dict[str, int]:
+    """Returns the counts in the order of the states, what is nearest to its delivery first."""
+    return {state: states[state] for state in sorted(states, key=_place)}
 
 
 def next_attempt(state: str) -> str:

@@ -20,13 +20,14 @@ from mailcore.control.protocol.messages import AgesArguments, AgesPart
 from mailcore.control.session import Session
 from mailcore.control.view import View
 from mailcore.lookup.ages import AgesScan
-from mailcore.mail_state import MailState, main_state
+from mailcore.mail_state import main_state
 
 __all__ = ["Ages"]
 
 STEP_S = 0.2  # as a page of a list: the other threads and clients have their turn
 PAUSE_S = 2.0
 PAUSE_TIMES = 20
+ASKED_AT_ONCE = 500  # messages: some 10 ms of the manager
 STALE_S = 5.0  # a scan that has not advanced for this time is replaced by a new one
 
 
@@ -56,17 +57,25 @@ class Ages:
                 yield _progress(scan)
         result = self._result
         if self._scan is scan or result is None:  # otherwise another client that waited has kept it
+            await self._states_of_active(scan)
             table = msgspec.structs.asdict(scan.table())
-            oldest = table["oldest"]
-            if oldest is not None and oldest.state == MailState.ACTIVE:
-                known = await self._view.working([oldest.queue_id])
-                if progress := known.get(oldest.queue_id):
-                    oldest.state = main_state(progress.states)
             result = self._result = AgesPart(**table, manager_away=bool(self._note), note=self._note, done=True)
             self._next_at = monotonic() + max(PAUSE_S, PAUSE_TIMES * scan.took_s)
         if self._scan is scan:
             self._scan = None
         yield result
+
+    async def _states_of_active(self, scan: AgesScan) -> None:
+        """Asks the manager for the states of active messages, some at a time: it delivers mail meanwhile.
+
+        Messages that it does not know are not active any more, or it is away.
+        """
+        began = self._view.browser.monotonic()
+        ids, scan.active = scan.active, []
+        for at in range(0, len(ids), ASKED_AT_ONCE):
+            known = await self._view.working(ids[at : at + ASKED_AT_ONCE])
+            scan.restate({queue_id: main_state(progress.states) for queue_id, progress in known.items()})
+        scan.took_s += self._view.browser.monotonic() - began
 
     async def _begin(self) -> AgesScan:
         """Returns the running scan, or a new one."""

@@ -21,18 +21,19 @@ from mailcore.log.record import RecordType
 from mailcore.log.segment import Damage
 from mailcore.lookup.answers import AgesRow, AgesTable, Oldest
 from mailcore.lookup.browse import WITHOUT_END, Browser, Stretch, lane_order
-from mailcore.mail_state import MailState, main_state
+from mailcore.mail_state import MailState, in_order, main_state
 from mailcore.queue.aside import states_of
 from mailcore.queue.lanes import DELETED, HOLD
 from mailcore.queue.records import decode_envelope, decode_recipients
 
-__all__ = ["BOUNDS_S", "OTHERS", "ROWS_MAX", "AgesScan"]
+__all__ = ["ACTIVE_MAX", "BOUNDS_S", "OTHERS", "ROWS_MAX", "AgesScan"]
 
 # qshape(1) begins at five minutes and doubles, too; five days are the queue lifetime's default.
 BOUNDS_S = (*(300 * 2**step for step in range(11)), 432_000)
 ROWS_MAX = 200  # destinations shown, those with the most mail
 NAMES_MAX = 10_000  # destinations counted by name, some 3 MB; the rest is one row
 OTHERS = "others"
+ACTIVE_MAX = 100_000  # active messages told apart by their states, some 7 MB; five times the default of the active set
 
 
 class AgesScan:
@@ -49,6 +50,7 @@ class AgesScan:
         self._by_state = dict.fromkeys(
             map(str, (MailState.QUEUED, MailState.ACTIVE, MailState.DEFERRED, MailState.HELD)), 0
         )
+        self.active: list[str] = []  # queue ids, bounded by ACTIVE_MAX
         self._oldest: Oldest | None = None
         self.as_of = browser.clock()
         self.touched_at = browser.monotonic()  # when it last made a step
@@ -91,12 +93,20 @@ class AgesScan:
             buckets_s=[*BOUNDS_S, None],
             rows=rows,
             total=self.total,
-            by_state=dict(self._by_state),
+            by_state=in_order(self._by_state),
             oldest=self._oldest,
             as_of=self.as_of,
             took_s=self.took_s,
             examined=self.examined,
         )
+
+    def restate(self, states: Mapping[str, str]) -> None:
+        """Counts active messages under the states that the manager knows: queue id -> state."""
+        for queue_id, state in states.items():
+            self._by_state[MailState.ACTIVE] -= 1
+            self._by_state[state] = self._by_state.get(state, 0) + 1
+            if self._oldest is not None and self._oldest.queue_id == queue_id:
+                self._oldest.state = state
 
     # -- inside
 
@@ -127,6 +137,8 @@ class AgesScan:
         active = lane != HOLD and offset < self._stretches[lane].runner
         state = MailState.ACTIVE if active else main_state(states_of(envelope, lane, self.as_of))
         self._by_state[state] = self._by_state.get(state, 0) + 1
+        if active and len(self.active) < ACTIVE_MAX:
+            self.active.append(envelope.queue_id)
         bucket = bisect_left(BOUNDS_S, self.as_of - envelope.arrived_at)
         names = self._destinations(reader, offset, envelope)
         for name in names:

@@ -247,7 +247,7 @@ class AgesTable(Struct, kw_only=True):
     buckets_s: list[int | None]  # the highest age of each column; None: without an end
     rows: list[AgesRow]  # those with the most messages first
     total: int  # messages, each once
-    by_state: dict[str, int]  # state as in ``Item``, except that all active messages are called so -> messages
+    by_state: dict[str, int]  # state as in ``Item`` -> messages; those whose state is not known are active
     oldest: Oldest | None  # None: the queue is empty
     as_of: float  # wall clock, seconds: the ages are those at this time
     took_s: float

@@ -36,7 +36,7 @@ async def test_messages_are_counted_by_destination_and_age(
     assert answer["buckets_s"][:3] == [300, 600, 1200]
     assert answer["buckets_s"][-2] == 5 * 86_400
     assert answer["total"] == 4
-    assert answer["by_state"] == {"queued": 1, "active": 0, "deferred": 2, "held": 1}
+    assert answer["by_state"] == {"active": 0, "queued": 1, "deferred": 2, "held": 1}
     org, net = row_of(answer, "smtp:example.org"), row_of(answer, "smtp:example.net")
     assert [each["destination"] for each in answer["rows"]] == ["smtp:example.net", "smtp:example.org"]
     assert (org["total"], org["counts"][0], org["counts"][-1]) == (2, 1, 1)
@@ -63,6 +63,33 @@ async def test_what_the_runner_has_passed_is_active_and_a_reroute_counts(
     answer = await control.call("ages")
     assert answer["by_state"]["active"] == 1
     assert [row["destination"] for row in answer["rows"]] == ["relay:[192.0.2.1]"]
+
+
+async def test_active_messages_are_counted_by_what_they_are(
+    running: RunningControl, control: AsyncControlClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the state that lists and pages show; one that left meanwhile stays active."""
+    monkeypatch.setattr(ages, "ASKED_AT_ONCE", 2)
+    messages = [envelope(f"{number}@example.org", arrived_at=time.time() - 10 + number) for number in range(6)]
+    running.write("incoming.0", *messages)
+    end = running.lane("incoming.0").end
+    running.write("incoming.0", envelope("new@example.org", arrived_at=time.time()))
+    running.manager.answers["cut"] = lambda _: {"lanes": {"incoming.0": [0, end, running.lane("incoming.0").end]}}
+    states: list[dict[str, int]] = [
+        {"suspended": 2}, {"delivering": 1, "window full": 3}, {"dead": 1}, {"window full": 1}, {"delivering": 1},
+    ]  # fmt: skip
+    known = {message.queue_id: {"states": each} for message, each in zip(messages, states, strict=False)}
+    running.manager.answers["working"] = lambda asked: {
+        "messages": {queue_id: known[queue_id] for queue_id in asked["queue_ids"] if queue_id in known}
+    }
+    answer = await control.call("ages")
+    assert list(answer["by_state"].items()) == [
+        ("delivering", 2), ("active", 1), ("window full", 1), ("suspended", 1), ("dead", 1), ("queued", 1),
+        ("deferred", 0), ("held", 0),
+    ]  # fmt: skip
+    assert sum(answer["by_state"].values()) == answer["total"] == 7
+    assert answer["oldest"]["state"] == "suspended"
+    assert [len(asked.arguments["queue_ids"]) for asked in running.manager.asked("working")] == [2, 2, 2]
 
 
 async def test_an_empty_queue_has_no_oldest(control: AsyncControlClient) -> None:
