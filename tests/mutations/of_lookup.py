@@ -8,6 +8,20 @@ __all__ = ["MUTATIONS"]
 
 MUTATIONS = [
     Mutation(
+        "active messages are one class in the ages",
+        "mailcore/lookup/ages.py",
+        "            self._by_state[MailState.ACTIVE] -= 1\n",
+        "            continue\n",
+        "tests/control/test_ages.py -k active",
+    ),
+    Mutation(
+        "a what-if does not name large messages",
+        "mailcore/control/whatif.py",
+        "        *whatif_unknown.sizes(gathered.lanes, gathered.tried),\n",
+        "",
+        "tests/control/test_whatif.py -k large",
+    ),
+    Mutation(
         "a condition with an empty value is left out of the filter",
         "mailcore/control/protocol/operation.py",
         "        if value is not UNSET and name in CONDITIONS and (error := refusal(name, value)):\n",

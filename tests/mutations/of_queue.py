@@ -13,6 +13,27 @@ HISTORIES = "tests/queue/test_laws_histories.py"
 
 MUTATIONS = [
     Mutation(
+        "a start does not count the verdicts above the last checkpoint",
+        "mailcore/queue/fold.py",
+        "    if record.offset >= counted_to:\n        folded.verdicts",
+        "    if False:\n        folded.verdicts",
+        "tests/queue/test_totals.py",
+    ),
+    Mutation(
+        "a checkpoint stores only the verdicts that are synced",
+        "mailcore/manager/outcomes.py",
+        "self._total(self._queue.verdicts)",
+        "self._total(self.by_status)",
+        "tests/manager/test_totals.py -k checkpoint",
+    ),
+    Mutation(
+        "a restored queue continues the totals of its backup",
+        "mailcore/queue/totals.py",
+        "    if restored_at > before.since:\n",
+        "    if False:\n",
+        "tests/queue/test_totals.py",
+    ),
+    Mutation(
         "a full disk gets nothing of the ballast",
         "mailcore/queue/ballast.py",
         "            if self._taking:\n",
