@@ -26,6 +26,14 @@ ACTIONS = (
     ("reroute", "Reroute", ""), ("bounce", "Bounce", "danger"),
 )  # fmt: skip
 UNDELETE = (("undelete", "Undelete", ""),)
+# (classes, how static/appliance/sorting.js compares, heading, what the rows of a page are then sorted by)
+COLUMNS = (
+    ("id", "text", "Queue id", "queue id"), ("state", "text", "State", "state"), ("", "text", "Sender", "sender"),
+    ("", "text", "Recipients", "first recipient"), ("", "text", "Destination", "first destination"),
+    ("time num", "age", "Age", "age"), ("time num", "time", "Next attempt", "next attempt"),
+    ("few num", "count", "Attempts", "attempts"), ("size num", "size", "Size", "size"),
+    ("reply", "text", "Last reply or reason", "last reply or reason"),
+)  # fmt: skip
 
 
 @viewer
@@ -47,6 +55,7 @@ def page(request: HttpRequest) -> HttpResponse:
     context = {
         "asked": asked,
         "lanes": LANES,
+        "columns": COLUMNS,
         "now": timezone.now(),
         "actions": UNDELETE if deleted else ACTIONS,
         "deletions": recent_deletions() if deleted else [],
