@@ -51,7 +51,11 @@ def entries(request: HttpRequest) -> HttpResponse:
 def entry(request: HttpRequest, pk: int) -> HttpResponse:
     """Renders one entry with its values before and after."""
     it = get_object_or_404(Entry, pk=pk)
-    return render(request, "audit/entry.html", {"entry": it, "lines": difference(it.before, it.after)})
+    return render(
+        request,
+        "audit/entry.html",
+        {"entry": it, "lines": difference(it.before, it.after, it.subject.rpartition(" ")[2])},
+    )
 
 
 @operator

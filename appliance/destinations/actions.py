@@ -27,7 +27,7 @@ from appliance.destinations.seen import as_text, meanwhile
 from appliance.tuning.applying import one_at_a_time
 from appliance.tuning.external_changes import note
 from appliance.tuning.parameter import Shown, shown_of
-from appliance.tuning.value import same
+from appliance.tuning.value import Value, readable, same
 from mailcore.control.client import ControlError
 from mailcore.control.protocol.tuning import ParameterKnown, ParametersKnown
 from mailcore.manager_answers import Transports, ValueSet
@@ -100,8 +100,8 @@ def override(request: HttpRequest, name: str) -> HttpResponse:
                 why=why,
             ) as entry:
                 answer = core.ask_change("set", ValueSet, arguments | ({"for_s": for_s} if for_s else {}), why=why)
-                entry.words = f"{parameter} = {visible(answer.value)}"
-        _tell_of_another(request, answer, before)
+                entry.words = f"{parameter} = {_said(parameter, answer.value)}"
+        _tell_of_another(request, parameter, answer, before)
         shown: Shown = {"value": answer.value, "origin": "tuned"}
         if answer.until is not None:
             shown["until"] = answer.until
@@ -110,7 +110,7 @@ def override(request: HttpRequest, name: str) -> HttpResponse:
         return _done(
             request,
             name,
-            f"{parameter} is {visible(answer.value)} instead of {visible(answer.before)}{how_long}.",
+            f"{parameter} is {_said(parameter, answer.value)} instead of {_said(parameter, answer.before)}{how_long}.",
         )
     return _dialog(request, name, form, f"Override a value of {visible(name)}", words, "Set", parameters)
 
@@ -137,7 +137,7 @@ def end(request: HttpRequest, name: str, parameter: str) -> HttpResponse:
             ) as entry:
                 answer = core.ask_change("set", ValueSet, arguments, why=why)
                 entry.words = f"{parameter} removed"
-        _tell_of_another(request, answer, before)
+        _tell_of_another(request, parameter, answer, before)
         shown: Shown = {}
         with contextlib.suppress(ControlError):  # removed, also if the core cannot name the value in force now
             shown = _in_force(core, name, parameter)
@@ -151,7 +151,7 @@ def end(request: HttpRequest, name: str, parameter: str) -> HttpResponse:
 
 def _take_back_dialog(request: HttpRequest, name: str, form: SeenForm, parameter: str, now: Shown) -> HttpResponse:
     words = (
-        f"{parameter} is {visible(now['value'])} now, for this destination only. "
+        f"{parameter} is {_said(parameter, now['value'])} now, for this destination only. "
         "After this, the value of the wider scope applies."
     )
     return _dialog(request, name, form, f"Remove the override of {parameter}", words, "Remove")
@@ -165,14 +165,19 @@ def _has_changed(core: Door, name: str, form: SeenForm, parameter: str, now: Sho
     return bool(words)
 
 
-def _tell_of_another(request: HttpRequest, answer: ValueSet, before: Shown) -> None:
+def _tell_of_another(request: HttpRequest, parameter: str, answer: ValueSet, before: Shown) -> None:
     """Warns if another user set the value between our read and our change: on the command line or in another portal process."""
     if not same(answer.before, before.get("value")):
         messages.warning(
             request,
-            f"Another user changed the value at the same moment, from {visible(before.get('value'))} to "
-            f"{visible(answer.before)}, which your change replaced.",
+            f"Another user changed the value at the same moment, from {_said(parameter, before.get('value'))} to "
+            f"{_said(parameter, answer.before)}, which your change replaced.",
         )
+
+
+def _said(parameter: str, value: Value) -> str:
+    """Returns a value as the parameter's pages show it, harmless to show."""
+    return visible(readable(parameter, value))
 
 
 def _suspension(core: Door, name: str) -> Any:

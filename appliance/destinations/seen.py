@@ -10,7 +10,7 @@ from typing import Any
 
 from appliance.common.templatetags.waypost import visible
 from appliance.tuning.parameter import Shown, same_shown
-from appliance.tuning.value import is_value, typed
+from appliance.tuning.value import is_value, readable, typed
 
 __all__ = ["SEEN_MAX", "as_text", "meanwhile"]
 
@@ -36,10 +36,10 @@ def meanwhile(text: str, parameter: str, now: Shown) -> str:
         return ""
     if typed(seen["value"]) == typed(now["value"]):
         return (
-            f"The value was changed since you opened this: it is still {_said(now)}, "
+            f"The value was changed since you opened this: it is still {_said(parameter, now)}, "
             "but with another end or from another scope."
         )
-    return f"The value was changed since you opened this: it is {_said(now)} now and was {_said(seen)}."
+    return f"The value was changed since you opened this: it is {_said(parameter, now)} now and was {_said(parameter, seen)}."
 
 
 def _seen(text: str) -> dict[str, Shown]:
@@ -54,5 +54,5 @@ def _is_shown(given: Any) -> bool:
     return isinstance(given, dict) and is_value(given.get("value")) and isinstance(given.get("until", 0), int | float)
 
 
-def _said(shown: Shown) -> str:
-    return visible(typed(shown["value"]))
+def _said(parameter: str, shown: Shown) -> str:
+    return visible(readable(parameter, shown["value"]))

@@ -12,6 +12,7 @@ from django.urls import reverse
 from appliance.accounts.roles import viewer
 from appliance.common.door import Door, door
 from appliance.common.templatetags.waypost import visible
+from appliance.common.units import in_units
 from appliance.destinations.row import NAMES_MAX, SORTS, Row, rows_of
 from appliance.tuning.parameter import Shown, shown_of
 from mailcore.control.protocol.operation import literal
@@ -107,6 +108,7 @@ def one(request: HttpRequest, name: str) -> HttpResponse:
         {
             "name": parameter,
             "typed": _typed(shown["value"]),
+            "human": in_units(parameter, shown["value"]),
             **shown,
             **_origin(shown, spelling),
             "told": told.get(parameter),

@@ -26,7 +26,7 @@ from appliance.tuning.draft import Checked, Draft, Wanted, check
 from appliance.tuning.models import Change, Outcome, Prediction
 from appliance.tuning.parameter import Shown, in_force, is_own, same_shown
 from appliance.tuning.scope import said
-from appliance.tuning.value import same, typed
+from appliance.tuning.value import readable, same
 from mailcore.control.client import ControlError, NotRunning, Refused
 from mailcore.manager_answers import ValueSet
 
@@ -134,8 +134,8 @@ def _make(request: HttpRequest, core: Door, each: Wanted, change: Change) -> boo
         if not same(answer.before, each.seen.get("value")):
             change.before = {"value": answer.before, "origin": "tuned"}
             change.words = (
-                f"Another user changed it at the same moment from {typed(each.seen.get('value'))} to "
-                f"{typed(answer.before)}, which this change replaced."
+                f"Another user changed it at the same moment from {readable(each.parameter, each.seen.get('value'))} to "
+                f"{readable(each.parameter, answer.before)}, which this change replaced."
             )
     change.save()
     return change.outcome == Outcome.APPLIED

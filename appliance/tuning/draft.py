@@ -13,7 +13,7 @@ from typing import Any, cast
 from django.http import QueryDict
 
 from appliance.common.door import Door
-from appliance.common.templatetags.waypost import span
+from appliance.common.units import in_units
 from appliance.tuning.parameter import Known, Shown, same_shown
 from appliance.tuning.value import Value, is_value, read, same, typed
 from mailcore.control.protocol.tuning import ChangesChecked
@@ -86,7 +86,8 @@ class Line:
     takes_back: bool
     error: str = ""
     was: str | None = None  # the value the user saw, if it changed since
-    hint: str = ""
+    hint: str = ""  # the new value in larger units, "" if it needs none
+    hint_before: str = ""
 
 
 @dataclass(slots=True)
@@ -152,7 +153,8 @@ def lines(draft: Draft, known: Known, shown: dict[str, Shown], checked: Checked)
                 takes_back=each.value is None,
                 error=checked.errors.get(each.parameter, ""),
                 was=None if same_shown(each.seen, now) else typed(each.seen["value"]),
-                hint=span(after) if unit == "seconds" and isinstance(after, int | float) and after >= 60 else "",
+                hint=in_units(each.parameter, after),
+                hint_before=in_units(each.parameter, now["value"]),
             )
         )
     return found

@@ -7,6 +7,7 @@ with the core's answers:  parameters {}                   names, bounds, explana
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypedDict, cast
@@ -14,7 +15,8 @@ from typing import TypedDict, cast
 import msgspec
 
 from appliance.common.door import Door
-from appliance.common.templatetags.waypost import span
+from appliance.common.templatetags.waypost import number
+from appliance.common.units import duration, in_units
 from appliance.tuning.scope import kind_of
 from appliance.tuning.value import Value, same, typed
 from mailcore.control.client import Refused
@@ -94,9 +96,9 @@ class Parameter:
     allowed: str
     doc: str
     paragraphs: list[str]
-    default: str
+    default: Value
     shown: Shown
-    configured: str
+    configured: Value
 
     @property
     def value(self) -> str:
@@ -110,9 +112,8 @@ class Parameter:
 
     @property
     def human(self) -> str:
-        """Returns seconds in larger units, from one minute on; otherwise ""."""
-        value = self.shown["value"]
-        return span(value) if self.unit == "seconds" and isinstance(value, int | float) and value >= 60 else ""
+        """Returns seconds in larger units, exactly, from one minute on; otherwise ""."""
+        return in_units(self.name, self.shown["value"])
 
     @property
     def until(self) -> float | None:
@@ -132,7 +133,7 @@ class Parameter:
     @property
     def is_default(self) -> bool:
         """Returns whether the value in force is the default."""
-        return self.value == self.default
+        return self.value == typed(self.default)
 
 
 def read_known(door: Door) -> Known:
@@ -199,10 +200,19 @@ def _row(known: Known, scope: str, each: ParameterKnown, shown: Shown) -> Parame
         name=each.name,
         kind=each.kind,
         unit=each.unit,
-        allowed=each.allowed,
+        allowed=_allowed(each),
         doc=each.doc,
         paragraphs=[part for part in each.explanation.split("\n\n") if part],
-        default=typed(each.default),
+        default=each.default,
         shown=shown,
-        configured=typed(known.configured_value(scope, each.name)),
+        configured=known.configured_value(scope, each.name),
     )
+
+
+def _allowed(each: ParameterKnown) -> str:
+    """Returns the bounds in words; those of a time in units that people read, other numbers in groups of three digits."""
+    if each.kind not in ("whole", "number") or not (math.isfinite(each.low) and math.isfinite(each.high)):
+        return each.allowed
+    if each.unit == "seconds":
+        return f"{duration(each.low)} to {duration(each.high)}"
+    return f"{'a whole number from ' if each.kind == 'whole' else ''}{number(each.low)} to {number(each.high)}"

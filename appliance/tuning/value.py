@@ -10,9 +10,11 @@ import math
 import re
 from typing import Any
 
+from appliance.common.templatetags.waypost import number
+from appliance.common.units import duration, is_seconds
 from mailcore.bounds import Bounds, Kind, percent_from_text
 
-__all__ = ["Value", "is_value", "read", "same", "typed"]
+__all__ = ["Value", "is_value", "read", "readable", "same", "typed"]
 
 Value = int | float | bool | str | None  # None: the configured one
 
@@ -39,6 +41,14 @@ def typed(value: Value) -> str:
     if isinstance(value, float):
         return repr(value).removesuffix(".0")
     return "" if value is None else str(value)
+
+
+def readable(parameter: str, value: Value) -> str:
+    """Returns the value of a parameter as a person reads it: "5 days" for a time of 432000 seconds, whole numbers in groups of
+    three digits, others as typed."""
+    if is_seconds(parameter) and isinstance(value, int | float) and not isinstance(value, bool):
+        return duration(value)
+    return number(value) if type(value) is int else typed(value)
 
 
 def same(one: Value, other: Value) -> bool:

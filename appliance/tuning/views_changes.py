@@ -22,7 +22,7 @@ from appliance.tuning.models import Change, Outcome
 from appliance.tuning.parameter import in_force, read_known, shown_of
 from appliance.tuning.records import all_outside, earlier_than, later_of, shown_by_key
 from appliance.tuning.scope import said, touches
-from appliance.tuning.value import typed
+from appliance.tuning.value import readable
 from appliance.tuning.views import dialog, prediction_context
 from mailcore.control.client import ControlError
 from mailcore.manager_answers import ActiveDestination, Destinations, Transports
@@ -128,7 +128,11 @@ def _return(request: HttpRequest, changes: list[Change], why: str) -> HttpRespon
         wanted.append(Wanted(change.parameter, target.value, seen, change.pk))
         ends.add(target.until)
     until = ends.pop() if len(ends) == 1 else None
-    note = "" if len(changes) > 1 else f"This reverts {typed(changes[0].value) or 'the configured value'}."
+    note = (
+        ""
+        if len(changes) > 1
+        else f"This reverts {readable(changes[0].parameter, changes[0].value) or 'the configured value'}."
+    )
     if ends:
         note = "Some of these values were temporary and would now become permanent. Check the duration below."
     draft = Draft(scope, tuple(wanted))
@@ -176,9 +180,9 @@ def _row(change: Change, past: Past) -> dict[str, Any]:
         "change": change,
         "past": past,
         "scope_said": said(change.scope),
-        "before": typed(change.before.get("value")),
-        "after": "configured" if change.value is None else typed(change.value),
-        "after_value": typed((change.after or {}).get("value")) if change.value is None else "",
+        "before": readable(change.parameter, change.before.get("value")),
+        "after": "configured" if change.value is None else readable(change.parameter, change.value),
+        "after_value": readable(change.parameter, (change.after or {}).get("value")) if change.value is None else "",
         "may_return": past.state in RETURNABLE and change.outcome == Outcome.APPLIED,
         "tone": {"in_force": "good", "outside": "warn", "refused": "bad", "unknown": "bad", "not_sent": "bad"}.get(
             str(past.state), ""

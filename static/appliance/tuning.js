@@ -16,6 +16,7 @@
       const is = field.value.trim() !== field.dataset.was || Boolean(back?.checked);
       field.toggleAttribute("data-changed", is);
       field.disabled = Boolean(back?.checked);
+      field.closest("td").querySelector("[data-human]")?.toggleAttribute("hidden", is); // it belongs to the value in force
       changed += is ? 1 : 0;
     }
     const bar = document.getElementById("draft-count");
