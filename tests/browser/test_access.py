@@ -1,87 +1,157 @@
-"""Every page, in light and dark, for who reads it by keyboard or by voice: axe-core finds nothing serious or critical.
+"""Every page, in light and dark, wide and narrow: axe-core finds nothing, no number of seconds is left for the reader to
+divide, and no page is wider than its window.
 
-Runs over all sections there are, and what they lead to.
+The pages are those of pages.py, with something on them and without, and the dialogs that they open.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Page
+from playwright.async_api import Page, ViewportSize, expect
 
 from mailcore.lab.lab import Lab
-from tests.browser.queue_steps import SLOW, send_deferred
-from tests.browser.site import Site, site
+from tests.browser.pages import NOT_PAGES, covered, plain, prepare, sign_in_with_code, wanted
+from tests.browser.queue_steps import SLOW, change_all, open_queue
+from tests.browser.site import PASSWORD, Site, site
+from tests.eventually import PATIENCE_MS
 
-GRAVE = ("serious", "critical")
-# What the sections lead to and no section's first link shows.
-FURTHER = [
-    "/accounts/password/",
-    "/accounts/two-factor/",
-    "/accounts/two-factor/activate/",
-    "/accounts/logout/",
-    "/admin/auth/user/",
-    "/admin/auth/user/add/",
-    "/admin/auth/user/1/change/",
-    "/admin/auth/user/1/delete/",
-    "/admin/auth/user/1/password/",
-    "/admin/auth/group/",
-    "/admin/axes/accessattempt/",
-    "/admin/audit/entry/",
-    "/admin/django_celery_beat/periodictask/",
-    "/audit/1/",
-    "/audit/?since=yesterday",
-    "/audit/?since=2026-13-01T00:00",
-    "/queue/changes/",
-    "/queue/search/?q=nobody",
-    "/tuning/history/",
-    "/no/such/page",
+SECONDS_READ = 120  # a number of seconds above it is one to divide
+WIDE, NARROW = ViewportSize(width=1440, height=900), ViewportSize(width=360, height=800)
+LOOKS = [
+    ("light", WIDE),
+    *(pytest.param(*look, marks=pytest.mark.long) for look in (("dark", WIDE), ("light", NARROW), ("dark", NARROW))),
 ]
+# The words of a page without what stands beside a readable value (data-raw), addresses, ids, logs and what is typed.
+WORDS = """() => {
+  const copy = document.body.cloneNode(true);
+  const apart = "[data-raw], pre, code, .mono, .reply, .reason, time, svg, script, template, dialog:not([open])";
+  for (const each of copy.querySelectorAll(apart)) each.remove();
+  return copy.textContent.replace(/\\s+/g, " ");
+}"""
+_SECONDS = re.compile(r"(?<![\w.:\[-])(\d[\d\u202f]*(?:\.\d+)?)\s*(?:s|sec|seconds?)\b")
+_UNGROUPED = re.compile(r"(?<![\w.:/\[\]#-])\d{5,}(?![\w:/\[-])")
 
 
-async def test_no_page_keeps_anybody_out(tmp_path: Path) -> None:
+def test_every_page_that_can_be_asked_for_is_in_the_list() -> None:
+    assert wanted() - covered() == set(), "a new page: add it to PAGES or NOT_PAGES in tests/browser/pages.py"
+    assert covered() & NOT_PAGES == set()
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("scheme", "viewport"), LOOKS)
+async def test_no_page_keeps_anybody_out(tmp_path: Path, scheme: str, viewport: ViewportSize) -> None:
+    look = {"color_scheme": scheme, "viewport": viewport, "bypass_csp": True}
     async with Lab(["reject(1, 450):127.0.0.1:0"]) as lab, site(tmp_path, lab, SLOW) as it:
-        await send_deferred(it, 3, "from@example.net")
         found: list[str] = []
-        for scheme in ("light", "dark"):
-            stranger = await it.page(color_scheme=scheme, bypass_csp=True)
-            await stranger.goto(it.url("/accounts/login/"))
-            found += await faults(stranger, f"{scheme} signing in")
-            page = await it.sign_in("administrator", color_scheme=scheme, bypass_csp=True)
-            for path in [*await sections(page), *FURTHER]:
-                await page.goto(it.url(path))
-                found += await faults(page, f"{scheme} {path}")
-                if (inner := await first_row(page)) is not None and scheme == "light":
-                    await page.goto(it.url(inner))
-                    found += await faults(page, f"{scheme} {inner}")
-            await keys(page, it)
-            found += await faults(page, f"{scheme} the list of keys")
-        assert not found, "\n".join(found)
+
+        async def visit(page: Page, path: str) -> None:
+            answer = await page.goto(it.url(path))
+            assert answer is not None
+            assert answer.status < 500, f"{path}: {answer.status}"
+            found.extend(await faults(page, path))
+
+        # Without anything on them: the first hour of an installation.
+        page = await it.sign_in("administrator", **look)
+        for path in [*plain(), "/destinations/smtp:x.example/"]:
+            await visit(page, path)
+
+        places = await prepare(it, lab)
+        for path in [*plain(), *places.paths("administrator")]:
+            await visit(page, path)
+        found += await dialogs(page, it)
+        viewer = await it.sign_in("viewer", **look)
+        for path in places.paths("viewer"):
+            await visit(viewer, path)
+
+        stranger = await it.page(**look)
+        for path in places.paths(""):
+            await visit(stranger, path)
+        await stranger.goto(it.url("/accounts/login/"))
+        await fill(stranger, "coded", "wrong")
+        found += await faults(stranger, "a wrong password")
+        await fill(stranger, "coded", PASSWORD)
+        await stranger.wait_for_url("**/two-factor/code/**")
+        found += await faults(stranger, "the code")
+        await sign_in_with_code(it, stranger)
+        for path in places.paths("coded"):
+            await visit(stranger, path)
+        locked = await it.page(**look)
+        await locked.goto(it.url("/accounts/login/"))
+        for _ in range(5):
+            if await locked.locator("input[name=login]").count():
+                await fill(locked, "viewer", "wrong")
+        found += await faults(locked, "a locked account")
+
+        # The core is down.
+        it.core.stop()
+        await expect(page.locator("#core-status")).to_have_attribute("data-state", "down", timeout=PATIENCE_MS)
+        for path in ("/", "/queue/", "/destinations/", "/tuning/", "/positions/"):
+            await page.goto(it.url(path))
+            found += await faults(page, f"{path} while the core is down")
+        assert not found, f"{scheme} {viewport['width']}:\n" + "\n".join(found)
 
 
-async def sections(page: Page) -> list[str]:
-    return [str(await link.get_attribute("href")) for link in await page.locator("nav.side a").all()]
-
-
-async def first_row(page: Page) -> str | None:
-    """What the first row of a table opens."""
-    link = page.locator("table[data-rows] [data-open]").first
-    return await link.get_attribute("href") if await link.count() else None
-
-
-async def keys(page: Page, it: Site) -> None:
+async def dialogs(page: Page, it: Site) -> list[str]:
+    """What is wrong with the dialogs, each of them open."""
+    found: list[str] = []
     await page.goto(it.url("/audit/"))
     await page.keyboard.press("?")
     await page.locator("dialog#keys[open]").wait_for()
+    found += await faults(page, "the list of keys")
+    await open_queue(it, page)
+    await change_all(page, "Hold")
+    found += await faults(page, "a change of all that match")
+    await page.goto(it.url("/tuning/"))
+    await page.fill("[name=value-maximal_queue_lifetime]", "86400")
+    await page.click(".draft-bar button[type=submit]")
+    await expect(page.locator("#dialog")).to_contain_text("= 1 day")
+    found += await faults(page, "the review of parameters")
+    return found
+
+
+async def fill(page: Page, name: str, password: str) -> None:
+    await page.fill("input[name=login]", name)
+    await page.fill("input[name=password]", password)
+    await page.click("main button[type=submit]")
+    await page.wait_for_load_state()
 
 
 async def faults(page: Page, where: str) -> list[str]:
+    """What is wrong with the page that is open: what axe-core finds, numbers to divide, and a page that is too wide."""
     results = await Axe().run(page)
     said: list[dict[str, Any]] = results.response["violations"]
-    return [
+    found = [
         f"{where}: {each['id']} ({each['impact']}): {each['help']}: {[node['html'][:120] for node in each['nodes'][:3]]}"
         for each in said
-        if each["impact"] in GRAVE
     ]
+    found += [f"{where}: {each}" for each in bare_numbers(await page.evaluate(WORDS))]
+    width, window = await page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    if width > window:
+        found.append(f"{where}: {width} px wide in a window of {window} px")
+    return found
+
+
+def bare_numbers(words: str) -> list[str]:
+    """Numbers of seconds to divide, and numbers of five digits and more that are not in groups, with the words around them."""
+    seconds = [each for each in _SECONDS.finditer(words) if float(each[1].replace("\u202f", "")) > SECONDS_READ]
+    return [
+        f"a number to divide or to count: {words[max(each.start() - 30, 0) : each.end() + 20]!r}"
+        for each in (*seconds, *_UNGROUPED.finditer(words))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        ("kept for 432000 seconds", 2), ("in 300 s", 1), ("in 4\u202f000 s", 1), ("0.5 to 90 seconds", 0), ("5 min 30 s", 0),
+        ("20000 messages", 1), ("20\u202f000 messages", 0), ("smtp:[127.0.0.1]:39027", 0),
+        ("127.0.0.1:39027", 0), ("1K0XAS0QKD000", 0),
+    ],
+)  # fmt: skip
+def test_numbers_that_need_arithmetic_are_found(words: str, count: int) -> None:
+    assert len(bare_numbers(words)) == count
