@@ -61,6 +61,18 @@
   });
   document.body.addEventListener("htmx:afterSettle", count);
 
+  // What is shown whole lies over other rows: Escape takes it away until the pointer or the focus is on another cell.
+  const tables = document.querySelectorAll("table.lines");
+  const calm = (is) => tables.forEach((table) => table.classList.toggle("calm", is));
+  document.addEventListener("keydown", (event) => event.key === "Escape" && calm(true));
+  for (const table of tables) {
+    table.addEventListener("focusin", () => calm(false));
+    table.addEventListener(
+      "mouseover",
+      (event) => event.target.closest("td") !== event.relatedTarget?.closest?.("td") && calm(false),
+    );
+  }
+
   // What was changed is seen when the dialog closes.
   const dialog = document.getElementById("dialog");
   dialog?.addEventListener("close", () => {

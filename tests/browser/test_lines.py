@@ -55,10 +55,14 @@ async def test_a_message_is_a_line_or_a_card_and_nothing_of_it_stays_hidden(tmp_
             for cell in await page.locator("#rows tr", has_text=queue_id).locator("td").all():
                 await cell.hover()
                 assert await cell.evaluate(UNSEEN) == []
+        await page.keyboard.press("Escape")  # takes it away, to see the rows below
+        assert await cell.evaluate(UNSEEN) != []
         await page.mouse.move(0, 0)
         for queue_id in await order(page):
             await page.keyboard.press("j")
             assert await unseen(page, queue_id) == []
+        await page.keyboard.press("Escape")
+        assert await unseen(page, queue_id) != []
         await page.keyboard.press("Tab")  # from the last row to what follows it
         assert max(await page.locator("#rows tr").evaluate_all("rows => rows.map(row => row.offsetHeight)")) <= LINE_PX
 
