@@ -93,6 +93,7 @@ async def test_no_page_keeps_anybody_out(tmp_path: Path, scheme: str, viewport: 
         for path in ("/", "/queue/", "/destinations/", "/tuning/", "/positions/"):
             await page.goto(it.url(path))
             found += await faults(page, f"{path} while the core is down")
+        await it.core.start()
         assert not found, f"{scheme} {viewport['width']}:\n" + "\n".join(found)
 
 
