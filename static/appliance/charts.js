@@ -20,7 +20,7 @@
         {
           ...axis,
           ticks: axis.grid,
-          incrs: [60, 120, 300, 600, 1800, 3600, 7200, 14400, 21600],
+          incrs: [60, 120, 300, 600, 1800, 3600, 7200, 14400, 21600, 43200],
           space: 80, // a date is that wide
           values: (_, times) => ticks(times, { hour: "2-digit", minute: "2-digit" }),
         },
