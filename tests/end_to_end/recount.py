@@ -58,6 +58,8 @@ KEYS: dict[str, tuple[str, ...]] = {
     **{table: (key,) for table, key in LABELS.items()},
 }
 AGES_DAYS = 15
+# Tables of the names with most messages, and by which number; which of those with the least are among them is not said.
+TOP, TOP_ROWS = {"senders": "messages", "recipients": "messages"}, 1_000
 
 EVENTS = """
 create temp table event as
@@ -345,6 +347,9 @@ def differences(said: Tables, counted: Tables) -> list[str]:
     found += [f"{name}: the report lacks it" for name in sorted(counted.keys() - said.keys())]
     for name in sorted(said.keys() & counted.keys()):
         theirs, ours = (_by_key(rows, KEYS[name]) for rows in (said[name], counted[name]))
+        if name in TOP and len(theirs) == TOP_ROWS:
+            least = min(row[TOP[name]] for row in said[name])
+            ours = {key: row for key, row in ours.items() if key in theirs or row[TOP[name]] > least}
         found += [f"{name}: a row is there twice"] if len(theirs) != len(said[name]) else []
         for key in sorted(theirs.keys() | ours.keys(), key=str):
             found += [f"{name} {key}: {text}" for text in _of_row(theirs.get(key), ours.get(key))]
@@ -367,5 +372,5 @@ def _of_row(said: dict[str, Any] | None, own: dict[str, Any] | None) -> list[str
 
 def _same(said: Any, own: Any) -> bool:
     if isinstance(said, float) and isinstance(own, int | float):
-        return math.isclose(said, own, rel_tol=1e-9, abs_tol=1e-9)
+        return math.isclose(said, own, rel_tol=0.0, abs_tol=1e-9)  # relative, a time could be a second off
     return bool(said == own)
