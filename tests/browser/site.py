@@ -12,7 +12,9 @@ browser's console, or anything the Content-Security-Policy stopped (``it.complai
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -61,9 +63,12 @@ runpy.run_path("manage.py", run_name="__main__")
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Below the ports that the kernel gives away by itself: the portal binds it seconds later, when a client may have it."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @cache

@@ -105,7 +105,7 @@ async def test_the_report_is_delivered_and_read(tmp_path: Path) -> None:
             for html in (failure, report):
                 await page.set_content(html)
                 assert await page.evaluate("document.documentElement.scrollWidth") <= width
-                assert width != 360 or await faults(page, scheme) == []
+                assert width != 360 or await faults(page, scheme, is_mail=True) == []
                 assert await page.evaluate(BROKEN_WORDS) == [], width
                 ground = await page.evaluate("getComputedStyle(document.body).backgroundColor")
                 assert ground == {"light": "rgb(246, 247, 249)", "dark": "rgb(18, 23, 30)"}[scheme]
