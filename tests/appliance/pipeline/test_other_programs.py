@@ -33,7 +33,7 @@ from tests.running.catcher import Catcher
 from tests.running.running_core import SENDER, Sections, route_to
 from tests.test_tidy import read
 
-pytestmark = [pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 DAY = date(2026, 11, 21)  # of the examples
 HOPS = {
     "good": "accept",

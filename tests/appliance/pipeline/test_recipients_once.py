@@ -221,6 +221,7 @@ def test_of_two_outcomes_of_a_recipient_the_first_counts_and_the_report_is_red(
     assert (said["delivered"], said["recorded a second time"]) == ("3", "3")
 
 
+@pytest.mark.long
 def test_a_week_of_an_older_day_and_a_new_one(builder: ReportBuilder, events: Path, sample: SampleMail) -> None:
     """The older day comes first, and its tables lack the columns that came later."""
     of_our_own(sample)

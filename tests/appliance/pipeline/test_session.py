@@ -20,6 +20,7 @@ session.end(spark)
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="gives a host another name: root only")
 def test_a_host_whose_name_does_not_resolve_makes_reports(tmp_path: Path) -> None:
     """As a fresh container has one, or a server whose /etc/hosts was forgotten."""

@@ -107,6 +107,6 @@ def test_the_list_says_beside_the_state_which_recipients_are_in_another(viewer: 
     ]
     with FakeCore({"list": {"items": [ITEM, *others], "cursor": None}}):
         html = markup_of(viewer.get("/queue/"))
-    rows = [words(row) for row in re.findall(r"<tr>(.*?)</tr>", html) if QUEUE_ID in row]
+    rows = [words(row) for row in re.findall(r"<tr role=.row.>(.*?)</tr>", html) if QUEUE_ID in row]
     states = [row.removeprefix(QUEUE_ID).split("s@a.example")[0].strip() for row in rows]
     assert states == ["deferred 1 delayed 2 held 1 deleted", "deleted", "delayed", "held 1 deleted"]
