@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, ViewportSize, expect
 
 from mailcore.lab.lab import Lab
 from tests.browser.queue_steps import SLOW, open_queue
@@ -13,8 +13,8 @@ from tests.browser.site import Site, site
 from tests.running.running_core import route_to
 
 LINE_PX = 32  # a line of text, its padding and border; two lines are 45
-WIDE = {"width": 1440, "height": 1000}
-NARROW = {"width": 360, "height": 800}
+WIDE: ViewportSize = {"width": 1440, "height": 1000}
+NARROW: ViewportSize = {"width": 360, "height": 800}
 LONG = "newsletter-of-the-month-of-november-for-subscribers-of-region-"
 WHY = "the remote site asked us to wait " + "and to wait a little longer " * 12 + "until its postmaster is back"
 # The texts of a cell that cannot be seen whole: cut, or under something else.
@@ -68,7 +68,7 @@ async def test_a_message_is_a_line_or_a_card_and_nothing_of_it_stays_hidden(tmp_
 
         # A card has the values of the line, and each of them with its name.
         words = await page.locator("#rows tr").evaluate_all(WORDS)
-        await page.set_viewport_size(NARROW)  # type: ignore[arg-type]
+        await page.set_viewport_size(NARROW)
         assert await page.locator("#rows tr").evaluate_all(WORDS) == words
         assert await fits(page)
         for row in await page.locator("#rows tr").all():
@@ -87,7 +87,7 @@ async def test_a_message_is_a_line_or_a_card_and_nothing_of_it_stays_hidden(tmp_
         await page.goto(it.url(f"/queue/search/?q={LONG}*&in=sender"))
         await expect(page.locator("#rows-sender tr")).to_have_count(2)
         assert await fits(page)
-        await page.set_viewport_size(WIDE)  # type: ignore[arg-type]
+        await page.set_viewport_size(WIDE)
         assert (
             max(await page.locator("#rows-sender tr").evaluate_all("rows => rows.map(row => row.offsetHeight)"))
             <= LINE_PX

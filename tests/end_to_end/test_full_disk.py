@@ -111,10 +111,15 @@ async def goes_out(core: RunningCore, lab: Lab) -> None:
     assert arrived(lab) == EVERYBODY
 
 
-def emptied(core: RunningCore) -> None:
+async def backed_up_and_emptied(core: RunningCore) -> Path:
+    """Ends the core and removes its home's contents: the home is a mount point."""
+    path = await backed_up(core, "--queue")
+    core.stop()
+    await core.control.close()
     for each in core.home.iterdir():
         if each.name != "lost+found":
             shutil.rmtree(each) if each.is_dir() else each.unlink()
+    return path
 
 
 async def is_whole_again(core: RunningCore) -> None:
@@ -233,10 +238,7 @@ async def test_a_restored_queue_goes_out_on_a_full_disk(tmp_path: Path, how: str
     async with placed(tmp_path) as (core, lab, disk):
         await core.start()
         await queued(core)
-        path = await backed_up(core, "--queue")
-        core.stop()
-        await core.control.close()
-        emptied(core)
+        path = await backed_up_and_emptied(core)
         await restored(core, path)
         assert held(Disk(), str(core.home / "queue")) == Held(0, 0), "a backup has none"
         await core.start()
@@ -252,10 +254,7 @@ async def test_a_restore_onto_a_full_disk_says_so_and_works_when_there_is_room(t
     async with placed(tmp_path) as (core, lab, disk):
         await core.start()
         await queued(core)
-        path = await backed_up(core, "--queue")
-        core.stop()
-        await core.control.close()
-        emptied(core)
+        path = await backed_up_and_emptied(core)
         with full(disk, how):
             said = await command(core, "restore", str(path), fails=True)
             assert "No space left on device" in said, said
