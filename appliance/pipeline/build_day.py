@@ -278,7 +278,7 @@ class ReportBuilder:
         return {}
 
     def _day_before(self, day: Day, so_far: bool) -> dict[str, Any] | None:
-        """Returns what is known of the day before, for who compares the day with it; None if there is no such report."""
+        """Returns the figures of the day before, for a comparison; None if that day has no report."""
         said = self._said(day.before(1))
         if not said:
             return None

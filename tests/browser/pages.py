@@ -157,7 +157,7 @@ def covered() -> set[str]:
 
 
 def wanted() -> set[str]:
-    """The names of all pages that somebody may ask for."""
+    """The names of all pages that have an address."""
     return {name for name, (get, _) in TABLE.items() if get is not Least.NEVER} - NOT_PAGES
 
 

@@ -1,4 +1,4 @@
-"""Report pages for who reads them by keyboard or by voice: axe-core finds nothing, in light and dark; rows are walked,
+"""Report pages read by keyboard or by screen reader: axe-core finds nothing, in light and dark; rows are walked,
 a table that scrolls is reached, and a list that changes while it is open keeps its place.
 """
 

@@ -207,7 +207,7 @@ def test_the_totals_of_the_reports_are_the_ledgers(
     ledger = lived.ledger
     fates = Counter(status for message in told.values() for status in message.fates.values())
     bounces = Counter(recipient for _, recipient in set(ledger.bounces))
-    assert set(bounces) == {"author@sender.example"}, "what bounced to a bad address is told to nobody"
+    assert set(bounces) == {"author@sender.example"}, "a bounce that bounces is dropped"
     unreturned = events.execute(
         """select count(*) from event join fate using (queue_id)
         where kind = 'accepted' and part = 0 and origin = 'bounce' and fate.status = 'bounced'"""

@@ -1,4 +1,4 @@
-"""What is told of destinations, and the balance of all mail: exact whatever happens to it, over restarts, too."""
+"""Counters of destinations, and the balance of all mail: exact after every event, also over restarts."""
 
 from __future__ import annotations
 
