@@ -17,7 +17,7 @@ from typing import Any
 from tests.eventually import PATIENCE_S, eventually
 from tests.json_lines import read_list
 
-__all__ = ["Appliance", "free_port"]
+__all__ = ["Appliance", "alive", "free_port"]
 
 COMMAND = Path(sys.executable).with_name("waypost")
 LIST_PAGE = 1000

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import smtplib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -22,7 +24,7 @@ from mailcore.control.client import AsyncControlClient, ControlError
 from mailcore.faults import Fault
 from mailcore.lab.arrival import Arrival
 from mailcore.lab.lab import Lab
-from tests.end_to_end.appliance import Appliance
+from tests.end_to_end.appliance import Appliance, alive
 from tests.eventually import PATIENCE_S, eventually
 from tests.running.catcher import Catcher
 
@@ -64,9 +66,13 @@ class RunningCore(Appliance):
         await self.start()
 
     async def kill_now(self, name: str) -> None:
-        """SIGKILL of one process; nothing is waited for."""
+        """SIGKILL of one process; returns when that one has ended, whether there is a new one or not.
+
+        Raises KeyError or ProcessLookupError if it is not there. An answer after it is one of its successor.
+        """
         pid = self.processes()[name]
-        await asyncio.create_subprocess_exec("kill", "-9", str(pid))
+        os.kill(pid, signal.SIGKILL)
+        await eventually(lambda: not alive(pid), f"the end of {name}")
 
     # -- mail in
 
