@@ -129,7 +129,7 @@ class Bounds:
         else:
             kind = "" if self._has_type(value) else "a whole number " if self.kind is Kind.WHOLE else "a number "
             unit = f" {self.unit}" if self.unit not in ("", self.name) else ""
-            rule = f"{kind}between {_plain(self.low)} and {_plain(self.high)}{unit}"
+            rule = f"{kind}between {_plain(self.low)} and {_plain(self.high)}{unit}{self._highest_in_words()}"
         return BadValue(self.name, value, f"must be {rule} (got {shown(value)})")
 
     def read(self, value: Any) -> Any:
@@ -176,6 +176,14 @@ class Bounds:
         """Returns that many percent of the value, rounded down to a whole number, not below the lowest, where one is needed."""
         share = value * percent / 100
         return max(int(share), int(self.low)) if self.kind is Kind.WHOLE else share
+
+    def _highest_in_words(self) -> str:
+        """Returns ", which is 100 days" where the highest is that many seconds; "" where the number is as easy to read."""
+        for length, word in ((DAY_S, "day"), (3600, "hour")):
+            count, rest = divmod(self.high, length)
+            if self.unit == "seconds" and count and not rest:
+                return f", which is {count:.0f} {word}{'' if count == 1 else 's'}"
+        return ""
 
     def _has_type(self, value: object) -> bool:
         if isinstance(value, bool) or not isinstance(value, int | float):

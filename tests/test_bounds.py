@@ -203,3 +203,19 @@ def test_every_bound_has_a_meaning_and_its_default_is_allowed() -> None:
             if bounds.kind in NUMBERS:
                 assert bounds.read(bounds.default) == bounds.default
         assert {each.name for each in dataclasses.fields(kind)} - set(bounds_by_name(kind)) <= {"destinations"}
+
+
+@pytest.mark.parametrize(
+    ("high", "unit", "words"),
+    [
+        (8_640_000, "seconds", "8640000 seconds, which is 100 days (got -1)"),
+        (86_400, "seconds", "86400 seconds, which is 1 day (got -1)"),
+        (7_200, "seconds", "7200 seconds, which is 2 hours (got -1)"),
+        (60, "seconds", "60 seconds (got -1)"),
+        (90_000, "bytes", "90000 bytes (got -1)"),
+    ],
+)
+def test_many_seconds_are_said_in_days_or_hours(high: int, unit: str, words: str) -> None:
+    with pytest.raises(BadValue) as caught:
+        Bounds(kind=Kind.WHOLE, doc="", default=0, name="for_s", low=0, high=high, unit=unit).read(-1)
+    assert str(caught.value) == f"for_s must be between 0 and {words}"

@@ -143,8 +143,8 @@ def _in_full(low: float, high: float | None) -> str:
 
 
 def _age(seconds: float) -> str:
-    if seconds < 2 * 3600:
+    if seconds < 3600:
         return f"{seconds / 60:g} min"
-    if seconds < 2 * 86_400:
+    if seconds < 86_400:
         return f"{seconds / 3600:.3g} h"
     return f"{seconds / 86_400:.2g} d"

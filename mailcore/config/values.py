@@ -16,7 +16,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from mailcore.bounds import BadValue, bad, shown
+from mailcore.bounds import DAY_S, BadValue, bad, shown
 from mailcore.routing.address import ascii_lower
 from mailcore.routing.route import TRANSPORT_NAME, RouteError, domain_name, parse_route
 
@@ -212,7 +212,10 @@ def retry_ladder(steps: Sequence[int]) -> tuple[int, ...]:
     if not all(earlier < later for earlier, later in pairwise(ladder)):
         raise bad(list(ladder), "must be strictly increasing")
     if ladder[0] < 1 or ladder[-1] > LADDER_STEP_S_MAX:
-        raise bad(list(ladder), f"must have steps between 1 and {LADDER_STEP_S_MAX} seconds")
+        raise bad(
+            list(ladder),
+            f"must have steps between 1 and {LADDER_STEP_S_MAX} seconds, which is {LADDER_STEP_S_MAX // DAY_S} days",
+        )
     return ladder
 
 

@@ -28,8 +28,8 @@ from mailcore.queue.records import decode_envelope, decode_recipients
 
 __all__ = ["ACTIVE_MAX", "BOUNDS_S", "OTHERS", "ROWS_MAX", "AgesScan"]
 
-# qshape(1) begins at five minutes and doubles, too; five days are the queue lifetime's default.
-BOUNDS_S = (*(300 * 2**step for step in range(11)), 432_000)
+# qshape(1) begins at five minutes and doubles, too; here so that each is a round number of minutes, hours or days.
+BOUNDS_S = (300, 600, 1_200, 2_400, 3_600, 7_200, 14_400, 28_800, 57_600, 86_400, 172_800, 432_000)
 ROWS_MAX = 200  # destinations shown, those with the most mail
 NAMES_MAX = 10_000  # destinations counted by name, some 3 MB; the rest is one row
 OTHERS = "others"

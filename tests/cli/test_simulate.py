@@ -252,8 +252,14 @@ FAULTS = [
         '[messages.x]\nrecipients = { "smtp:a" = 0 }\n',
         "2: [messages.x] recipients must have between 1 and 1000000 recipients for each destination (got 'smtp:a' = 0)",
     ),
-    ("[simulation]\nuntil_s = 0\n", "2: [simulation] until_s must be between 0.001 and 31536000 seconds (got 0)"),
-    ("[simulation]\nuntil_s = nan\n", "2: [simulation] until_s must be between 0.001 and 31536000 seconds (got nan)"),
+    (
+        "[simulation]\nuntil_s = 0\n",
+        "2: [simulation] until_s must be between 0.001 and 31536000 seconds, which is 365 days (got 0)",
+    ),
+    (
+        "[simulation]\nuntil_s = nan\n",
+        "2: [simulation] until_s must be between 0.001 and 31536000 seconds, which is 365 days (got nan)",
+    ),
     (
         '[set."smtp"]\nnonsense = 1\n',
         '2: [set.smtp] nonsense is not a parameter of scope "smtp"; its parameters are delivery_slot_cost,',

@@ -308,13 +308,13 @@ FAULTS = [
     ("[queue]\nretry_ladder_s = []", "2: [queue] retry_ladder_s must have 1 to 32 steps (got 0)"),
     (
         "[queue]\nretry_ladder_s = [0, 1]",
-        "2: [queue] retry_ladder_s must have steps between 1 and 604800 seconds (got [0, 1])",
+        "2: [queue] retry_ladder_s must have steps between 1 and 604800 seconds, which is 7 days (got [0, 1])",
     ),
     ("[queue]\nretry_ladder_s = [5, 5]", "2: [queue] retry_ladder_s must be strictly increasing (got [5, 5])"),
     ("[queue]\nretry_ladder_s = [1, 2.5]", "2: [queue] retry_ladder_s must be a list of whole numbers (got [1, 2.5])"),
     (
         "[queue]\nretry_ladder_s = [1, 999999999]",
-        "2: [queue] retry_ladder_s must have steps between 1 and 604800 seconds (got [1, 999999999])",
+        "2: [queue] retry_ladder_s must have steps between 1 and 604800 seconds, which is 7 days (got [1, 999999999])",
     ),
     (
         "[scheduler]\nminimal_backoff_time = 5000",

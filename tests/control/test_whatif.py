@@ -339,7 +339,9 @@ async def test_values_are_checked_over_those_set_live_and_without_the_manager(
 async def test_a_next_hop_that_makes_no_sense_is_refused(queue: RunningControl, control: AsyncControlClient) -> None:
     with pytest.raises(Refused, match="hops: smtp: 'speed' is not a key of a next hop; the keys are transaction_s"):
         await simulated(control, hops={"smtp": {"speed": 1}})
-    with pytest.raises(Refused, match=r"hops: smtp: connect_s must be between 0 and 3600 seconds \(got -1\)"):
+    with pytest.raises(
+        Refused, match=r"hops: smtp: connect_s must be between 0 and 3600 seconds, which is 1 hour \(got -1\)"
+    ):
         await simulated(control, hops={"smtp": {"connect_s": -1}})
 
 

@@ -204,7 +204,8 @@ async def test_a_disk_that_goes_away_under_a_running_core_costs_no_mail(tmp_path
 
                 await eventually(refuses, "a refusal")
                 for process in ("receiver.0", "manager"):
-                    with contextlib.suppress(KeyError, ProcessLookupError):  # it has ended already, because the disk went away
+                    # One that has ended already did so because the disk went away.
+                    with contextlib.suppress(KeyError, ProcessLookupError):
                         await core.kill_now(process)
                 with pytest.raises(REFUSED):
                     await core.send("three@example.org", data=BIG, heard=False)
