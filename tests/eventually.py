@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-__all__ = ["PATIENCE_MS", "PATIENCE_S", "eventually", "eventually_blocking"]
+__all__ = ["LOOK_EVERY_S", "PATIENCE_MS", "PATIENCE_S", "eventually", "eventually_blocking"]
 
 PATIENCE_S = 200.0  # below pytest's own timeout, which kills a test without a word about what it waited for
 PATIENCE_MS = PATIENCE_S * 1000  # as Playwright takes it

@@ -59,6 +59,10 @@ class Ext4:
         self.image = self.image.with_suffix(".cut")
         self.mount()
 
+    def sync(self) -> None:
+        """Writes this file system to its disk; os.sync would also wait for all that other programs write meanwhile."""
+        subprocess.run(["sync", "--file-system", str(self.point)], check=True)
+
     @property
     def others(self) -> Path:
         directory = self.point / OTHERS
@@ -74,7 +78,7 @@ class Ext4:
                     while True:
                         file.write(bytes(size))
         (self.others / "leave").unlink(missing_ok=True)
-        os.sync()
+        self.sync()
 
     def fill_inodes(self, leave: int = 0) -> None:
         (self.others / "bytes").touch()  # for ``fill_bytes``
@@ -83,12 +87,12 @@ class Ext4:
                 (self.others / f"inode{number}").touch(exist_ok=False)
         for number in range(leave):
             (self.others / f"inode{number}").unlink()
-        os.sync()
+        self.sync()
 
     def empty(self) -> None:
         """Removes what is not ours."""
         shutil.rmtree(self.others)
-        os.sync()
+        self.sync()
 
     def free(self) -> tuple[int, int]:
         """Returns the free bytes and inodes."""

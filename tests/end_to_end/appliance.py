@@ -10,10 +10,12 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from mailcore.control.client import AsyncControlClient, ControlError
 from tests.eventually import PATIENCE_S, eventually
 from tests.json_lines import read_list
 
@@ -150,21 +152,30 @@ class Appliance:
         assert process.returncode is not None
         return process.returncode, out.decode(), err.decode()
 
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[AsyncControlClient]:
+        """A client of the control socket: a question over it costs a hundredth of the processor time of a command."""
+        client = AsyncControlClient(self.home / "run" / "control.sock", timeout_s=PATIENCE_S)
+        try:
+            yield client
+        finally:
+            await client.close()
+
     async def size(self) -> dict[str, Any]:
-        answer: dict[str, Any] = await self.ask("queue", "size")
+        async with self.client() as client:
+            answer: dict[str, Any] = await client.call("size")
         return answer
 
     async def browse(self) -> list[dict[str, Any]]:
         """Every queued message, page by page."""
         found: list[dict[str, Any]] = []
-        cursor: str | None = None
-        while True:
-            after = ["--cursor", cursor] if cursor else []
-            items, end = await self.ask_list("queue", "list", "--limit", str(LIST_PAGE), *after)
-            found += items
-            cursor = end["cursor"]
-            if not cursor:
-                return found
+        cursor: str | None = ""
+        async with self.client() as client:
+            while cursor is not None:
+                page = await client.call("list", {"cursor": cursor, "limit": LIST_PAGE, "filter": {}})
+                found += page["items"]
+                cursor = page["cursor"]
+        return found
 
     async def until_empty(self) -> None:
         """Until nothing is queued."""
@@ -205,8 +216,11 @@ class Appliance:
             writer.transport.abort()
 
     async def _answers(self) -> bool:
-        code, _, _ = await self._run("queue", "size")
-        return code == 0
+        try:
+            await self.size()
+        except ControlError:
+            return False
+        return True
 
 
 def alive(pid: int) -> bool:

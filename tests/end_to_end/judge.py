@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from mailcore.control.client import Refused
 from mailcore.lab.lab import Lab
 from tests.end_to_end.appliance import Appliance
-from tests.eventually import PATIENCE_S  # without any progress
+from tests.eventually import PATIENCE_S
 from tests.ledger.comparison import Comparison, compare
 from tests.ledger.ledger import Ledger
 
@@ -19,7 +20,7 @@ SETTLE_S = 0.5  # for what should not come any more
 
 
 async def judged(appliance: Appliance, ledger: Ledger, lab: Lab) -> Comparison:
-    """Once the queue is empty and nothing is missing, or nothing has moved for long."""
+    """Once the queue is empty and nothing is missing, or nothing has arrived for PATIENCE_S."""
     loop = asyncio.get_running_loop()
     before, since = -1, loop.time()
     while True:
@@ -55,17 +56,22 @@ async def recipients_left(appliance: Appliance, message: dict[str, Any]) -> int:
     count: int = message["recipient_count"]
     if message["state"] != "active" or count == 1:
         return count
-    try:
-        shown = await appliance.ask("queue", "show", message["queue_id"])
-    except AssertionError:  # it went meanwhile
-        return -1
-    return sum(not each["done"] for each in shown["recipients"])
+    left = 0
+    async with appliance.client() as client:
+        try:
+            async for part in client.parts("show", {"queue_id": message["queue_id"]}):
+                left += sum(not each["done"] for each in part.get("recipients") or ())
+        except Refused:  # it went meanwhile
+            return -1
+    return left
 
 
 async def size_equals_browse(appliance: Appliance) -> int:
     """How many messages both say are queued. Messages may still change lanes, so a difference is looked at again."""
     seen: list[str] = []
-    for _ in range(20):
+    loop = asyncio.get_running_loop()
+    end = loop.time() + PATIENCE_S
+    while loop.time() < end:
         before = await appliance.size()
         listed = await appliance.browse()
         recipients = sum([await recipients_left(appliance, message) for message in listed])
@@ -78,5 +84,5 @@ async def size_equals_browse(appliance: Appliance) -> int:
             assert sum(before["destinations"].values()) == recipients
             return len(listed)
         seen.append(f"size {sizes[0]}, browse {browsed}, size {sizes[1]}")
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.1)
     raise AssertionError("size and browse never agreed (messages, recipients): " + "; ".join(seen[-5:]))

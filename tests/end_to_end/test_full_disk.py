@@ -36,7 +36,6 @@ QUEUE = {
 BIG = DATA + b"filler of a line\r\n" * 6_000  # beyond inline_limit: it has a spool file
 SMALL, LARGE = 30, 6
 NEVER = "reject(1, 451)"
-START_S = 20
 
 
 @contextlib.contextmanager
@@ -86,7 +85,7 @@ async def queued(core: RunningCore) -> None:
 def one_sentence(core: RunningCore) -> str:
     """What a start says that must end."""
     done = subprocess.run(
-        [COMMAND, "mailcore", "--config", core.config], capture_output=True, text=True, timeout=START_S, check=False
+        [COMMAND, "mailcore", "--config", core.config], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert done.returncode == 1, done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
@@ -146,10 +145,9 @@ async def placed(tmp_path: Path, **queue: int) -> AsyncIterator[tuple[RunningCor
 
 # ./test tries one of each kind; --long tries each kind at every start.
 OTHER_PROGRAM = pytest.param("another program", marks=pytest.mark.long)
-FULL = pytest.mark.parametrize("how", ["bytes", "inodes", OTHER_PROGRAM])
 
 
-@FULL
+@pytest.mark.parametrize("how", ["bytes", pytest.param("inodes", marks=pytest.mark.long), OTHER_PROGRAM])
 async def test_a_running_one_drains(tmp_path: Path, how: str) -> None:
     async with placed(tmp_path) as (core, lab, disk):
         await core.start()
@@ -221,7 +219,7 @@ async def test_it_starts_with_what_little_is_left_when_the_ballast_was_given_bac
         await is_whole_again(core)
 
 
-@FULL
+@pytest.mark.parametrize("how", [pytest.param("bytes", marks=pytest.mark.long), "inodes", OTHER_PROGRAM])
 async def test_a_first_start_on_a_full_disk_ends_with_one_sentence(tmp_path: Path, how: str) -> None:
     async with placed(tmp_path) as (core, lab, disk):
         with full(disk, how):

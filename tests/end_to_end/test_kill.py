@@ -23,6 +23,7 @@ WINDOW = 5
 HOPS = ["slow(0.02):127.0.0.1:0", "slow(0.01)+reject(0.1, 450):127.0.0.1:0"]
 DOMAINS = ("slow.example", "moody.example")
 MESSAGES_A_KILL = 60
+WAITING = 10  # of them: sent while no next hop answers, so that there is a queue to count, however fast the machine is
 RECIPIENTS_MAX = 20  # below destination_recipient_limit, so that a destination gets one transaction of each message
 SECTIONS = {
     "receiver": {"processes": 2},
@@ -42,7 +43,7 @@ def victims(kills: int, chance: random.Random) -> list[str]:
 @pytest.mark.parametrize(
     ("kills", "seed"),
     [
-        pytest.param(15, 1, id="short"),
+        pytest.param(7, 1, id="short"),  # one of each kind
         pytest.param(200, 2, id="long", marks=[pytest.mark.long, pytest.mark.timeout(3600)]),
     ],
 )
@@ -60,13 +61,15 @@ async def test_what_was_acknowledged_survives_every_kill(kills: int, seed: int, 
                     MESSAGES_A_KILL, seed=seed * 1000 + number, domains=DOMAINS, recipients_max=RECIPIENTS_MAX
                 )
                 client = LoadClient(appliance.address, ledger, name=f"k{number}-", timeout_s=10.0)
-                load = asyncio.create_task(client.send(corpus))
+                messages = list(corpus)
+                load = asyncio.create_task(client.send(messages[WAITING:]))
                 await asyncio.sleep(chance.uniform(0.0, 0.4))
                 await appliance.kill(name)
                 if name in ("manager", "supervisor") or name.startswith("deliverer"):
                     allowed += WINDOW * len(DOMAINS)
                 async with standing_still(lab):
                     await load
+                    await client.send(messages[:WAITING])
                     counted += await size_equals_browse(appliance)
             comparison = await judged(appliance, ledger, lab)
         finally:
@@ -74,7 +77,7 @@ async def test_what_was_acknowledged_survives_every_kill(kills: int, seed: int, 
     print(
         f"seed {seed}, {kills} kills, {len(ledger.acknowledged)} acknowledged: {comparison}, {allowed} repeated allowed"
     )
-    assert counted > kills, "the queue was empty whenever it was counted: a test of nothing"
+    assert counted >= kills * WAITING, "the queue was empty whenever it was counted: a test of nothing"
     assert len(ledger.acknowledged) >= kills * MESSAGES_A_KILL
     assert not ledger.of(State.REFUSED), ledger.of(State.REFUSED)[:3]
     assert not comparison.lost, comparison

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.slow_hop import beside_a_slow_hop
+from tests.eventually import PATIENCE_S
 
 NEVER_S = 3600.0
 QUEUED = 300
@@ -14,7 +15,7 @@ NEW = 40
 
 async def test_new_mail_goes_through_though_the_active_set_is_full_of_a_slow_next_hop(tmp_path: Path) -> None:
     run = await beside_a_slow_hop(
-        tmp_path, queued=QUEUED, active_limit=ACTIVE_LIMIT, service_s=NEVER_S, messages=NEW, patience_s=5.0
+        tmp_path, queued=QUEUED, active_limit=ACTIVE_LIMIT, service_s=NEVER_S, messages=NEW, patience_s=PATIENCE_S
     )
     assert run.active == ACTIVE_LIMIT // 2  # deferred_active_share of it: as much as deferred mail may take
     assert (run.filling.lost, run.full.lost) == (0, 0)

@@ -10,6 +10,7 @@ import pytest
 
 from mailcore.faults import Code
 from mailcore.lab.lab import Lab
+from tests.eventually import LOOK_EVERY_S
 from tests.faults import refused
 from tests.running.running_core import RunningCore, Sections, recipients_of, route_to, running
 
@@ -254,6 +255,7 @@ async def test_scheduled_mail_goes_down_the_lanes_and_not_before_its_time(tmp_pa
             if killed and len(lanes) == 2:
                 await core.again()
                 killed = False
+            await asyncio.sleep(LOOK_EVERY_S)
         assert lab.messages[0].at >= not_before - 1.1
         assert lanes[0] == "retry.4"
         assert "retry.2" in lanes or "retry.1" in lanes

@@ -16,19 +16,18 @@ import pytest
 from mailcore.lab.lab import Lab
 from tests.backup.place import command
 from tests.end_to_end.appliance import COMMAND
-from tests.eventually import eventually
+from tests.eventually import PATIENCE_S, eventually
 from tests.running.running_core import DATA, RunningCore, route_to
 
 BIG = DATA + b"filler\r\n" * 20_000  # beyond inline_limit: it has a spool file
 REFUSING = "reject(1, 451):127.0.0.1:0"  # mail stays in the queue
 LATER = {"minimal_backoff_time": 600, "maximal_backoff_time": 600}
-START_S = 10
 
 
 def refused(core: RunningCore) -> str:
     """What a start that must be refused says. It must be one sentence on one line."""
     done = subprocess.run(
-        [COMMAND, "mailcore", "--config", core.config], capture_output=True, text=True, timeout=START_S, check=False
+        [COMMAND, "mailcore", "--config", core.config], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert done.returncode == 1, done.stderr
     assert done.stderr.count("\n") == 1
