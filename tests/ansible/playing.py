@@ -11,9 +11,11 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import yaml
+
 from tests.test_tidy import ROOT
 
-__all__ = ["COLLECTION", "TOOLS", "environment", "little_release", "play"]
+__all__ = ["COLLECTION", "TOOLS", "defaults", "environment", "little_release", "play"]
 
 COLLECTION = ROOT / "ansible"
 TOOLS = Path(sys.executable).parent
@@ -39,6 +41,12 @@ def environment(place: Path) -> dict[str, str]:
         "ANSIBLE_SSH_ARGS": "-o ControlMaster=auto -o ControlPersist=60s",  # by default it compresses, too: wheels are
         "ANSIBLE_HOST_KEY_CHECKING": "0",
     }
+
+
+def defaults() -> dict[str, object]:
+    """The collection's variables with their defaults, for an inventory."""
+    found: dict[str, object] = yaml.safe_load((COLLECTION / "roles/waypost/defaults/main.yml").read_text())
+    return found
 
 
 def little_release(place: Path, version: str) -> Path:

@@ -41,6 +41,7 @@ def checked(place: Path, **variables: object) -> str:
     return play(place, SITE, inventory(**variables), "--tags", "never-anything", "--check").stdout
 
 
+@pytest.mark.long
 def test_the_linter_has_nothing_to_say_in_its_strictest_profile(tmp_path: Path) -> None:
     done = subprocess.run(
         [str(TOOLS / "ansible-lint"), "--offline", "--nocolor", "--profile", "production"],

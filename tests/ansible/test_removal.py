@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from tests.ansible.playing import COLLECTION, play
+from tests.ansible.playing import COLLECTION, defaults, play
 
 ROLE = COLLECTION / "roles/waypost/tasks"
 KEPT = ("/etc/waypost/tls", "/etc/waypost/portal.env", "/etc/waypost/redis.password", "/etc/waypost/first-password")
@@ -21,44 +21,41 @@ PRUNE = """
 - name: Prune
   hosts: all
   gather_facts: false
-  vars_files:
-    - "{{ collection }}/roles/waypost/defaults/main.yml"
   tasks:
     - name: Prune
       ansible.builtin.include_tasks: "{{ collection }}/roles/waypost/tasks/prune.yml"
 """
 
 
-def pruned(place: Path, kept: int, *releases: str, core: str = "0.5.0", portal: str = "0.5.0") -> list[str]:
-    """Installs releases one after another, prunes, and returns what is left."""
+def installed(place: Path, kept: int, *releases: str, core: str = "0.5.0", portal: str = "0.5.0") -> dict[str, Any]:
+    """Installs releases one after another; returns the variables of a host that has them."""
     prefix = place / "opt"
-    prefix.mkdir()
+    prefix.mkdir(parents=True)
     for age, name in enumerate(releases):
         (prefix / name / "venv").mkdir(parents=True)
         if not name.startswith("half"):
             (prefix / name / "installed").write_text(name)
             os.utime(prefix / name / "installed", (1e9 + age, 1e9 + age))
     (prefix / "current").symlink_to(prefix / core)
-    (place / "prune.yml").write_text(PRUNE)
-    variables = {
+    return {
+        **defaults(),
         "collection": str(COLLECTION), "waypost_prefix": str(prefix), "waypost_releases_kept": kept,
         "waypost_version": core, "waypost_core_version": core, "waypost_portal_version": portal,
+        "ansible_connection": "local", "ansible_python_interpreter": sys.executable,
     }  # fmt: skip
-    host = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-    inventory: dict[str, Any] = {"all": {"hosts": {"mail1": host}}}
-    done = play(place, str(place / "prune.yml"), inventory, "--extra-vars", json.dumps(variables))
+
+
+def test_the_newest_releases_stay_for_a_roll_back_and_one_in_use_however_old_it_is(tmp_path: Path) -> None:
+    hosts = {
+        "newest": installed(tmp_path / "newest", 2, "0.1.0", "0.2.0", "0.10.0", "half", "0.4.0", "0.5.0"),
+        "in-use": installed(tmp_path / "in-use", 0, "0.1.0", "0.2.0", "0.4.0", "0.5.0", core="0.1.0", portal="0.4.0"),
+    }
+    (tmp_path / "prune.yml").write_text(PRUNE)
+    done = play(tmp_path, str(tmp_path / "prune.yml"), {"all": {"hosts": hosts}})
     assert done.returncode == 0, done.stdout
-    return sorted(path.name for path in prefix.iterdir())
-
-
-def test_the_newest_releases_stay_for_a_roll_back(tmp_path: Path) -> None:
-    left = pruned(tmp_path, 2, "0.1.0", "0.2.0", "0.10.0", "half", "0.4.0", "0.5.0")
-    assert left == ["0.10.0", "0.4.0", "0.5.0", "current"], "the newest by installation, and no torn one"
-
-
-def test_a_release_in_use_stays_however_old_it_is(tmp_path: Path) -> None:
-    left = pruned(tmp_path, 0, "0.1.0", "0.2.0", "0.4.0", "0.5.0", core="0.1.0", portal="0.4.0")
-    assert left == ["0.1.0", "0.4.0", "current"]
+    left = {name: sorted(path.name for path in (tmp_path / name / "opt").iterdir()) for name in hosts}
+    assert left["newest"] == ["0.10.0", "0.4.0", "0.5.0", "current"], "the newest by installation, and no torn one"
+    assert left["in-use"] == ["0.1.0", "0.4.0", "current"]
 
 
 def test_only_a_whole_play_prunes() -> None:

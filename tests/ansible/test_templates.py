@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mailcore.config.load import load
-from tests.ansible.playing import COLLECTION, play
+from tests.ansible.playing import COLLECTION, defaults, play
 from tests.test_tidy import ROOT
 
 UNITS = ("core", "portal", "worker", "beat", "redis", "firewall")
@@ -25,50 +25,55 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def render(place: Path, **more: object) -> Path:
-    """Writes every template for a host with these variables into ``place``."""
+ELSEWHERE: dict[str, object] = {  # HTTPS on another port, a database on another host, a time zone
+    "waypost_https_listen": ["192.0.2.1:8443", "443"],
+    "waypost_database": "other",
+    "waypost_database_url": "postgresql://u:secret@192.0.2.7:5432/waypost",
+    "waypost_time_zone": "Europe/Berlin",
+}
+BY_NAME: dict[str, object] = {
+    "waypost_database": "other",
+    "waypost_database_url": "postgresql://u:secret@db.example.org/waypost",
+}
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Writes every template for hosts with other variables in one play; returns the directory of each host's files."""
     group = subprocess.run(["id", "-gn"], capture_output=True, text=True, check=True).stdout.strip()
-    variables = place / "variables.json"
-    variables.write_text(
-        json.dumps(
-            {
-                "collection": str(COLLECTION),
-                "place": str(place),
-                "templates": [str(template) for template in sorted(COLLECTION.glob("roles/*/templates/*.j2"))],
-                "waypost_version": "0.0.1",
-                "waypost_listen": ["0.0.0.0:25", "[::]:25"],
-                "waypost_routes": ROUTES,
-                "waypost_settings": {**SETTINGS, "control": {"group": group}},
-                "waypost_firewall_admin_networks": ["192.0.2.0/24", "2001:db8::/32"],
-                **more,
-            }
-        )
-    )
+    found = {name: tmp_path_factory.mktemp(name) for name in ("rendered", "elsewhere", "by_name")}
+    common = {
+        "collection": str(COLLECTION),
+        "templates": [str(template) for template in sorted(COLLECTION.glob("roles/*/templates/*.j2"))],
+        "waypost_version": "0.0.1",
+        "waypost_listen": ["0.0.0.0:25", "[::]:25"],
+        "waypost_routes": ROUTES,
+        "waypost_settings": {**SETTINGS, "control": {"group": group}},
+        "waypost_firewall_admin_networks": ["192.0.2.0/24", "2001:db8::/32"],
+    }
     host = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    hosts = {
+        name: {**host, **defaults(), "place": str(found[name]), **common, **more}
+        for name, more in (("rendered", {}), ("elsewhere", ELSEWHERE), ("by_name", BY_NAME))
+    }
     done = play(
-        place, str(ROOT / "tests/ansible/render.yml"), {"all": {"hosts": {"mail1": host}}}, f"--extra-vars=@{variables}"
+        tmp_path_factory.mktemp("play"), str(ROOT / "tests/ansible/render.yml"), {"all": {"hosts": hosts}}
     )
     assert done.returncode == 0, done.stdout
-    for name, text in json.loads((place / "made.json").read_text()).items():
-        (place / Path(name).name.removesuffix(".j2")).write_text(text)
-    return place
+    for place in found.values():
+        for name, text in json.loads((place / "made.json").read_text()).items():
+            (place / Path(name).name.removesuffix(".j2")).write_text(text)
+    return found
 
 
 @pytest.fixture(scope="module")
-def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return render(tmp_path_factory.mktemp("rendered"))
+def rendered(places: dict[str, Path]) -> Path:
+    return places["rendered"]
 
 
 @pytest.fixture(scope="module")
-def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """HTTPS on another port, a database on another host, a time zone."""
-    return render(
-        tmp_path_factory.mktemp("elsewhere"),
-        waypost_https_listen=["192.0.2.1:8443", "443"],
-        waypost_database="other",
-        waypost_database_url="postgresql://u:secret@192.0.2.7:5432/waypost",
-        waypost_time_zone="Europe/Berlin",
-    )
+def elsewhere(places: dict[str, Path]) -> Path:
+    return places["elsewhere"]
 
 
 def test_the_configuration_is_read_by_waypost(rendered: Path) -> None:
@@ -128,14 +133,13 @@ def allowed(unit: Path) -> list[str]:
     return [line for line in unit.read_text().splitlines() if line.startswith("IPAddress")]
 
 
-def test_the_portal_may_reach_a_database_on_another_host(rendered: Path, elsewhere: Path, tmp_path: Path) -> None:
-    assert allowed(rendered / "waypost-portal.service") == ["IPAddressDeny=any", "IPAddressAllow=localhost"]
-    by_address = allowed(elsewhere / "waypost-portal.service")
+def test_the_portal_may_reach_a_database_on_another_host(places: dict[str, Path]) -> None:
+    unit = "waypost-portal.service"
+    assert allowed(places["rendered"] / unit) == ["IPAddressDeny=any", "IPAddressAllow=localhost"]
+    by_address = allowed(places["elsewhere"] / unit)
     assert by_address == ["IPAddressDeny=any", "IPAddressAllow=localhost 192.0.2.7"]
-    url = "postgresql://u:secret@db.example.org/waypost"
-    by_name = render(tmp_path, waypost_database="other", waypost_database_url=url)
-    assert allowed(by_name / "waypost-portal.service") == []
-    assert "secret" not in (by_name / "waypost-portal.service").read_text()
+    assert allowed(places["by_name"] / unit) == []
+    assert "secret" not in (places["by_name"] / unit).read_text()
 
 
 def test_the_time_zone_of_the_host_is_that_of_the_reports(rendered: Path, elsewhere: Path) -> None:
