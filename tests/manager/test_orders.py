@@ -6,8 +6,6 @@ import asyncio
 import time
 from pathlib import Path
 
-import pytest
-
 from mailcore.change_rules import MessageState, refusal
 from mailcore.faults import Code, Fault
 from mailcore.lab.lab import Lab
@@ -40,41 +38,45 @@ async def suspended(core: RunningCore, lab: Lab) -> str:
     return queue_id
 
 
-@pytest.mark.parametrize("killed", [False, True], ids=["running", "killed"])
-async def test_what_is_held_waits_until_it_is_released(tmp_path: Path, killed: bool) -> None:
+async def test_what_is_held_waits_until_it_is_released(tmp_path: Path) -> None:
     async with Lab([f"{NEVER}:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as core:
-        queue_id = await in_retry(core)
-        await lab.hops[0].set_behaviour("accept")
-        await core.order("hold", queue_id, why="a question of its author")
-        if killed:
-            await core.kill("manager")
-        item = await core.until_in(queue_id, "hold")
-        assert (item["state"], item["reason"]) == ("held", "a question of its author")
-        assert (await core.size())["lanes"] == {"hold": {"messages": 1, "recipients": 1}}
-        assert await core.refusal("hold", queue_id) == Fault(Code.CONFLICT, refusal("hold", MessageState.HELD))
-        assert await core.refusal("retry", queue_id) == Fault(Code.CONFLICT, refusal("retry", MessageState.HELD))
-        await core.order("release", queue_id)
-        await core.until_empty()
-        assert recipients_of(lab.messages) == ["a@example.org"]
-        assert (await core.refusal("release", queue_id)).code is Code.NOT_FOUND
+        for killed in (False, True):  # without a kill and with one, on the same core
+            await lab.hops[0].set_behaviour(NEVER)
+            lab.hops[0].reset()
+            queue_id = await in_retry(core)
+            await lab.hops[0].set_behaviour("accept")
+            await core.order("hold", queue_id, why="a question of its author")
+            if killed:
+                await core.kill("manager")
+            item = await core.until_in(queue_id, "hold")
+            assert (item["state"], item["reason"]) == ("held", "a question of its author")
+            assert (await core.size())["lanes"] == {"hold": {"messages": 1, "recipients": 1}}
+            assert await core.refusal("hold", queue_id) == Fault(Code.CONFLICT, refusal("hold", MessageState.HELD))
+            assert await core.refusal("retry", queue_id) == Fault(Code.CONFLICT, refusal("retry", MessageState.HELD))
+            await core.order("release", queue_id)
+            await core.until_empty()
+            assert recipients_of(lab.messages) == ["a@example.org"]
+            assert (await core.refusal("release", queue_id)).code is Code.NOT_FOUND
 
 
-@pytest.mark.parametrize("killed", [False, True], ids=["running", "killed"])
-async def test_what_is_deleted_can_be_had_back(tmp_path: Path, killed: bool) -> None:
+async def test_what_is_deleted_can_be_had_back(tmp_path: Path) -> None:
     async with Lab([f"{NEVER}:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as core:
-        queue_id = await in_retry(core)
-        await lab.hops[0].set_behaviour("accept")
-        await core.order("delete", queue_id)
-        if killed:
-            await core.kill("manager")
-        assert (await core.size())["messages"] == 0
-        item = await core.until_in(queue_id, "deleted", deleted=True)
-        assert item["state"] == "deleted"
-        assert await core.refusal("hold", queue_id) == Fault(Code.CONFLICT, refusal("hold", MessageState.DELETED))
-        assert not lab.messages
-        await core.order("undelete", queue_id)
-        await core.until_empty()
-        assert recipients_of(lab.messages) == ["a@example.org"]
+        for killed in (False, True):  # without a kill and with one, on the same core
+            await lab.hops[0].set_behaviour(NEVER)
+            lab.hops[0].reset()
+            queue_id = await in_retry(core)
+            await lab.hops[0].set_behaviour("accept")
+            await core.order("delete", queue_id)
+            if killed:
+                await core.kill("manager")
+            assert (await core.size())["messages"] == 0
+            item = await core.until_in(queue_id, "deleted", deleted=True)
+            assert item["state"] == "deleted"
+            assert await core.refusal("hold", queue_id) == Fault(Code.CONFLICT, refusal("hold", MessageState.DELETED))
+            assert not lab.messages
+            await core.order("undelete", queue_id)
+            await core.until_empty()
+            assert recipients_of(lab.messages) == ["a@example.org"]
 
 
 async def test_a_release_and_an_undelete_hold_after_a_kill(tmp_path: Path) -> None:
@@ -178,25 +180,27 @@ async def test_recipients_added_while_the_others_are_delivered_are_not_lost(tmp_
         assert recipients_of(lab.messages) == ["a@example.org", "b@example.org"]
 
 
-@pytest.mark.parametrize("killed", [False, True], ids=["running", "killed"])
-async def test_orders_reach_a_message_whose_destination_is_suspended(tmp_path: Path, killed: bool) -> None:
+async def test_orders_reach_a_message_whose_destination_is_suspended(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as core:
-        queue_id = await suspended(core, lab)
-        assert await core.refusal("release", queue_id) == Fault(Code.CONFLICT, refusal("release", MessageState.ACTIVE))
-        await core.order("hold", queue_id)
-        if killed:
-            await core.kill("manager")
-        await core.until_in(queue_id, "hold")
-        await core.ask("resume", destination=route_to(lab, 0))
-        await asyncio.sleep(0.5)
-        assert not lab.messages
-        await core.order("release", queue_id)
-        await core.until_empty()
-        assert recipients_of(lab.messages) == ["a@example.org"]
+        for killed in (False, True):  # without a kill and with one, on the same core
+            lab.hops[0].reset()
+            queue_id = await suspended(core, lab)
+            assert await core.refusal("release", queue_id) == Fault(
+                Code.CONFLICT, refusal("release", MessageState.ACTIVE)
+            )
+            await core.order("hold", queue_id)
+            if killed:
+                await core.kill("manager")
+            await core.until_in(queue_id, "hold")
+            await core.ask("resume", destination=route_to(lab, 0))
+            await asyncio.sleep(0.5)
+            assert not lab.messages
+            await core.order("release", queue_id)
+            await core.until_empty()
+            assert recipients_of(lab.messages) == ["a@example.org"]
 
 
-@pytest.mark.parametrize("killed", [False, True], ids=["running", "killed"])
-async def test_an_order_waits_for_what_is_in_flight(tmp_path: Path, killed: bool) -> None:
+async def test_an_order_waits_for_what_is_in_flight(tmp_path: Path) -> None:
     """Seven recipients at a hop that takes two of them at a time: what is out is waited for, the others stay."""
     sections: Sections = {
         **LONG,
@@ -204,30 +208,33 @@ async def test_an_order_waits_for_what_is_in_flight(tmp_path: Path, killed: bool
     }
     recipients = [f"r{number}@example.org" for number in range(7)]
     async with Lab(["slow(1):127.0.0.1:0"]) as lab, running(tmp_path, lab, sections) as core:
-        queue_id = await core.send(*recipients)
-        await core.until_in_flight()
-        await core.order("hold", queue_id)
-        await core.order("delete", queue_id)  # the last word counts
-        assert await core.refusal("hold", queue_id) == Fault(Code.CONFLICT, refusal("hold", MessageState.DELETED))
-        await core.order("undelete", queue_id)
-        # It is held, as it was before the delete.
-        assert await core.refusal("hold", queue_id) == Fault(Code.CONFLICT, refusal("hold", MessageState.HELD))
-        await core.order("release", queue_id)
-        await core.order("hold", queue_id)
-        if killed:
-            await core.kill("manager")
-        await core.until_in(queue_id, "hold")
-        await asyncio.sleep(0.3)
-        arrived = recipients_of(lab.messages)
-        assert len(arrived) == 2 or (killed and not arrived)
-        left = (await core.size())["recipients"]
-        assert left == 5 or (killed and left == 7)  # its verdict may not have been on disk
-        await lab.hops[0].set_behaviour("accept")
-        await core.order("release", queue_id)
-        await core.until_empty()
-        got = recipients_of(lab.messages)
-        assert sorted(set(got)) == recipients
-        assert len(got) == len(arrived) + left
+        for killed in (False, True):  # without a kill and with one, on the same core
+            await lab.hops[0].set_behaviour("slow(1)")
+            lab.hops[0].reset()
+            queue_id = await core.send(*recipients)
+            await core.until_in_flight()
+            await core.order("hold", queue_id)
+            await core.order("delete", queue_id)  # the last word counts
+            assert await core.refusal("hold", queue_id) == Fault(Code.CONFLICT, refusal("hold", MessageState.DELETED))
+            await core.order("undelete", queue_id)
+            # It is held, as it was before the delete.
+            assert await core.refusal("hold", queue_id) == Fault(Code.CONFLICT, refusal("hold", MessageState.HELD))
+            await core.order("release", queue_id)
+            await core.order("hold", queue_id)
+            if killed:
+                await core.kill("manager")
+            await core.until_in(queue_id, "hold")
+            await asyncio.sleep(0.3)
+            arrived = recipients_of(lab.messages)
+            assert len(arrived) == 2 or (killed and not arrived)
+            left = (await core.size())["recipients"]
+            assert left == 5 or (killed and left == 7)  # its verdict may not have been on disk
+            await lab.hops[0].set_behaviour("accept")
+            await core.order("release", queue_id)
+            await core.until_empty()
+            got = recipients_of(lab.messages)
+            assert sorted(set(got)) == recipients
+            assert len(got) == len(arrived) + left
 
 
 async def test_an_order_at_a_silent_hop_holds_after_a_kill(tmp_path: Path) -> None:

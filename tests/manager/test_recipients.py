@@ -44,46 +44,50 @@ async def deferred(core: RunningCore, *recipients: str) -> str:
     return queue_id
 
 
-@pytest.mark.parametrize("killed", [False, True], ids=["running", "killed"])
-async def test_who_is_held_waits_while_the_others_are_delivered(tmp_path: Path, killed: bool) -> None:
+async def test_who_is_held_waits_while_the_others_are_delivered(tmp_path: Path) -> None:
     async with Lab([f"{NEVER}:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as core:
-        queue_id = await deferred(core, X, Y, Z)
-        await lab.hops[0].set_behaviour("accept")
-        await changed(core, "hold", 1, 1, filter={"recipient": X})
-        if killed:
-            await core.kill("manager")
-        item = await core.until_in(queue_id, "retry.")
-        assert item["states"] == {"held": 1, "deferred": 2}
-        assert item["due_at"] > time.time() + 20, "the others keep their time"
-        assert await states(core, queue_id) == {X: "held", Y: "deferred", Z: "deferred"}
-        await core.ask("change_matching", change="retry", filter={"recipient": "*@two.example"})
-        await core.until_in(queue_id, "hold")
-        assert recipients_of(lab.messages) == [Y, Z]
-        assert (await core.size())["recipients"] == 1
-        await core.order("release", queue_id)
-        await core.until_empty()
-        assert recipients_of(lab.messages) == [X, Y, Z]
+        for killed in (False, True):  # without a kill and with one, on the same core
+            await lab.hops[0].set_behaviour(NEVER)
+            lab.hops[0].reset()
+            queue_id = await deferred(core, X, Y, Z)
+            await lab.hops[0].set_behaviour("accept")
+            await changed(core, "hold", 1, 1, filter={"recipient": X})
+            if killed:
+                await core.kill("manager")
+            item = await core.until_in(queue_id, "retry.")
+            assert item["states"] == {"held": 1, "deferred": 2}
+            assert item["due_at"] > time.time() + 20, "the others keep their time"
+            assert await states(core, queue_id) == {X: "held", Y: "deferred", Z: "deferred"}
+            await core.ask("change_matching", change="retry", filter={"recipient": "*@two.example"})
+            await core.until_in(queue_id, "hold")
+            assert recipients_of(lab.messages) == [Y, Z]
+            assert (await core.size())["recipients"] == 1
+            await core.order("release", queue_id)
+            await core.until_empty()
+            assert recipients_of(lab.messages) == [X, Y, Z]
 
 
-@pytest.mark.parametrize("killed", [False, True], ids=["running", "killed"])
-async def test_who_is_deleted_is_not_queued_and_can_be_had_back(tmp_path: Path, killed: bool) -> None:
+async def test_who_is_deleted_is_not_queued_and_can_be_had_back(tmp_path: Path) -> None:
     async with Lab([f"{NEVER}:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as core:
-        queue_id = await deferred(core, X, Y)
-        await lab.hops[0].set_behaviour("accept")
-        await changed(core, "delete", 1, 1, filter={"recipient": X})
-        assert (await core.size())["recipients"] == 1
-        if killed:
-            await core.kill("manager")
-        assert (await core.size())["recipients"] == 1
-        assert await states(core, queue_id) == {X: "deleted", Y: "deferred"}
-        await core.ask("change_matching", change="retry", filter={"recipient": Y})
-        await core.until_in(queue_id, "deleted", deleted=True)
-        assert recipients_of(lab.messages) == [Y]
-        await changed(core, "undelete", 1, 1, filter={"recipient": X})
-        await core.until_empty()
-        assert recipients_of(lab.messages) == [X, Y]
-        balance = (await core.ask("state"))["balance"]
-        assert balance["recipients"]["difference"] == balance["messages"]["difference"] == 0
+        for killed in (False, True):  # without a kill and with one, on the same core
+            await lab.hops[0].set_behaviour(NEVER)
+            lab.hops[0].reset()
+            queue_id = await deferred(core, X, Y)
+            await lab.hops[0].set_behaviour("accept")
+            await changed(core, "delete", 1, 1, filter={"recipient": X})
+            assert (await core.size())["recipients"] == 1
+            if killed:
+                await core.kill("manager")
+            assert (await core.size())["recipients"] == 1
+            assert await states(core, queue_id) == {X: "deleted", Y: "deferred"}
+            await core.ask("change_matching", change="retry", filter={"recipient": Y})
+            await core.until_in(queue_id, "deleted", deleted=True)
+            assert recipients_of(lab.messages) == [Y]
+            await changed(core, "undelete", 1, 1, filter={"recipient": X})
+            await core.until_empty()
+            assert recipients_of(lab.messages) == [X, Y]
+            balance = (await core.ask("state"))["balance"]
+            assert balance["recipients"]["difference"] == balance["messages"]["difference"] == 0
 
 
 async def test_who_is_deleted_goes_for_good_after_the_undo_time_and_the_others_stay(tmp_path: Path) -> None:
