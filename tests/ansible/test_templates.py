@@ -56,9 +56,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         name: {**host, **defaults(), "place": str(found[name]), **common, **more}
         for name, more in (("rendered", {}), ("elsewhere", ELSEWHERE), ("by_name", BY_NAME))
     }
-    done = play(
-        tmp_path_factory.mktemp("play"), str(ROOT / "tests/ansible/render.yml"), {"all": {"hosts": hosts}}
-    )
+    done = play(tmp_path_factory.mktemp("play"), str(ROOT / "tests/ansible/render.yml"), {"all": {"hosts": hosts}})
     assert done.returncode == 0, done.stdout
     for place in found.values():
         for name, text in json.loads((place / "made.json").read_text()).items():
