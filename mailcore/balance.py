@@ -49,6 +49,8 @@ TERMS = (
     Term("expired", -1, "expired", _BY_RECIPIENT),
     Term("finished", -1, "finished", frozenset({Scope.MESSAGES})),
     Term("deleted", -1, "deleted", _ALL),
+    # Their envelopes cannot be read any more, so they have no ID by which a report could name them: there they are missing.
+    Term("lost", -1, "lost to damage", _LIVE),
     Term("queued", -1, "still queued", _LIVE),
     Term("queued_at_end", -1, "queued at the end", _REPORT),
 )

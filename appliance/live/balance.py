@@ -49,7 +49,7 @@ def balance_of(snapshot: Mapping[str, Any]) -> Balance:
         return Balance([(name, label, None) for name, label in labels.items()], "–", 0)
     day_began = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
     began = _remembered(day_began.timestamp(), totals["started_at"], totals["queued_at_start"])
-    amounts = {name: totals[name] - int(began[name]) for name in COUNTS}
+    amounts = {name: totals.get(name, 0) - int(began[name]) for name in COUNTS}  # an older snapshot lacks "lost"
     amounts |= {"queued_at_start": int(began["queued"]), "queued": totals["queued"]}
     at = timezone.localtime(datetime.fromtimestamp(began["at"], timezone.get_current_timezone()))
     moment = f"{at:%H:%M:%S}" if at >= day_began else f"{at:%Y-%m-%d %H:%M:%S}"

@@ -7,7 +7,7 @@ once for all readers. ``hub.snapshot`` holds:
     core          running; words ("running", "no answer", …); notice (a sentence, "" while it runs); as_of and age_s of all that
                   follows (None, when nothing is known yet); pid, stalled, tuned_damage of the manager
     totals        recipients since the counts began (started_at; note says why then), over restarts of the manager: accepted,
-                  delivered, deferred, bounced, expired, deleted, undeleted, queued_at_start; queued (at the same moment)
+                  delivered, deferred, bounced, expired, deleted, undeleted, lost, queued_at_start; queued (at the same moment)
     rates         accepted, delivered, deferred, bounced: recipients a minute, over the last minute
     pace          the same over the last ten seconds, for lines
     queue         messages, recipients, active, in_flight, destinations (how many),

@@ -25,6 +25,7 @@ class Sample(models.Model):
     expired = models.BigIntegerField()
     deleted = models.BigIntegerField()
     undeleted = models.BigIntegerField()
+    lost = models.BigIntegerField(default=0, help_text="to damage")
     messages = models.BigIntegerField(help_text="queued")
     recipients = models.BigIntegerField(help_text="queued")
 

@@ -40,6 +40,7 @@ COUNTS = {
     "expired": "recipients_expired",
     "deleted": "recipients_deleted",
     "undeleted": "recipients_undeleted",
+    "lost": "recipients_lost",
 }
 TROUBLE_MAX = 20  # on one page
 

@@ -26,6 +26,7 @@ __all__ = [
     "Pair",
     "PositionsDamaged",
     "PositionsTooNew",
+    "Recount",
     "RestartPositions",
     "Totals",
     "damaged_positions",
@@ -72,6 +73,15 @@ class Counts(msgspec.Struct, frozen=True, array_like=True):
     recipients: int = 0
 
 
+class Recount(msgspec.Struct, frozen=True, array_like=True):
+    """Counts the mail of a damaged lane that came after the damage was found: once the runner has passed ``end``, it is all
+    that the lane holds."""
+
+    end: int  # lane offset: mail from here on is counted
+    messages: int = 0
+    recipients: int = 0
+
+
 Pair = tuple[int, int]  # messages, recipients
 
 
@@ -90,7 +100,7 @@ class Totals(msgspec.Struct, frozen=True, array_like=True):
     deleted: Pair = (0, 0)
     finished: int = 0  # messages
     by_status: dict[int, int] = {}  # recipients by ``Status``; deferred ones as often as they were
-    lost: Pair = (0, 0)  # set aside with a damaged envelope: still queued, and not in the sizes
+    lost: Pair = (0, 0)  # lost to damage: their envelopes cannot be read, and they are not in the sizes
 
 
 class RestartPositions(msgspec.Struct, frozen=True, array_like=True):
@@ -106,6 +116,7 @@ class RestartPositions(msgspec.Struct, frozen=True, array_like=True):
     other_destinations: int = 0  # recipients of destinations beyond that
     aside: bool = False  # a recipient may be held or deleted while others of its message are tried; from version 2 on
     totals: Totals | None = None  # None: written by a version that kept no totals
+    recounts: dict[str, Recount] = {}  # lane -> mail behind damage that its runner has not passed
 
 
 def write_positions(disk: Disk, directory: str, positions: RestartPositions) -> None:

@@ -160,6 +160,7 @@ class Flow:
         runner = context.queue.runners[DELETED]
         hold = context.queue.runners[HOLD]
         hold.peek(context.wall(), context.now())  # passes over garbage, so that its segments can go
+        context.queue.recount(hold)
         for _ in range(FILL_MAX):
             head = runner.peek(context.wall(), context.now())
             if head is None:

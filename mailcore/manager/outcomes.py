@@ -2,7 +2,8 @@
 
 Laws
 - The balance is exact, per recipient and per message: queued at the start, plus accepted and undeleted, minus delivered,
-  bounced, expired and deleted, equals queued now. The two sides are counted separately: here by event, in ``Sizes`` by place.
+  bounced, expired, deleted and lost to damage, equals queued now. The two sides are counted separately: here by event, in
+  ``Sizes`` by place.
   A checkpoint stores the counts, and ``mailcore.queue.totals`` continues them at the next start.
 - The hot path costs a few additions for each entry. Memory is bounded by ``names_counted`` destinations with
   ``REPLIES_MAX`` replies each; the destination with the oldest reply is dropped first.
@@ -138,6 +139,7 @@ class Balance:
             },
             "recipients_deleted": counted.deleted[1],
             "recipients_undeleted": counted.undeleted[1],
+            "recipients_lost": counted.lost[1],  # after a start, less until it finds again what it cannot read
             "messages_finished": counted.finished,
             "messages_deleted": counted.deleted[0],
             "messages_undeleted": counted.undeleted[0],
@@ -182,10 +184,11 @@ class Balance:
             plus(before.deleted, since.deleted),
             before.finished + since.finished,
             {status: before.by_status.get(status, 0) + count for status, count in since.by_status.items()},
-            before.lost,
+            plus(before.lost, since.lost),
         )
 
     def _since_start(self, by_status: Sequence[int]) -> Totals:
+        lost, before = (0, 0) if self._queue is None else self._queue.sizes.lost, self._before.lost
         return Totals(
             0.0,
             "",
@@ -195,6 +198,7 @@ class Balance:
             deleted=(self.deleted[0], self.deleted[1]),
             finished=self.finished,
             by_status=dict(enumerate(by_status)),
+            lost=(lost[0] - before[0], lost[1] - before[1]),
         )
 
 

@@ -84,11 +84,7 @@ class State:
             recovered_at_start=self.recovered,
             counters=context.counters | context.balance.counters(),
             accepted_by_origin=context.balance.by_origin(),
-            balance=context.balance.terms(
-                # Mail with a damaged envelope is set aside: it has not left Waypost.
-                size.messages + queue.sizes.lost[0],
-                size.recipients + queue.sizes.lost[1],
-            ),
+            balance=context.balance.terms(size.messages, size.recipients),
             receivers=dict(self.receivers),
             deliverers=[
                 DelivererState(number=link.number, pid=link.pid, in_flight=len(link.flights), capacity=link.capacity)

@@ -100,6 +100,7 @@ class Checkpoints:
             sizes.resting_destinations.other,
             queue.some_aside,
             queue.count_totals(),
+            sizes.recounts(),
         )
         dirty, queue.marks.dirty = queue.marks.dirty, set()
         queue.in_checkpoint, queue.awaiting_checkpoint = queue.awaiting_checkpoint, []

@@ -132,6 +132,9 @@ class Compaction:
         if now < self._hold_look_at or self._hold_upto:
             return None
         self._hold_look_at = now + HOLD_LOOK_S
+        if (newer := queue.sizes.newer.get(HOLD)) is not None:
+            self.hold_below(newer[0])  # the runner passes the damage only when nothing is held before it
+            return None
         runner = queue.runners[HOLD]
         state = (queue.sizes.resting.get(HOLD, [0, 0])[0], runner.readable_end)
         if state == self._hold_seen or not any(_sealed(queue.reader(HOLD).bases, runner.position, runner.readable_end)):

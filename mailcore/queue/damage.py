@@ -12,7 +12,7 @@ from collections.abc import Callable
 from mailcore.log.disk import Disk
 from mailcore.log.segment import SUFFIX, Damage
 
-__all__ = ["DAMAGED_SUFFIX", "SetAside", "damaged_path"]
+__all__ = ["DAMAGED_SUFFIX", "SetAside", "damaged_path", "lane_of"]
 
 DAMAGED_SUFFIX = ".damaged"
 
@@ -28,6 +28,12 @@ def damaged_path(segment_path: str) -> str:
     if not segment_path.endswith(SUFFIX):
         return os.path.join(segment_path, "lane" + DAMAGED_SUFFIX)
     return segment_path.removesuffix(SUFFIX) + DAMAGED_SUFFIX
+
+
+def lane_of(damage: Damage) -> str:
+    """Returns the name of the damaged lane."""
+    path = damage.path
+    return os.path.basename(os.path.dirname(path) if path.endswith(SUFFIX) else path)
 
 
 class SetAside:

@@ -72,8 +72,8 @@ class Folded:
     named: dict[str, int] = field(default_factory=dict)  # lane -> the highest offset any record names
     started: dict[str, int] = field(default_factory=dict)  # lane of the manager's -> the highest offset with a START
     places: list[tuple[int, Place]] = field(default_factory=list)  # (journal offset, replacement or bounce)
-    # (lane, recipients, resting) of the messages that left their lane since the counts were taken
-    taken: list[tuple[str, int, Mapping[str, int]]] = field(default_factory=list)
+    # (place, recipients, resting) of the messages that left their lane since the counts were taken
+    taken: list[tuple[Place, int, Mapping[str, int]]] = field(default_factory=list)
     verdicts: dict[int, int] = field(default_factory=dict)  # Status -> recipients, since the counts were taken
     end: int = 0  # of the last record
 
@@ -141,7 +141,7 @@ def _start(folded: Folded, record: Record, counted_to: int) -> None:
     if not is_incoming(lane):
         folded.started[lane] = max(folded.started.get(lane, -1), start.place.offset)
     if record.offset >= counted_to and start.resting:
-        folded.taken.append((start.place.lane, start.recipients - start.deleted, start.resting))
+        folded.taken.append((start.place, start.recipients - start.deleted, start.resting))
     known = folded.messages.get(start.queue_id)
     if known is None:
         known = Known(start.queue_id, start.generation, start.place, start.recipients, _floor(start))

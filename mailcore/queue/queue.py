@@ -34,7 +34,7 @@ from mailcore.log.segment import Damage
 from mailcore.queue.active import Active, DataAt
 from mailcore.queue.arrivals import count_arrivals
 from mailcore.queue.aside import counts_of
-from mailcore.queue.damage import SetAside
+from mailcore.queue.damage import SetAside, lane_of
 from mailcore.queue.floors import Floors
 from mailcore.queue.fold import Known
 from mailcore.queue.lanes import JOURNAL, interval_of, is_incoming
@@ -105,7 +105,8 @@ class Queue:
         self.undo_time_s = undo_time_s
         self.clock = clock
         self.salt = salt
-        self.on_damage = SetAside(disk, on_damage)
+        self.damaged_lanes: set[str] = set()  # they are recounted
+        self.on_damage = SetAside(disk, self._reporting(on_damage))
         self.names_counted = names_counted
         self.sizes = Sizes(names_counted)
         self.journal: LaneWriter  # set by recovery, like the attributes below
@@ -176,23 +177,45 @@ class Queue:
         self.runners[lane] = runner
         return runner
 
+    def _reporting(self, on_damage: Callable[[Damage], None]) -> Callable[[Damage], None]:
+        def report(damage: Damage) -> None:
+            self.damaged_lanes.add(lane_of(damage))
+            on_damage(damage)
+
+        return report
+
     def recount(self, runner: Runner) -> None:
-        """Corrects the size of a lane that is read to its end: if mail is counted there still, its envelopes are damaged."""
-        resting = self.sizes.resting.get(runner.lane)
-        if not resting or not any(resting) or runner.position < runner.readable_end:
-            return
-        writer = self.writers.get(runner.lane)
-        if writer is None or writer.end <= runner.readable_end:  # otherwise mail is counted that is not readable yet
-            self.sizes.lose(runner.lane)
+        """Corrects the size of a damaged lane: mail that is still counted where its runner has passed cannot be read.
+
+        A lane that is read to its end is corrected at once; one that holds mail when the runner has passed all that was there
+        when the damage was found.
+        """
+        lane, sizes = runner.lane, self.sizes
+        writer = self.writers.get(lane)
+        newer = sizes.newer.get(lane)
+        if newer is not None and runner.position >= newer[0]:
+            sizes.lose(lane)
+        resting = sizes.resting.get(lane)
+        # Otherwise mail is counted that is not readable yet.
+        all_readable = writer is None or writer.end <= runner.readable_end
+        if resting and any(resting) and runner.position >= runner.readable_end and all_readable:
+            sizes.lose(lane)  # it is read to its end
+        if lane in self.damaged_lanes and lane not in sizes.newer:
+            self.damaged_lanes.discard(lane)
+            if any(sizes.resting.get(lane, ())):
+                sizes.count_newer(lane, runner.readable_end if writer is None else writer.recorded_end)
 
     # -- out of a lane
 
     def begin(self, runner: Runner, record: Record, envelope: Envelope, now: float) -> Active | None:
         """Brings the runner's head into the active set. Returns None if an operator or an earlier process has taken it."""
         runner.take()
-        if self.taken.get(envelope.queue_id, -1) >= envelope.generation:
-            return None
-        return self._begin(runner.lane, record, envelope, now)
+        active = None
+        if self.taken.get(envelope.queue_id, -1) < envelope.generation:
+            active = self._begin(runner.lane, record, envelope, now)
+        if self.damaged_lanes or self.sizes.newer:
+            self.recount(runner)  # the lane of a busy receiver may never be empty
+        return active
 
     def claim(self, lane: str, offset: int, queue_id: str, now: float) -> Active:
         """Takes a message out of the middle of its lane, for an operator. Raises Elsewhere."""
@@ -274,7 +297,7 @@ class Queue:
         self.starts[start] = envelope.queue_id
         self.taken[envelope.queue_id] = envelope.generation
         self.floor(lane).hold(active.floor)
-        self.sizes.leave(lane, count, resting)
+        self.sizes.leave(lane, record.offset, count, resting)
         self.sizes.work(lane, 1, count)
         return active
 

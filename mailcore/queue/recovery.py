@@ -96,13 +96,13 @@ def recover(
     positions = stored = _positions(disk, queue)
     queue.sequence = positions.sequence
     queue.some_aside = positions.aside
-    queue.sizes.restore(positions.counts, positions.destinations, positions.other_destinations)
+    queue.sizes.restore(positions.counts, positions.destinations, positions.other_destinations, positions.recounts)
 
     folded = _read_journal(disk, queue, positions)
     logged_to, read_bytes = positions.journal_end, max(0, folded.end - positions.suffix)
     positions = _confirmed(queue, positions, folded)
-    for lane, recipients, resting in folded.taken:
-        queue.sizes.leave(lane, recipients, resting)
+    for place, recipients, resting in folded.taken:
+        queue.sizes.leave(place.lane, place.offset, recipients, resting)
     end = max(folded.end, positions.suffix)
     queue.journal = LaneWriter(
         disk,

@@ -2,6 +2,11 @@
 
 A message rests in a lane (``resting``, stored with the restart positions), is being worked on (``working``, known again after
 recovery from the START records), or is deleted and can still be undeleted (not in the totals).
+
+Damage hides how much mail it hides, so a damaged lane is recounted without reading it: mail that comes after the damage was
+found is counted apart, and when the runner has passed all that was there before, it is all that the lane still holds.
+
+Keeps law: outcomes-balance (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -10,7 +15,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from mailcore.log.positions import Counts
+from mailcore.log.positions import Counts, Recount
 from mailcore.queue.lanes import DELETED
 
 __all__ = ["Amount", "DestinationCounts", "QueueSize", "Sizes"]
@@ -75,17 +80,25 @@ class Sizes:
         self.resting_destinations = DestinationCounts(names_max)
         self.working: dict[str, list[int]] = {}  # lane it came from -> [messages, recipients]
         self.working_destinations: dict[str, int] = {}  # bounded by the active set
+        self.newer: dict[str, list[int]] = {}  # damaged lane -> [offset, messages, recipients from that offset on]
         self.lost = [0, 0]  # [messages, recipients] uncounted because their envelopes are damaged
         self.lost_working = [0, 0]  # of these, the ones that the next start counts again and loses again
 
-    def restore(self, counts: Mapping[str, Counts], destinations: Mapping[str, int], other: int) -> None:
+    def restore(
+        self,
+        counts: Mapping[str, Counts],
+        destinations: Mapping[str, int],
+        other: int,
+        recounts: Mapping[str, Recount],
+    ) -> None:
         """Sets the resting counts as stored with the restart positions."""
+        self.newer = {lane: [r.end, r.messages, r.recipients] for lane, r in recounts.items()}
         self.resting = {lane: [c.messages, c.recipients] for lane, c in counts.items()}
         self.resting_destinations = DestinationCounts(self._names_max, destinations, other)
 
     def rest(self, lane: str, recipients: int, destinations: Mapping[str, int]) -> None:
         """Counts a message that comes to rest in a lane."""
-        _add(self.resting, lane, 1, recipients)
+        self._rest(lane, 1, recipients)
         if lane != DELETED:
             for destination, count in destinations.items():
                 if destination:
@@ -93,22 +106,42 @@ class Sizes:
 
     def arrive(self, lane: str, messages: int, recipients: int) -> None:
         """Counts mail that a receiver accepted; it is not routed yet, so it has no destination."""
-        _add(self.resting, lane, messages, recipients)
+        self._rest(lane, messages, recipients)
 
-    def leave(self, lane: str, recipients: int, destinations: Mapping[str, int]) -> None:
+    def _rest(self, lane: str, messages: int, recipients: int) -> None:
+        _add(self.resting, lane, messages, recipients)
+        if (newer := self.newer.get(lane)) is not None:
+            newer[1] += messages
+            newer[2] += recipients
+
+    def leave(self, lane: str, offset: int, recipients: int, destinations: Mapping[str, int]) -> None:
         """Uncounts a message that is taken from a lane, with the destinations it was counted under."""
         _add(self.resting, lane, -1, -recipients)
+        newer = self.newer.get(lane)
+        if newer is not None and offset >= newer[0]:
+            newer[1] -= 1
+            newer[2] -= recipients
         if lane != DELETED:
             for destination, count in destinations.items():
                 if destination:
                     self.resting_destinations.remove(destination, count)
 
+    def count_newer(self, lane: str, end: int) -> None:
+        """Begins to count mail that comes to rest in a damaged lane at or after ``end``, where its mail ends now."""
+        self.newer[lane] = [end, 0, 0]
+
     def lose(self, lane: str) -> None:
-        """Uncounts what is left of a lane that was read to its end: damage hides it, and how many recipients it had."""
+        """Uncounts what damage hides in a lane whose runner passed it: all but what came after the damage was found.
+
+        How many recipients the damage hides is known only by what else is left.
+        """
+        _, *left = self.newer.pop(lane, (0, 0, 0))
         messages, recipients = self.resting.pop(lane, (0, 0))
+        if any(left):
+            self.resting[lane] = left
         if lane != DELETED:
-            self.lost[0] += messages
-            self.lost[1] += recipients
+            self.lost[0] += messages - left[0]
+            self.lost[1] += recipients - left[1]
         if not any(map(any, self.resting.values())):  # the destinations of the lost recipients are not known
             self.resting_destinations = DestinationCounts(self._names_max)
 
@@ -134,6 +167,10 @@ class Sizes:
     def stored(self) -> dict[str, Counts]:
         """Returns the resting counts by lane, for the restart positions."""
         return {lane: Counts(m, r) for lane, (m, r) in self.resting.items() if m or r}
+
+    def recounts(self) -> dict[str, Recount]:
+        """Returns the mail behind damage, by lane, for the restart positions."""
+        return {lane: Recount(*newer) for lane, newer in self.newer.items()}
 
     def summary(self) -> QueueSize:
         """Returns the size of the queue."""

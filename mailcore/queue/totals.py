@@ -55,8 +55,7 @@ def totals_at_start(
     verdicts = {status: before.by_status.get(status, 0) + folded.verdicts.get(status, 0) for status in Status}
     ended = sum(known.ended_at >= stored.journal_end and known.place.lane != DELETED for known in finished)
     totals = msgspec.structs.replace(before, finished=before.finished + ended, by_status=verdicts)
-    now_queued = plus(queued, totals.lost)
-    for scope, amounts in terms(totals, now_queued).items():
+    for scope, amounts in terms(totals, queued).items():
         if differing := difference(scope, amounts):
             note = f"the counts before did not fit the queue: a difference of {differing} {scope.value}"
             return Totals(now, note, queued), False
@@ -77,6 +76,7 @@ def terms(totals: Totals, queued: Pair) -> dict[Scope, dict[str, int]]:
             "bounced": by_status.get(Status.BOUNCED, 0),
             "expired": by_status.get(Status.EXPIRED, 0),
             "deleted": totals.deleted[1],
+            "lost": totals.lost[1],
             "queued": queued[1],
         },
         Scope.MESSAGES: {
@@ -85,6 +85,7 @@ def terms(totals: Totals, queued: Pair) -> dict[Scope, dict[str, int]]:
             "undeleted": totals.undeleted[0],
             "finished": totals.finished,
             "deleted": totals.deleted[0],
+            "lost": totals.lost[0],
             "queued": queued[0],
         },
     }

@@ -63,9 +63,12 @@ def doctors() -> str:
 
 def test_the_equation_of_each_scope() -> None:
     assert equation(Scope.RECIPIENTS) == (
-        "queued at the start + accepted + undeleted = delivered + bounced + expired + deleted + still queued"
+        "queued at the start + accepted + undeleted = delivered + bounced + expired + deleted + lost to damage"
+        " + still queued"
     )
-    assert equation(Scope.MESSAGES) == "queued at the start + accepted + undeleted = finished + deleted + still queued"
+    assert equation(Scope.MESSAGES) == (
+        "queued at the start + accepted + undeleted = finished + deleted + lost to damage + still queued"
+    )
     assert equation(Scope.REPORT) == (
         "queued at the start + accepted = delivered + bounced + returned without attempt + expired + deleted"
         " + queued at the end"

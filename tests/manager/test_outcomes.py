@@ -216,6 +216,7 @@ async def test_the_balance_is_exact_whatever_happens_to_mail(tmp_path: Path) -> 
             "bounced": 1 + 1 + 1 + 2,
             "expired": 1,
             "deleted": 6,
+            "lost": 0,
             "queued": 3,
             "difference": 0,
         }

@@ -84,6 +84,7 @@ async def test_the_balance_equals_the_ledger_whatever_is_killed(tmp_path: Path) 
             "bounced": len(refused),
             "expired": 0,
             "deleted": 2 + 1,
+            "lost": 0,
             "queued": len(waiting),
             "difference": 0,
         }
@@ -94,6 +95,7 @@ async def test_the_balance_equals_the_ledger_whatever_is_killed(tmp_path: Path) 
             "undeleted": 1,
             "finished": messages + 3 + bounces - with_rest - 1,
             "deleted": 2,
+            "lost": 0,
             "queued": with_rest,
             "difference": 0,
         }

@@ -145,6 +145,7 @@ class SimulatedMachine:
         for lane, runner in queue.runners.items():
             if lane in (HOLD, DELETED):
                 runner.peek(self.outside.now, self.monotonic)
+                queue.recount(runner)
                 continue
             while (head := runner.peek(self.outside.now, self.monotonic)) is not None:
                 active = queue.begin(runner, *head, self.monotonic)

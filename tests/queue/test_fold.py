@@ -136,7 +136,7 @@ def test_every_position_that_is_named_is_known() -> None:
 
 def test_starts_behind_the_last_counts_took_their_messages_out_of_them() -> None:
     bodies = [start(resting={"smtp:a": 3}), start(1, 64, "retry.1", resting={"smtp:b": 2}), start(2, 64, "retry.2")]
-    assert folded(*bodies, counted_to=100).taken == [("retry.1", 3, {"smtp:b": 2})]
+    assert folded(*bodies, counted_to=100).taken == [(Place("retry.1", 64), 3, {"smtp:b": 2})]
 
 
 def test_what_two_deliveries_said_does_not_depend_on_their_order() -> None:

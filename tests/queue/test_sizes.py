@@ -17,7 +17,7 @@ def test_a_message_is_counted_wherever_it_is() -> None:
     sizes = Sizes(10)
     sizes.arrive("incoming.0", 1, 3)
     assert summary(sizes) == (1, 3, {"": 3})
-    sizes.leave("incoming.0", 3, {"": 3})
+    sizes.leave("incoming.0", 0, 3, {"": 3})
     sizes.work("incoming.0", 1, 3)
     assert summary(sizes) == (1, 3, {"": 3})
     for _ in range(3):
@@ -32,7 +32,7 @@ def test_a_message_is_counted_wherever_it_is() -> None:
     sizes.work("incoming.0", -1, -2)
     assert summary(sizes) == (1, 2, {"smtp:a": 2})
     assert sizes.summary().lanes == {"retry.60": Amount(messages=1, recipients=2)}
-    sizes.leave("retry.60", 2, {"smtp:a": 2})
+    sizes.leave("retry.60", 0, 2, {"smtp:a": 2})
     assert summary(sizes) == (0, 0, {})
 
 
@@ -43,7 +43,7 @@ def test_what_is_deleted_is_not_counted_but_kept() -> None:
     assert summary(sizes) == (0, 0, {})
     stored = sizes.stored()
     assert (stored[DELETED].messages, stored[DELETED].recipients) == (1, 2)
-    sizes.leave(DELETED, 2, {"smtp:a": 2})
+    sizes.leave(DELETED, 0, 2, {"smtp:a": 2})
     assert sizes.stored() == {}
 
 
@@ -52,7 +52,7 @@ def test_sizes_are_the_same_after_a_restart() -> None:
     sizes.rest("retry.60", 5, {"smtp:a": 2, "smtp:b": 1, "smtp:c": 2})
     sizes.arrive("incoming.0", 1, 1)
     again = Sizes(2)
-    again.restore(sizes.stored(), sizes.resting_destinations.named, sizes.resting_destinations.other)
+    again.restore(sizes.stored(), sizes.resting_destinations.named, sizes.resting_destinations.other, {})
     assert again.summary() == sizes.summary()
     assert summary(sizes) == (2, 6, {"smtp:a": 2, "smtp:b": 1, "": 3})
 
@@ -60,7 +60,7 @@ def test_sizes_are_the_same_after_a_restart() -> None:
 def test_mail_not_yet_routed_keeps_no_name_out() -> None:
     sizes = Sizes(10)
     sizes.arrive("incoming.0", 400, 400)
-    sizes.leave("incoming.0", 1, {"": 1})
+    sizes.leave("incoming.0", 0, 1, {"": 1})
     sizes.rest("retry.300", 1, {"smtp:a": 1})  # while 399 are still to be routed
     assert summary(sizes) == (400, 400, {"smtp:a": 1, "": 399})
     assert sizes.resting_destinations.other == 0

@@ -10,7 +10,7 @@ STARTED_AT = 1_000_000.0
 
 
 def state(*, started_at: float = STARTED_AT, queued: int = 0, **counts: int) -> dict[str, Any]:
-    names = ("accepted", "delivered", "deferred", "bounced", "expired", "deleted", "undeleted")
+    names = ("accepted", "delivered", "deferred", "bounced", "expired", "deleted", "undeleted", "lost")
     return {
         "pid": 10,
         "started_at": started_at,
