@@ -16,6 +16,7 @@ from email.message import EmailMessage
 from pathlib import Path
 from typing import Literal
 
+import pytest
 from playwright.async_api import async_playwright
 
 from appliance.reports.report_store import Period
@@ -26,7 +27,9 @@ from tests.running.catcher import Catcher
 from tests.running.running_core import RunningCore
 from tests.test_tidy import ROOT
 
-SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+Scheme = Literal["light", "dark"]
+LOOKS: tuple[tuple[Scheme, int], ...] = (("light", 1200), ("dark", 360))
+ALL_LOOKS: tuple[tuple[Scheme, int], ...] = tuple(itertools.product(("light", "dark"), (360, 700, 1200)))
 BROKEN_WORDS = """() => {
   const broken = [];
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -73,7 +76,10 @@ def send(core: RunningCore) -> None:
     assert manage(core.config, "mail_reports") == "sent 2\n"
 
 
-async def test_the_report_is_delivered_and_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "looks", [pytest.param(LOOKS, id="two looks"), pytest.param(ALL_LOOKS, id="all looks", marks=pytest.mark.long)]
+)
+async def test_the_report_is_delivered_and_read(tmp_path: Path, looks: tuple[tuple[Scheme, int], ...]) -> None:
     async with Catcher() as sink:
         sections = {"reports": {"recipients": ["ops@ops.example", "boss@ops.example"], "sender": "waypost@mx.example"}}
         core = RunningCore(tmp_path, {"*": sink.route}, sections)
@@ -99,7 +105,7 @@ async def test_the_report_is_delivered_and_read(tmp_path: Path) -> None:
     failure = letters["Waypost: report of 2026-11-15 failed"]
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(**CHROMIUM)
-        for scheme, width in itertools.product(SCHEMES, (360, 700, 1200)):
+        for scheme, width in looks:
             context = await browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
             page = await context.new_page()
             for html in (failure, report):

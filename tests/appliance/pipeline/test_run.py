@@ -19,8 +19,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from appliance.pipeline import run
-from appliance.pipeline.build_day import read_table
+from appliance.pipeline.balance import UNBALANCED as UNBALANCED_STATE
+from appliance.pipeline.balance import Balance, Suspect
+from appliance.pipeline.build_day import Told, read_table
+from appliance.pipeline.counters import Altered
 from appliance.pipeline.days import Day
+from appliance.pipeline.missing import Gap
 from appliance.pipeline.run import BUSY, FAILED, UNBALANCED, main
 from appliance.pipeline.session import NoMaster, start
 from appliance.pipeline.store import Store
@@ -74,6 +78,31 @@ def test_a_full_disk_is_a_failure_and_no_day_that_does_not_balance(
     assert last == words
 
 
+def test_a_red_report_names_messages_lanes_and_gaps_on_standard_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suspect = Suspect("0AAAA000000000", "no event of its acceptance", 0, 1, ("journal 64 in dt=2026-11-20/x.parquet",))
+    red = Balance(
+        UNBALANCED_STATE,
+        "It does not balance: 1 recipient came in.",
+        suspects=[suspect],
+        gaps=[Gap("journal", 100, 200), Gap("incoming.0", 1, 2, "2026-11-21")],
+        altered=[Altered("journal", "bounced", 3, 2)],
+    )
+    made = Told(tmp_path, red.words, False, {"balance": red.told()})
+    monkeypatch.setattr(run, "report", lambda *_: made)
+    assert main([str(DAY.date), "--events", str(tmp_path), "--output", str(tmp_path / "reports")]) == UNBALANCED
+    said = capsys.readouterr()
+    assert said.out.splitlines() == [red.words]
+    assert said.err.splitlines() == [
+        "0AAAA000000000: no event of its acceptance; journal 64 in dt=2026-11-20/x.parquet",
+        "events differ: journal, bounced: 3 exported, 2 in the files",
+        "missing from the event files: journal from 100 to 200",
+        "missing from the event files: incoming.0 from 1 to 2, of 2026-11-21",
+        red.words,
+    ]
+
+
 def test_a_master_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark tries for a minute, and then says this."""
 
@@ -87,6 +116,7 @@ def test_a_master_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: pyt
     assert "IllegalState" not in str(failed.value)
 
 
+@pytest.mark.long
 def test_a_master_that_is_none_is_named(tmp_path: Path) -> None:
     some_mail(tmp_path / "events")
     done = subprocess.run(

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from appliance.pipeline.build_day import ReportBuilder
+from appliance.pipeline.events import look
+from appliance.pipeline.silver import made as made_of
 from appliance.pipeline.silver import manifest, read
 from appliance.pipeline.store import Store
 from tests.appliance.pipeline.sample_events import SampleMail, utc
@@ -63,20 +65,23 @@ def test_events_that_were_written_and_are_gone_are_no_empty_day(builder: ReportB
         read(builder.session, [day], "attempt")
 
 
-@pytest.mark.parametrize("said", ["", '{"dt": "2026-11', "[]", "{}"])
-def test_a_day_that_does_not_say_what_it_is_is_made_anew(builder: ReportBuilder, events: Path, said: str) -> None:
+def test_a_day_that_does_not_say_what_it_is_is_made_anew(builder: ReportBuilder, events: Path) -> None:
     sample = SampleMail()
     sample.delivered(TEN)
     sample.write(events)
     (day,) = builder.silver([DT])
-    (day.path / "made.json").write_text(said)
+    files, _ = look(events, DT, builder.aside)
+    assert made_of(builder.store, DT, files) == day
+    for said in ('{"dt": "2026-11', "[]", "{}", ""):
+        (day.path / "made.json").write_text(said)
+        assert made_of(builder.store, DT, files) is None, said
     (made,) = again(builder).silver([DT])
     assert (made.path != day.path, made.rows) == (True, day.rows)
     shutil.rmtree(made.path / "rows" / "attempt")
     assert manifest(builder.store, DT) is None
 
 
-@pytest.mark.parametrize("lost", [1, None])
+@pytest.mark.parametrize("lost", [1, pytest.param(None, marks=pytest.mark.long)])
 def test_a_day_whose_rows_were_cut_short_or_lost_is_made_anew(
     builder: ReportBuilder, events: Path, lost: int | None
 ) -> None:
