@@ -75,43 +75,48 @@ def test_what_is_secret_is_not_shown() -> None:
     assert secret == {name for name, option in options.items() if option.get("no_log")}
 
 
-def test_wrong_variables_stop_with_their_names_and_what_is_allowed(tmp_path: Path) -> None:
-    """A host for each that is told at the same step: a play stops at the first step that fails anywhere."""
-    steps: list[list[tuple[dict[str, object], list[str]]]] = [
-        [
-            ({"waypost_database": "oracle"}, ["waypost_database", "sqlite, postgresql, other"]),
-            ({"waypost_receiver_processes": "many"}, ["waypost_receiver_processes", "int"]),
-        ],
-        [
-            (
-                {"waypost_reciever_processes": 2},
-                ["waypost_reciever_processes", "no variable", "waypost_receiver_processes"],
-            ),
-        ],
-        [
-            ({"waypost_deliverer_processes": 65}, ["waypost_deliverer_processes", "between 1 and 64"]),
-            ({"waypost_tls_key": "a.key"}, ["waypost_tls_certificate", "neither"]),
-            ({"waypost_portal": False}, ["waypost_reports", "waypost_portal is false"]),
-        ],
-        [
-            ({"waypost_version": "0.0.7"}, ["waypost_version 0.0.7", "there is no file", "./make-release"]),
-        ],
-        [
-            ({"waypost_relay_networks": ["0.0.0.0/0"]}, ["waypost_relay_networks", "open relay"]),
-            ({"waypost_routes": {"*": "pigeon:x"}}, ["waypost_routes", "pigeon"]),
-            (
-                {"waypost_settings": {"scheduler": {"maximal_queue_lifetime": "abc"}}},
-                ["waypost_settings is wrong: [scheduler] maximal_queue_lifetime", "must be a number between"],
-            ),
-        ],
-    ]
-    for step in steps:
-        hosts = {f"mail{number}": {**RIGHT, **wrong} for number, (wrong, _) in enumerate(step)}
-        told = play(tmp_path, SITE, {"waypost": {"hosts": hosts}}, "--check").stdout
-        assert told.count("failed=1") == len(step), told
-        assert told.count("changed=0") == len(step)
-        assert "PLAY [Install]" not in told
-        assert all(word in told for _, said in step for word in said), told
+# A host for each that is told at the same step: a play stops at the first step that fails anywhere.
+Step = list[tuple[dict[str, object], list[str]]]
+TYPES: Step = [
+    ({"waypost_database": "oracle"}, ["waypost_database", "sqlite, postgresql, other"]),
+    ({"waypost_receiver_processes": "many"}, ["waypost_receiver_processes", "int"]),
+]
+NAMES: Step = [
+    ({"waypost_reciever_processes": 2}, ["waypost_reciever_processes", "no variable", "waypost_receiver_processes"]),
+]
+LIMITS: Step = [
+    ({"waypost_deliverer_processes": 65}, ["waypost_deliverer_processes", "between 1 and 64"]),
+    ({"waypost_tls_key": "a.key"}, ["waypost_tls_certificate", "neither"]),
+    ({"waypost_portal": False}, ["waypost_reports", "waypost_portal is false"]),
+]
+RELEASE: Step = [({"waypost_version": "0.0.7"}, ["waypost_version 0.0.7", "there is no file", "./make-release"])]
+CORE: Step = [
+    ({"waypost_relay_networks": ["0.0.0.0/0"]}, ["waypost_relay_networks", "open relay"]),
+    ({"waypost_routes": {"*": "pigeon:x"}}, ["waypost_routes", "pigeon"]),
+    (
+        {"waypost_settings": {"scheduler": {"maximal_queue_lifetime": "abc"}}},
+        ["waypost_settings is wrong: [scheduler] maximal_queue_lifetime", "must be a number between"],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param(TYPES, id="types", marks=pytest.mark.long),  # Ansible's own check
+        pytest.param(NAMES, id="names"),
+        pytest.param(LIMITS, id="limits"),
+        pytest.param(RELEASE, id="release", marks=pytest.mark.long),
+        pytest.param(CORE, id="core"),
+    ],
+)
+def test_wrong_variables_stop_with_their_names_and_what_is_allowed(tmp_path: Path, step: Step) -> None:
+    hosts = {f"mail{number}": {**RIGHT, **wrong} for number, (wrong, _) in enumerate(step)}
+    told = play(tmp_path, SITE, {"waypost": {"hosts": hosts}}, "--check").stdout
+    assert told.count("failed=1") == len(step), told
+    assert told.count("changed=0") == len(step)
+    assert "PLAY [Install]" not in told
+    assert all(word in told for _, said in step for word in said), told
 
 
 def test_right_variables_pass(tmp_path: Path) -> None:

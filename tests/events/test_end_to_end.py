@@ -20,7 +20,6 @@ MESSAGES = 8
 QUICK: Sections = {
     "queue": {"segment_bytes": 1 << 16},
     "receiver": {"recipient_limit": 2000, "tag_header": "X-Campaign"},
-    "scheduler": {"maximal_queue_lifetime": 12.0, "bounce_queue_lifetime": 12.0},
     "export": {"enabled": True, "interval_s": 0.2, "window_interval_s": 1},
 }
 
@@ -83,10 +82,13 @@ async def test_every_recipient_is_in_the_events_or_in_a_lane(tmp_path: Path) -> 
         await balanced(core)
         await core.again()
 
-        async def rest() -> bool:
-            return bool((await core.size())["recipients"] == 1 + 2)  # scheduled, held
+        async def rest(recipients: int) -> bool:
+            return bool((await core.size())["recipients"] == recipients)
 
-        await core.eventually(rest, "everything else to be over")
+        left_for_good = 1 + 2  # scheduled, held
+        await core.eventually(lambda: rest(left_for_good + 3), "all that can be delivered to be over")
+        await core.ask("set", scope="", parameter="maximal_queue_lifetime", value=2.0)  # never1, 2 and 3 are older
+        await core.eventually(lambda: rest(left_for_good), "everything else to be over")
         how = await balanced(core)
 
         found = rows(core.home / "events")
@@ -98,7 +100,7 @@ async def test_every_recipient_is_in_the_events_or_in_a_lane(tmp_path: Path) -> 
         assert how["expired"] == 4 - 1  # never1, 2 and 3
         assert how["delivered"] == 1100 + MESSAGES + 1 + 1 + len(bounces)
         orders = [(event["operation"], event["queue_id"]) for event in found if event["kind"] == "order"]
-        assert sorted(orders) == sorted([("add_recipients", never), ("delete", gone), ("hold", held)])
+        assert sorted(orders) == sorted([("add_recipients", never), ("delete", gone), ("hold", held), ("set", "")])
         delivered = {(event["queue_id"], event["number"]) for event in found if event.get("status") == "delivered"}
         addresses = {
             (event["queue_id"], event["first_number"] + n): address

@@ -83,7 +83,10 @@ async def operator(core: RunningCore, change: str) -> list[dict[str, Any]]:
     return answers
 
 
-@pytest.mark.parametrize(("first", "second"), [("hold", "delete"), ("hold", "release"), ("delete", "undelete")])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("hold", "delete"), pytest.param("hold", "release", marks=pytest.mark.long), ("delete", "undelete")],
+)
 async def test_each_recipient_ends_as_one_of_two_operators_said(tmp_path: Path, first: str, second: str) -> None:
     async with Lab([f"{NEVER}:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as core:
         await asyncio.to_thread(send_all, core.port)

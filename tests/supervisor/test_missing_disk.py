@@ -50,8 +50,18 @@ async def started_once(core: RunningCore) -> str:
     return queue_id
 
 
-@pytest.mark.parametrize("name", ["queue", "spool", "events"])
-@pytest.mark.parametrize("found", ["an empty directory", "nothing"])
+@pytest.mark.parametrize(
+    ("found", "name"),
+    [
+        ("an empty directory", "queue"),
+        ("nothing", "spool"),
+        ("an empty directory", "events"),
+        *(
+            pytest.param(found, name, marks=pytest.mark.long)
+            for found, name in (("nothing", "queue"), ("an empty directory", "spool"), ("nothing", "events"))
+        ),
+    ],
+)
 async def test_without_one_of_its_disks_it_does_not_start_and_touches_nothing(
     tmp_path: Path, name: str, found: str
 ) -> None:
