@@ -10,6 +10,7 @@ from mailcore.doctor.checks import ALONE, CHECKS, Check, in_order, run_checks
 from mailcore.doctor.finding import Finding, State, good, warn, worst
 from mailcore.doctor.host import Host
 from tests.doctor.sample_host import found, sample_host
+from tests.eventually import PATIENCE_S
 
 
 def fine(_: Host) -> Iterator[Finding]:
@@ -50,7 +51,7 @@ def test_a_finding_comes_before_its_check_has_ended(tmp_path: Path) -> None:
 
 
 def test_checks_run_side_by_side(tmp_path: Path) -> None:
-    together = threading.Barrier(3, timeout=10)
+    together = threading.Barrier(3, timeout=PATIENCE_S)
 
     def meets(_: Host) -> Iterator[Finding]:
         together.wait()

@@ -87,7 +87,7 @@ class Started:
     def end(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(20)
+        self.process.wait(PATIENCE_S)
 
 
 @pytest.fixture
@@ -107,11 +107,11 @@ def overview(port: int, user: str, password: str) -> str:
     """The first page after signing in."""
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar()))
     address = f"http://127.0.0.1:{port}/accounts/login/"
-    with opener.open(address, timeout=30) as answer:
+    with opener.open(address, timeout=PATIENCE_S) as answer:
         token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', answer.read().decode())
     assert token is not None
     fields = {"csrfmiddlewaretoken": token[1], "login": user, "password": password}
-    with opener.open(address, urllib.parse.urlencode(fields).encode(), timeout=30) as answer:
+    with opener.open(address, urllib.parse.urlencode(fields).encode(), timeout=PATIENCE_S) as answer:
         assert urllib.parse.urlsplit(answer.url).path == "/"
         return str(answer.read().decode())
 
@@ -132,7 +132,7 @@ def test_a_demo_lives_and_ends_with_kill_9(start: Callable[..., Started]) -> Non
         run.until(lambda counter=counter: run.counter(counter), counter)  # type: ignore[misc]
     assert run.others()
     os.kill(run.process.pid, signal.SIGKILL)  # the core's supervisor, which ./run has become
-    run.process.wait(20)
+    run.process.wait(PATIENCE_S)
     run.until(lambda: not run.others(), "the end of everything")
     assert not listens(run.portal)
 

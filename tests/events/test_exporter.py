@@ -30,7 +30,7 @@ from mailcore.queue.exported import read_exported
 from tests.answers import active_destination
 from tests.events.lanes import DAY, Lanes
 from tests.events.reading import files, incoming, rows
-from tests.eventually import eventually_blocking
+from tests.eventually import PATIENCE_S, eventually_blocking
 from tests.faults import refused
 from tests.receiver.running_receiver import settings_in
 
@@ -259,12 +259,12 @@ def test_who_asks_gets_everything_up_to_now(lanes: Lanes) -> None:
     threading.Thread(target=Exporter(settings).run, daemon=True).start()
     path = settings.run_directory / EXPORTER_SOCKET
     eventually_blocking(path.exists, "the exporter's socket")
-    with ControlClient(path, timeout_s=30) as exporter:
+    with ControlClient(path, timeout_s=PATIENCE_S) as exporter:
         lanes.accept("Q2")
         lanes.covered()
         exporter.call("export")
     assert set(incoming(rows(lanes.events))) == {"Q1", "Q2"}
-    with ControlClient(path, timeout_s=30) as exporter:
+    with ControlClient(path, timeout_s=PATIENCE_S) as exporter:
         cut = exporter.call("cut", {"ids": True})
     assert (cut["messages"], cut["recipients"]) == (2, 4)
     listed = [json.loads(line) for line in (lanes.events / "cuts" / cut["ids"]).read_text().splitlines()]
@@ -272,9 +272,9 @@ def test_who_asks_gets_everything_up_to_now(lanes: Lanes) -> None:
         {"lane": "incoming.0", "queue_id": "Q1", "recipients": 3},
         {"lane": "incoming.0", "queue_id": "Q2", "recipients": 1},
     ]
-    with ControlClient(path, timeout_s=30) as exporter, refused(Code.INVALID):
+    with ControlClient(path, timeout_s=PATIENCE_S) as exporter, refused(Code.INVALID):
         exporter.call("delete")
-    with ControlClient(path, timeout_s=30) as exporter:
+    with ControlClient(path, timeout_s=PATIENCE_S) as exporter:
         assert exporter.call("zone", {"zone": "Asia/Kolkata"}) == {"zone": "Asia/Kolkata"}
     state = read_exported(Disk(), str(lanes.events / "_exported"))
     assert state is not None
