@@ -25,7 +25,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from bench.processes import end_group, free_port, listening, wait_until
 from mailcore.queue.exported import EXPORTED
-from tests.browser.site import CHROMIUM
+from tests.browser.chromium import CHROMIUM
 
 __all__ = ["main"]
 

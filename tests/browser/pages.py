@@ -10,11 +10,9 @@ import asyncio
 import json
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from datetime import date
 
-from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value
 from django.urls import resolve
 from playwright.async_api import Page
 
@@ -26,6 +24,7 @@ from tests.appliance.reports.made import make_report
 from tests.appliance.tuning.test_pages import RESULT
 from tests.browser.queue_steps import send_deferred
 from tests.browser.site import PASSWORD, Site, _environment
+from tests.browser.totp import fresh_code
 from tests.eventually import eventually
 from tests.running.running_core import route_to
 from tests.test_tidy import ROOT
@@ -183,6 +182,6 @@ async def prepare(it: Site, lab: Lab) -> Places:
 
 async def sign_in_with_code(it: Site, page: Page) -> None:
     """Fills the page that asks for the code, which is open."""
-    await page.fill("input[name=code]", str(format_hotp_value(hotp_value(SECRET, int(time.time()) // 30))))
+    await page.fill("input[name=code]", await fresh_code(SECRET))
     await page.click("main button[type=submit]")
     await eventually(lambda: page.url == it.url("/"))

@@ -5,58 +5,65 @@
         page = await it.sign_in("operator")
         await page.goto(it.url("/queue/"))
 
-Users viewer, operator and administrator are there, with PASSWORD. Pages fail the test at a script error, a message of the
-browser's console, or anything the Content-Security-Policy stopped (``it.complaints``).
+Users viewer, operator and administrator are there, with PASSWORD, and each has signed in once. Pages fail the test at a script
+error, a message of the browser's console, or anything the Content-Security-Policy stopped (``it.complaints``).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
+import json
 import os
 import random
 import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import urllib.request
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright, expect
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, expect
 
 from mailcore.lab.lab import Lab
+from tests.browser.chromium import SHARED
 from tests.eventually import PATIENCE_S
 from tests.running.running_core import RunningCore, Sections, running
 from tests.test_tidy import ROOT
 
-__all__ = ["CHROMIUM", "PASSWORD", "Site", "free_port", "site"]
+__all__ = ["PASSWORD", "RUN", "Site", "free_port", "site"]
 
 expect.set_options(timeout=30_000)  # ms; five seconds are too few beside a busy machine
 
+RUN: dict[str, Path] = {}  # "directory": what all workers of a run share (tests/browser/conftest.py)
 PASSWORD = "a long enough password"
-CHROMIUM: dict[str, Any] = {
-    "executable_path": "/usr/bin/chromium",
-    "args": [
-        "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-        "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
-    ],
-}  # fmt: skip
+SESSION = "waypost-session"  # the cookie
 MAKE_USERS = f"""
+import json
 from django.contrib.auth.models import Group, User
+from django.test import Client
+sessions = {{}}
 for name in ("viewer", "operator", "administrator"):
     user = User.objects.create_user(name, password={PASSWORD!r})
     user.groups.add(Group.objects.get(name=name))
+    client = Client(headers={{"host": "127.0.0.1"}})
+    answer = client.post("/accounts/login/", {{"login": name, "password": {PASSWORD!r}}})
+    assert answer.status_code == 302, answer.content
+    sessions[name] = client.cookies[{SESSION!r}].value
+print("SESSIONS" + json.dumps(sessions))
 """
-# No page and no test of one may depend on a text of the control socket.
+# No page and no test of one may depend on a text of the control socket. The static files were collected by prepared().
 REWORDED = """
 import runpy, sys
+from django.core import management
 from tests.faults import reword
 reword()
+call = management.call_command
+management.call_command = lambda name, *words, **named: None if name == "collectstatic" else call(name, *words, **named)
 sys.argv[0] = "manage.py"
 runpy.run_path("manage.py", run_name="__main__")
 """
@@ -71,22 +78,37 @@ def free_port() -> int:
             return port
 
 
-@cache
-def prepared() -> Path:
-    """A home/portal with its database, users and static files, made once a run and copied for each site."""
-    directory = Path(tempfile.mkdtemp(prefix="wp-"))
-    (directory / "waypost.toml").write_text('home = "."\n')
-    environment = _environment(directory / "waypost.toml")
-    for arguments in (["serve", "--prepare"], ["shell", "--no-imports", "--command", MAKE_USERS]):
-        subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=ROOT,
-            env=environment,
-            check=True,
-            capture_output=True,
-            timeout=120,
-        )
-    return directory / "portal"
+def prepared(root: Path) -> Path:
+    """A home/portal with its database, users and static files, made once a run and copied for each site.
+
+    ``root``: a directory that all workers of the run share. Beside the portal lies ``sessions.json``: the cookie of each user.
+    """
+    made = root / "prepared"
+    with (root / "prepared.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            making = root / "preparing"
+            shutil.rmtree(making, ignore_errors=True)  # of a worker that was killed
+            making.mkdir()
+            (making / "waypost.toml").write_text('home = "."\n')
+            _manage(making, "serve", "--prepare")
+            said = _manage(making, "shell", "--no-imports", "--command", MAKE_USERS)
+            (making / "sessions.json").write_text(said.partition("SESSIONS")[2])
+            making.rename(made)
+    return made
+
+
+def _manage(directory: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "manage.py", *arguments],
+        cwd=ROOT,
+        env=_environment(directory / "waypost.toml"),
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return done.stdout
 
 
 def _environment(config: Path) -> dict[str, str]:
@@ -97,18 +119,32 @@ def _environment(config: Path) -> dict[str, str]:
 
 
 class Site:
-    def __init__(self, core: RunningCore, port: int, browser: Browser) -> None:
+    def __init__(self, core: RunningCore, port: int, browser: Browser, sessions: Mapping[str, str]) -> None:
         self.core = core
         self.port = port
         self.browser = browser
+        self.sessions = sessions
         self.complaints: list[str] = []
+        self.contexts: list[BrowserContext] = []
         self.process: subprocess.Popen[bytes] | None = None
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.port}{path}"
 
     async def sign_in(self, role: str = "administrator", **context: Any) -> Page:
-        """A page of a context of its own, signed in. ``context``: of playwright's new_context (viewport, color_scheme)."""
+        """A page of a context of its own, with the session that this user began when the portal was prepared.
+
+        For tests of what a user does afterwards: the form and the hash of the password take longer than most of these.
+        ``context``: of playwright's new_context (viewport, color_scheme).
+        """
+        page = await self.page(**context)
+        await page.context.add_cookies([{"name": SESSION, "value": self.sessions[role], "url": self.url("/")}])
+        await page.goto(self.url("/"))
+        assert page.url == self.url("/"), page.url
+        return page
+
+    async def sign_in_by_form(self, role: str = "administrator", **context: Any) -> Page:
+        """A page of a context of its own, signed in with the password now."""
         page = await self.page(**context)
         await page.goto(self.url("/accounts/login/"))
         await page.fill("input[name=login]", role)
@@ -119,6 +155,7 @@ class Site:
 
     async def page(self, **context: Any) -> Page:
         made: BrowserContext = await self.browser.new_context(**{"timezone_id": "Europe/Vienna", **context})
+        self.contexts.append(made)
         page = await made.new_page()
         page.on("console", self._console)
         page.on("pageerror", lambda error: self.complaints.append(f"script: {error}"))
@@ -168,14 +205,15 @@ async def site(tmp_path: Path, lab: Lab, sections: Sections | None = None, **run
     merged: dict[str, Mapping[str, object]] = {
         **given, "portal": {"listen": f"127.0.0.1:{port}", **given.get("portal", {})},
     }  # fmt: skip
-    async with running(tmp_path, lab, merged, **running_named) as core, async_playwright() as playwright:
-        await asyncio.to_thread(shutil.copytree, await asyncio.to_thread(prepared), core.home / "portal")
-        browser = await playwright.chromium.launch(**CHROMIUM)
-        it = Site(core, port, browser)
+    async with running(tmp_path, lab, merged, **running_named) as core:
+        made = await asyncio.to_thread(prepared, RUN["directory"])
+        await asyncio.to_thread(shutil.copytree, made / "portal", core.home / "portal")
+        it = Site(core, port, await SHARED.get(), json.loads((made / "sessions.json").read_text()))
         try:
             await it.start()
             yield it
         finally:
-            await browser.close()
+            for context in it.contexts:
+                await context.close()
             await it.stop()
     assert not it.complaints, it.complaints

@@ -56,7 +56,7 @@ async def test_no_page_keeps_anybody_out(tmp_path: Path, scheme: str, viewport: 
             found.extend(await faults(page, path))
 
         # Without anything on them: the first hour of an installation.
-        page = await it.sign_in("administrator", **look)
+        page = await it.sign_in_by_form("administrator", **look)
         for path in [*plain(), "/destinations/smtp:x.example/"]:
             await visit(page, path)
 
@@ -64,7 +64,7 @@ async def test_no_page_keeps_anybody_out(tmp_path: Path, scheme: str, viewport: 
         for path in [*plain(), *places.paths("administrator")]:
             await visit(page, path)
         found += await dialogs(page, it)
-        viewer = await it.sign_in("viewer", **look)
+        viewer = await it.sign_in_by_form("viewer", **look)
         for path in places.paths("viewer"):
             await visit(viewer, path)
 

@@ -10,7 +10,7 @@ from tests.browser.site import site
 
 async def test_a_role_sees_its_sections_and_every_page_opens(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
-        page = await it.sign_in("viewer")
+        page = await it.sign_in_by_form("viewer")
         links = await page.locator("nav.side a").all()
         names = [await link.inner_text() for link in links]
         assert names[:4] == ["Overview", "Queue", "Ages", "Destinations"]

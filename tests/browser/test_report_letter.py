@@ -21,7 +21,8 @@ from playwright.async_api import async_playwright
 
 from appliance.reports.report_store import Period
 from tests.appliance.reports.made import make_report, tables
-from tests.browser.site import CHROMIUM, _environment
+from tests.browser.chromium import CHROMIUM
+from tests.browser.site import _environment
 from tests.browser.test_access import faults
 from tests.running.catcher import Catcher
 from tests.running.running_core import RunningCore

@@ -24,7 +24,7 @@ def asked_again(url: str) -> Callable[[Request], bool]:
 async def test_what_a_page_asks_for_by_itself_says_so(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
         queue_id = await it.core.inject("c@example.org", not_before=time.time() + 86_400)
-        page = await it.sign_in("operator")
+        page = await it.sign_in_by_form("operator")
         asked: list[tuple[str, str | None]] = []
 
         def note(request: Request) -> None:
@@ -50,7 +50,7 @@ async def test_what_a_page_asks_for_by_itself_says_so(tmp_path: Path) -> None:
 
 async def test_who_signs_out_in_one_window_hears_no_more_in_the_other(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
-        page = await it.sign_in("viewer")
+        page = await it.sign_in_by_form("viewer")
         await expect(page.locator("#core-status")).to_have_text("core: running", timeout=PATIENCE_MS)
         other = await page.context.new_page()
         await other.goto(it.url("/queue/"))

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from playwright.async_api import Page, async_playwright
 
-from tests.browser.site import CHROMIUM
+from tests.browser.chromium import CHROMIUM
 
 __all__ = ["PATIENCE_MS", "signed_in"]
 
