@@ -29,7 +29,18 @@ from tests.eventually import eventually
 from tests.running.running_core import route_to
 from tests.test_tidy import ROOT
 
-__all__ = ["NOT_PAGES", "PAGES", "Places", "covered", "plain", "prepare", "sign_in_with_code", "wanted"]
+__all__ = [
+    "NOT_PAGES",
+    "PAGES",
+    "SAME_WITHOUT_ANYTHING",
+    "Places",
+    "covered",
+    "listing",
+    "plain",
+    "prepare",
+    "sign_in_with_code",
+    "wanted",
+]
 
 LIMIT = "destination_concurrency_limit"
 # Paths by the role that looks at them; the names in braces are of Places.
@@ -60,6 +71,13 @@ PAGES: dict[str, tuple[str, ...]] = {
         "/accounts/two-factor/deactivate/", "/accounts/two-factor/reauthenticate/",
     ),
 }  # fmt: skip
+# Forms and lists that the migrations filled: they look the same before the first mail and after it.
+SAME_WITHOUT_ANYTHING = frozenset(
+    (
+        "/queue/search/", "/reports/schedules/reports/", "/admin/", "/admin/auth/user/", "/admin/auth/user/add/",
+        "/admin/auth/group/", "/admin/django_celery_beat/periodictask/",
+    )
+)  # fmt: skip
 # Reached by steps of a test: the page that asks for the code.
 BY_STEPS = {"mfa_authenticate"}
 # Not a page: a stream, a file, or a piece that a page puts in its place. Dialogs are opened by the test itself.
@@ -147,6 +165,11 @@ SAMPLE = Places("0123456789ABCDEF", "smtp:x.example", "6f2c1f5e-0f6e-4a51-9d5d-0
 def plain() -> list[str]:
     """The addresses of all pages that an administrator may ask for and whose address has no arguments."""
     return [f"/{route}" for name, route in pages().items() if name in wanted() - BY_STEPS and "<" not in route]
+
+
+def listing() -> list[str]:
+    """Returns those of plain() that show what there is, and look otherwise while there is nothing."""
+    return [path for path in plain() if not path.startswith("/accounts/") and path not in SAME_WITHOUT_ANYTHING]
 
 
 def covered() -> set[str]:

@@ -15,7 +15,16 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page, ViewportSize, expect
 
 from mailcore.lab.lab import Lab
-from tests.browser.pages import NOT_PAGES, covered, plain, prepare, sign_in_with_code, wanted
+from tests.browser.pages import (
+    NOT_PAGES,
+    SAME_WITHOUT_ANYTHING,
+    covered,
+    listing,
+    plain,
+    prepare,
+    sign_in_with_code,
+    wanted,
+)
 from tests.browser.queue_steps import SLOW, change_all, open_queue
 from tests.browser.site import PASSWORD, Site, site
 from tests.eventually import PATIENCE_MS
@@ -38,6 +47,7 @@ _UNGROUPED = re.compile(r"(?<![\w.:/\[\]#-])\d{5,}(?![\w:/\[-])")
 
 
 def test_every_page_that_can_be_asked_for_is_in_the_list() -> None:
+    assert set(plain()) >= SAME_WITHOUT_ANYTHING
     assert wanted() - covered() == set(), "a new page: add it to PAGES or NOT_PAGES in tests/browser/pages.py"
     assert covered() & NOT_PAGES == set()
 
@@ -61,7 +71,7 @@ async def test_no_page_keeps_anybody_out(tmp_path: Path, scheme: str, viewport: 
             await visit(page, path)
 
         places = await prepare(it, lab)
-        for path in [*plain(), *places.paths("administrator")]:
+        for path in [*listing(), *places.paths("administrator")]:
             await visit(page, path)
         found += await dialogs(page, it)
         viewer = await it.sign_in_by_form("viewer", **look)
