@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 
 import msgspec
 
@@ -11,6 +12,7 @@ from mailcore.config.lines import report
 from mailcore.config.tuned_check import ignored
 from mailcore.doctor.finding import AFTER_PROCESSES, Finding, bad, good, not_known, warn
 from mailcore.doctor.host import Host
+from mailcore.manager_answers import State
 
 __all__ = ["look"]
 
@@ -23,13 +25,15 @@ def look(host: Host) -> Iterator[Finding]:
     if host.state is None:
         yield not_known("balance", "cannot check: the manager process does not answer", AFTER_PROCESSES)
         return
+    since = _since(host.state)
     for kind, balance in sorted(msgspec.structs.asdict(host.state.balance).items()):
         difference = balance["difference"]
         counts = ", ".join(f"{balance[term.name]} {term.label}" for term in terms(Scope(kind)))
         if difference:
-            yield bad(kind, f"does not add up, difference {difference}: {counts}", REMEDY, **balance)
+            found = f"does not add up, difference {difference}: {counts}; {since}"
+            yield bad(kind, found, REMEDY, **balance, counted_since=host.state.counted_since)
         else:
-            yield good(kind, counts, **balance)
+            yield good(kind, f"{counts}; {since}", **balance, counted_since=host.state.counted_since)
     if stalled := host.state.stalled:
         yield bad(
             "deliveries",
@@ -44,6 +48,12 @@ def look(host: Host) -> Iterator[Finding]:
         )
     if damage := host.state.tuned_damage:
         yield warn("tuned values", damage, "Set the lost values again; the damaged file is kept under another name.")
+
+
+def _since(state: State) -> str:
+    """Returns when the counts of the balance began, and why nothing before is counted."""
+    moment = datetime.fromtimestamp(state.counted_since).isoformat(" ", "seconds")
+    return f"counted since {moment}" + (f", because {state.counted_note}" if state.counted_note else "")
 
 
 def _tuned(host: Host) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ from mailcore.log.disk import Disk
 
 __all__ = [
     "DAMAGED",
+    "NAME",
     "Counts",
     "LanePosition",
     "Pair",

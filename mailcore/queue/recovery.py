@@ -24,7 +24,14 @@ import msgspec
 
 from mailcore.log.disk import Disk
 from mailcore.log.lane import LaneWriter
-from mailcore.log.positions import LanePosition, PositionsDamaged, RestartPositions, damaged_positions, read_positions
+from mailcore.log.positions import (
+    NAME,
+    LanePosition,
+    PositionsDamaged,
+    RestartPositions,
+    damaged_positions,
+    read_positions,
+)
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import RecordType
 from mailcore.log.segment import Damage
@@ -118,7 +125,8 @@ def recover(
     _state_anew(queue, working)
     queue.totals, queue.totals_continued = totals_at_start(
         stored, folded, finished, queue.sizes, clock(),
-        believed=not damaged and positions is stored, restored_at=restored_at,
+        # The current positions are the newest: the previous ones are not needed.
+        believed=os.path.join(directory, NAME) not in damaged and positions is stored, restored_at=restored_at,
     )  # fmt: skip
     checkpoints = Checkpoints(queue, positions, suffix_bytes_max, keeper)
     checkpoint = checkpoints.take()

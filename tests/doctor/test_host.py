@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +235,20 @@ def test_it_balances(tmp_path: Path) -> None:
     host = sample_host(tmp_path)
     host.state = counted(0)
     assert states(balance.look(host)) == {State.GOOD}
+
+
+@pytest.mark.parametrize("note", ["", "the queue was restored from a backup"])
+def test_a_balance_says_since_when_it_counts_and_why_not_from_earlier(tmp_path: Path, note: str) -> None:
+    host = sample_host(tmp_path)
+    since = datetime(2026, 11, 21, 7, 30).timestamp()
+    host.state = counted(0, counted_since=since, counted_note=note)
+    for what in ("recipients", "messages"):
+        finding = found(balance.look(host), what)
+        text = "; counted since 2026-11-21 07:30:00" + (f", because {note}" if note else "")
+        assert finding.found.endswith(text)
+        assert finding.figures["counted_since"] == since
+    host.state = counted(1, counted_since=since, counted_note=note)
+    assert "counted since 2026-11-21 07:30:00" in found(balance.look(host), "recipients").found
 
 
 def test_it_does_not_balance_or_stands_still(tmp_path: Path) -> None:

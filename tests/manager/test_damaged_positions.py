@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from mailcore.envelope import Status
 from mailcore.manager.manager import Manager
-from tests.manager.manager_in_process import Home, turns
+from tests.manager.manager_in_process import Deliverers, Home, turns
 
 
 def told(home: Home) -> list[dict[str, object]]:
@@ -49,4 +50,44 @@ async def test_they_are_told_once_and_no_mail_is_lost(tmp_path: Path, names: tup
     await manager._checkpoint()
     await started_again(home)
     assert len(told(home)) == 1, "a checkpoint later both are whole again"
+    home.kill()
+
+
+@pytest.mark.parametrize(
+    ("names", "note"),
+    [
+        (("restart.previous",), ""),
+        (("restart",), "restart positions were damaged"),
+        (("restart", "restart.previous"), "the restart positions were lost"),
+    ],
+)
+async def test_the_balance_continues_from_the_current_positions(
+    tmp_path: Path, names: tuple[str, ...], note: str
+) -> None:
+    """The current ones are the newest and have all counts."""
+    home = Home(tmp_path)
+    manager = home.start()
+    deliverers = Deliverers(manager)
+    home.accept(3)
+    home.accept(2)
+    await turns(manager, lambda: deliverers.waiting)
+    deliverers.answer(lambda number: Status.DELIVERED if number < 2 else Status.DEFERRED)
+    await turns(manager, lambda: manager.context.queue.sizes.resting.get("retry.300"))
+    for _ in range(2):
+        await manager.context.commit.wait()
+        await manager._checkpoint()
+    before = manager.state.state({})
+    assert before.balance.recipients["delivered"] == 4
+    for name in names:
+        path = tmp_path / "queue" / name
+        path.write_bytes(path.read_bytes()[:-1] + b"?")
+    after = (await started_again(home)).state.state({})
+    assert after.counted_note == note
+    assert after.balance.recipients["difference"] == after.balance.messages["difference"] == 0
+    if note:
+        assert after.counted_since > before.counted_since
+        assert (after.balance.recipients["queued_at_start"], after.balance.recipients["delivered"]) == (1, 0)
+    else:
+        assert after.counted_since == before.counted_since
+        assert after.balance == before.balance
     home.kill()
