@@ -16,4 +16,4 @@ class Mutation(NamedTuple):
     file: str
     old: str
     new: str
-    tests: str  # what pytest is given: files, and -k
+    tests: str  # what pytest is given: files, and -k; for ``of_recount`` the tables in which the recount shows it
