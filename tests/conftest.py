@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import hypothesis
@@ -93,6 +94,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def golden(request: pytest.FixtureRequest) -> Golden:
     """Compares a text with a file below tests/golden: ``golden("doctor.txt", text)``."""
     return Golden(request.node.nodeid.partition("::")[0], update=bool(request.config.getoption("--update-golden")))
+
+
+# Collecting makes 7 000 tests that all stay: to look for garbage among them takes each worker two seconds of five.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Looks for garbage again, but not among the tests that were collected."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
