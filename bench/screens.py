@@ -31,7 +31,7 @@ __all__ = ["main"]
 
 ROOT = Path(__file__).resolve().parent.parent
 COLOURS = 96  # of a picture in docs/: a quarter of the bytes, and nothing to be seen of it
-WIDE = {"width": 1280, "height": 860}
+WIDE = {"width": 1440, "height": 900}
 NARROW = {"width": 360, "height": 740}
 PAGES = {
     "overview": "/",
@@ -48,7 +48,7 @@ PAGES = {
     "audit": "/audit/",
     "administration": "/admin/",
     "users": "/admin/auth/user/",
-    "two-factor": "/accounts/2fa/",
+    "two-factor": "/accounts/two-factor/",
 }
 SHOWN = (
     "overview",
