@@ -15,6 +15,24 @@ from tests.ledger.ledger import Ledger
 RECIPIENTS = 50
 
 
+async def durable(appliance: Appliance) -> int:
+    """How far the journal is synced."""
+    async with appliance.client() as client:
+        return int((await client.call("state"))["journal"]["durable"])
+
+
+async def sent_and_synced(appliance: Appliance, client: LoadClient, message: Message) -> None:
+    """Returns when it is delivered and the journal has synced the record of that, a moment after the queue is empty."""
+    before = await durable(appliance)
+    await client.send([message])
+    await appliance.until_empty()
+
+    async def synced() -> bool:
+        return await durable(appliance) > before
+
+    await appliance.until(synced, "the journal's sync")
+
+
 async def test_a_transaction_of_fifty_recipients_is_received_with_one_sync_and_recorded_with_one(
     tmp_path: Path,
 ) -> None:
@@ -29,8 +47,8 @@ async def test_a_transaction_of_fifty_recipients_is_received_with_one_sync_and_r
         client = LoadClient(appliance.address, ledger, sessions=1)
         try:
             await appliance.start()
-            await client.send([Message(0, "plain", 1_000, ("first@sync.example",), eight_bit=False, seed=1)])
-            await appliance.until_empty()  # the segments are there now
+            first = Message(0, "plain", 1_000, ("first@sync.example",), eight_bit=False, seed=1)
+            await sent_and_synced(appliance, client, first)  # the segments are there now
             pids = appliance.processes()
             strace = await asyncio.create_subprocess_exec(
                 *("strace", "-f", "-y", "-e", "trace=fsync,fdatasync", "-o", str(trace)),
@@ -41,8 +59,8 @@ async def test_a_transaction_of_fifty_recipients_is_received_with_one_sync_and_r
             for _ in range(2):
                 assert b"attached" in await strace.stderr.readline()
             everybody = tuple(f"r{number}@sync.example" for number in range(RECIPIENTS))
-            await client.send([Message(1, "plain", 1_000, everybody, eight_bit=False, seed=2)])
-            await appliance.until_empty()
+            message = Message(1, "plain", 1_000, everybody, eight_bit=False, seed=2)
+            await sent_and_synced(appliance, client, message)
             strace.send_signal(signal.SIGINT)
             await strace.communicate()
         finally:
