@@ -24,6 +24,7 @@ from tests.end_to_end.recount_values import (
     provider_of,
     quantiles_s,
     rounded,
+    share,
     sketch,
 )
 from tests.end_to_end.reporting import Gold
@@ -191,11 +192,7 @@ def _rows(connection: duckdb.DuckDBPyConnection, query: str, given: object = Non
 
 
 def _shares(row: dict[str, Any]) -> dict[str, float | None]:
-    return {f"{name}_share": _share(row[name], row["attempts"]) for name in ("delivered", "deferred", "bounced")}
-
-
-def _share(part: int, whole: int) -> float | None:
-    return rounded(part / whole, 6) if whole else None
+    return {f"{name}_share": share(row[name], row["attempts"]) for name in ("delivered", "deferred", "bounced")}
 
 
 def _delays(row: dict[str, Any]) -> dict[str, Any]:
@@ -299,8 +296,8 @@ def _labelled(connection: duckdb.DuckDBPyConnection, key: str) -> list[dict[str,
         from verdict where status in ('delivered', 'deferred', 'bounced') group by 1""",
     )
     for row in rows:
-        row["first_attempt_share"] = _share(row["first_delivered"], row["first_attempts"])
-        row["tls_share"] = _share(row["delivered_tls"], row["delivered"])
+        row["first_attempt_share"] = share(row["first_delivered"], row["first_attempts"])
+        row["tls_share"] = share(row["delivered_tls"], row["delivered"])
     return rows
 
 
@@ -341,12 +338,12 @@ def tables_of(report: Gold) -> Tables:
     return {path.name: report.rows(path.name) for path in sorted(report.directory.iterdir()) if path.is_dir()}
 
 
-def differences(said: Tables, counted: Tables) -> list[str]:
-    """What a report says otherwise than the recount: tables, rows, columns, numbers."""
+def differences(said: Tables, counted: Tables, keys: Mapping[str, tuple[str, ...]] = KEYS) -> list[str]:
+    """What a report says otherwise than the recount: tables, rows, columns, numbers. ``keys`` name a row of each table."""
     found = [f"{name}: only the report has it" for name in sorted(said.keys() - counted.keys())]
     found += [f"{name}: the report lacks it" for name in sorted(counted.keys() - said.keys())]
     for name in sorted(said.keys() & counted.keys()):
-        theirs, ours = (_by_key(rows, KEYS[name]) for rows in (said[name], counted[name]))
+        theirs, ours = (_by_key(rows, keys[name]) for rows in (said[name], counted[name]))
         if name in TOP and len(theirs) == TOP_ROWS:
             least = min(row[TOP[name]] for row in said[name])
             ours = {key: row for key, row in ours.items() if key in theirs or row[TOP[name]] > least}

@@ -13,10 +13,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
-__all__ = ["BOUNDS_S", "compared", "folded", "provider_of", "quantiles_s", "rounded", "sketch"]
+__all__ = [
+    "BOUNDS_S",
+    "compared",
+    "folded",
+    "provider_of",
+    "quantiles_of_sketch",
+    "quantiles_s",
+    "rounded",
+    "share",
+    "sketch",
+]
 
 BOUNDS_S = (300, 600, 1_200, 2_400, 4_800, 9_600, 19_200, 38_400, 86_400, 172_800, 432_000)
 GROWTH = 1.02  # of a step of a sketch
+QUANTILES = (("delay_p50_s", 0.5), ("delay_p90_s", 0.9), ("delay_p99_s", 0.99))
 COUNTS = ("attempts", "delivered", "deferred", "bounced", "put_off")
 SHARES = ("delivered_share", "deferred_share", "bounced_share")
 DELAYS = ("delay_p50_s", "delay_p90_s")
@@ -27,6 +38,11 @@ Rows = Mapping[str, Sequence[Row]]
 def rounded(value: float, digits: int) -> float:
     """Half up in decimal, as SQL rounds."""
     return float(Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP))
+
+
+def share(part: int, whole: int) -> float | None:
+    """Of the whole, to six digits; None of nothing."""
+    return rounded(part / whole, 6) if whole else None
 
 
 def provider_of(relay: str) -> str:
@@ -76,16 +92,37 @@ def sketch(each_us: Sequence[int]) -> list[dict[str, int]]:
     return [{"bucket": bucket, "count": counts[bucket]} for bucket in sorted(counts)]
 
 
+def quantiles_of_sketch(steps: Sequence[Mapping[str, int]], longest_us: int | None) -> dict[str, float | None]:
+    """Of the counts in steps: in the middle of the step that holds it, to four digits, and never above the longest."""
+    total = sum(step["count"] for step in steps)
+    found: dict[str, float | None] = {}
+    for name, part in QUANTILES:
+        if not total or longest_us is None:
+            found[name] = None
+            continue
+        left = max(math.ceil(total * part), 1)
+        for step in steps:
+            left -= step["count"]
+            if left <= 0:
+                break
+        found[name] = min(_middle_s(step["bucket"]), round(longest_us / 1e6, 4))
+    return found
+
+
+def _middle_s(bucket: int) -> float:
+    return round(GROWTH**bucket * 2 / (1 + GROWTH) / 1_000, 4)
+
+
 def quantiles_s(each_us: Sequence[int], longest_us: int | None) -> dict[str, float | None]:
     """Of the true delays: in the middle of the step that holds it, to four digits, and never above the longest."""
     ordered = sorted(each_us)
     found: dict[str, float | None] = {}
-    for name, share in (("delay_p50_s", 0.5), ("delay_p90_s", 0.9), ("delay_p99_s", 0.99)):
+    for name, part in QUANTILES:
         if not ordered or longest_us is None:
             found[name] = None
             continue
-        true = ordered[max(math.ceil(len(ordered) * share), 1) - 1]
-        middle = round(GROWTH ** _bucket(true) * 2 / (1 + GROWTH) / 1_000, 4)
+        true = ordered[max(math.ceil(len(ordered) * part), 1) - 1]
+        middle = _middle_s(_bucket(true))
         found[name] = min(middle, round(longest_us / 1e6, 4))
         assert found[name] is not None
         assert true < 2_000 or abs(middle * 1e6 - true) <= true * 0.0101 + 50, f"{middle} s is not near {true} us"

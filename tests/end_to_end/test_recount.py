@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import pairwise
@@ -20,11 +21,12 @@ import duckdb
 import pytest
 
 from appliance.pipeline.build_day import ReportBuilder
-from appliance.pipeline.days import Day
+from appliance.pipeline.days import Day, month_of, week_of
 from appliance.pipeline.run import make
 from appliance.pipeline.session import QUICK, end, start
 from appliance.pipeline.store import Store
-from tests.end_to_end.recount import Tables, differences, recount, tables_of
+from tests.end_to_end.recount import KEYS, Tables, differences, recount, tables_of
+from tests.end_to_end.recount_periods import PERIOD_KEYS, recount_period
 from tests.end_to_end.reporting import Gold, gold_of
 from tests.end_to_end.two_days import DAYS, HOPS, VICTIMS, WINDOW, ZONE, Ledger, live
 
@@ -32,6 +34,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(3_600)]
 KILLS = 20
 MESSAGES = 12  # around each kill
 ALL_DAYS = [*DAYS, DAYS[-1] + timedelta(days=1)]  # what is left ends in the morning after
+PERIODS = [week_of(ALL_DAYS[0]).name, month_of(ALL_DAYS[0]).name]  # all days are in the same
 REPEATING = {"manager", "deliverer.0", "deliverer.1", "supervisor", "everything"}  # kills that may repeat deliveries
 
 
@@ -40,6 +43,7 @@ class Lived:
     ledger: Ledger
     reports: dict[date, Gold]
     counted: dict[date, Tables]
+    periods: dict[str, Tables]  # the week and the month of these days, as the pipeline made them
 
     def total(self, name: str) -> int:
         """Of all days' reports."""
@@ -69,7 +73,8 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Lived:
     for day, report in reports.items():
         until = report.balance["end"] if day == ALL_DAYS[-1] else None  # nothing was counted at its midnight
         counted[day] = recount(ledger.home / "events", day, ZONE, before=dict(counted), end=until)
-    return Lived(ledger, reports, counted)
+    periods = {name: tables_of(gold_of(ledger.home, name)) for name in PERIODS}
+    return Lived(ledger, reports, counted, periods)
 
 
 def test_every_fate_and_every_kill_happened(lived: Lived) -> None:
@@ -104,17 +109,28 @@ def test_duckdb_counts_what_every_table_of_the_day_says(day: date, lived: Lived)
     assert differences(tables_of(lived.reports[day]), lived.counted[day]) == []
 
 
+@pytest.mark.parametrize("period", PERIODS)
+def test_the_days_add_up_to_the_week_and_the_month(period: str, lived: Lived) -> None:
+    assert differences(lived.periods[period], recount_period([*lived.counted.values()]), PERIOD_KEYS) == []
+
+
 def test_no_number_of_a_report_can_be_altered_unseen(lived: Lived) -> None:
     """Each column of each table once, in the row that comes first."""
     day = DAYS[-1]
-    said = tables_of(lived.reports[day])
+    assert altered_and_seen(tables_of(lived.reports[day]), lived.counted[day], KEYS) > 150
+    counted = recount_period([*lived.counted.values()])
+    assert altered_and_seen(lived.periods[PERIODS[0]], counted, PERIOD_KEYS) > 100
+
+
+def altered_and_seen(said: Tables, counted: Tables, keys: Mapping[str, tuple[str, ...]]) -> int:
+    """How many columns were altered; the recount has found each."""
     seen = 0
     for table, rows in said.items():
         for name, value in rows[0].items() if rows else ():
             altered = {**said, table: [{**rows[0], name: _altered(value)}, *rows[1:]]}
-            assert differences(altered, lived.counted[day]), f"{table}.{name}"
+            assert differences(altered, counted, keys), f"{table}.{name}"
             seen += 1
-    assert seen > 150
+    return seen
 
 
 def _altered(value: Any) -> Any:
