@@ -12,9 +12,10 @@ from tests.eventually import PATIENCE_S
 from tests.running.running_core import SENDER, RunningCore, running
 
 ACTIVE = 10  # messages at once: all others wait in their lane
-FIRST = 150  # messages that wait behind each other at the beginning
-DAMAGED = 100  # the place of the damaged one among them, which the manager has not read yet
-WAITING = 60  # messages at least, all the time
+FIRST = 90  # messages that wait behind each other at the beginning
+DAMAGED = 80  # the place of the damaged one among them: sent last, so that the manager has not read it yet
+WAITING = 30  # messages at least, all the time
+AT_ONCE = 2  # deliveries of 0.2 s: it takes longer to deliver WAITING messages than to send them
 PER_MESSAGE = 3  # recipients
 
 
@@ -43,7 +44,11 @@ def damage(core: RunningCore, queue_id: str) -> None:
 
 
 async def test_recipients_lost_to_damage_are_named_while_their_lane_holds_mail(tmp_path: Path) -> None:
-    settings = {"scheduler": {"message_active_limit": ACTIVE}, "receiver": {"processes": 1}}
+    settings = {
+        "scheduler": {"message_active_limit": ACTIVE},
+        "receiver": {"processes": 1},
+        "transports.smtp": {"initial_destination_concurrency": AT_ONCE, "destination_concurrency_limit": AT_ONCE},
+    }
     async with Lab(["slow(0.2):127.0.0.1:0"]) as lab, running(tmp_path, lab, settings) as core:
         queue_ids = await asyncio.to_thread(send, core.port, FIRST)
         damage(core, queue_ids[DAMAGED])
@@ -52,7 +57,7 @@ async def test_recipients_lost_to_damage_are_named_while_their_lane_holds_mail(t
         async def lost() -> dict[str, Any] | None:
             nonlocal sent
             size = await core.size()
-            if size["messages"] < 2 * WAITING:
+            if size["messages"] < 3 * WAITING:
                 await asyncio.to_thread(send, core.port, WAITING)
                 sent += WAITING
             assert (await core.size())["messages"] > WAITING, "the lane is never empty"
