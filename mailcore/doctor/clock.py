@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import shutil
 import subprocess
 import sys
@@ -11,14 +10,14 @@ import time
 from collections.abc import Iterator
 
 from mailcore.doctor.finding import Finding, bad, good, not_known, warn
-from mailcore.doctor.host import PROC, Host
+from mailcore.doctor.host import Host
 from mailcore.log.disk import Disk
 from mailcore.log.positions import PositionsTooNew, read_all_positions
 
 __all__ = ["look"]
 
 ANSWER_S = 3.0
-JUMP_S = 5.0  # smaller differences come from starting a process and reading its times
+JUMP_S = 5.0  # smaller jumps make no time in a Received field or a report wrong
 FUTURE_S = 5.0
 _STA_UNSYNC = 0x40  # adjtimex(2)
 REMEDY = "Run one time service (chrony or systemd-timesyncd) and let it step the clock only at boot."
@@ -87,12 +86,17 @@ def _kernel() -> bool | None:
 
 
 def _moved(host: Host) -> Finding:
-    """Compares the recorded start of each process with its start counted back from the clock of now."""
-    jumps = []
-    for process in host.processes.values():
-        began = _began(process.pid, host.wall()) if process.pid is not None and process.is_up else None
-        if began is not None:
-            jumps.append(began - process.started_at)
+    """Compares, for each process, the clock of now with the clock at its start, both less the time since the boot.
+
+    The kernel's start time of a process does not serve: it is that of the first program in it, and ``./run``, which becomes
+    the supervisor, may have installed packages for minutes before.
+    """
+    booted_at = host.wall() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    jumps = [
+        booted_at - (process.started_at - process.since_boot_s)
+        for process in host.processes.values()
+        if process.since_boot_s is not None and process.is_up
+    ]
     if not jumps:
         return not_known(
             "jumps", "cannot check: no process of Waypost is running", "Start Waypost; then run waypost doctor again."
@@ -106,15 +110,6 @@ def _moved(host: Host) -> Finding:
         REMEDY,
         jump_s=jump,
     )
-
-
-def _began(pid: int, now: float) -> float | None:
-    try:
-        ticks = int((PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[19])
-    except (OSError, IndexError, ValueError):
-        return None
-    up_s = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-    return now - up_s
 
 
 def _future(host: Host) -> Iterator[Finding]:

@@ -35,6 +35,7 @@ class Process:
     pid: int | None
     started_at: float  # wall clock
     restarts: int
+    since_boot_s: float | None = None  # at ``started_at``; None if the supervisor did not record it
 
     @property
     def is_up(self) -> bool:
@@ -112,7 +113,9 @@ def _processes(directory: Path) -> dict[str, Process]:
     with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
         for name, each in json.loads((directory / "children.json").read_text()).items():
             pid = int(each["pid"]) if each["pid"] is not None else None
-            found[str(name)] = Process(str(name), pid, float(each["started_at"]), int(each["restarts"]))
+            since_boot_s = float(each["since_boot_s"]) if "since_boot_s" in each else None
+            started_at = float(each["started_at"])
+            found[str(name)] = Process(str(name), pid, started_at, int(each["restarts"]), since_boot_s)
     return found
 
 

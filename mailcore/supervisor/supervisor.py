@@ -60,6 +60,7 @@ class Child:
     hung_s: float = 0.0  # it sent no pulse for this long and was killed; 0.0 if it was not
     started: float = 0.0
     started_at: float = 0.0  # wall clock, for people
+    since_boot_s: float = 0.0  # at the same moment
     restarts: int = -1  # since the supervisor began
     backoff_s: float = BACKOFF_S_MIN
     due: float = field(default=0.0)
@@ -74,6 +75,11 @@ def _say(message: str) -> None:
     """Prints a line on stderr, if it is still open."""
     with contextlib.suppress(OSError):
         print(f"waypost: {message}", file=sys.stderr, flush=True)
+
+
+def _both_clocks() -> tuple[float, float]:
+    """Returns the wall clock and the seconds since the boot: a change of their difference is a jump of the wall clock."""
+    return time.time(), time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class HomeError(Exception):
@@ -172,7 +178,7 @@ class Supervisor:
         self.service = service or Service()
         self._identity = {IDENTITY: identity_variable(held.identity)} if held is not None else {}
         self.log = MailLog(settings.log_directory)
-        self.started_at = time.time()
+        self.started_at, self.since_boot_s = _both_clocks()
         self._unpublished = False
         self.children = [
             *(Child("receiver", n) for n in range(settings.receiver.processes)),
@@ -238,7 +244,7 @@ class Supervisor:
             return
         pulse.started()
         child.pulse = pulse
-        child.started_at = time.time()
+        child.started_at, child.since_boot_s = _both_clocks()
         child.restarts += 1
         self.log.started(child.name, str(child.process.pid))
 
@@ -285,14 +291,19 @@ class Supervisor:
         """
         pids = {"supervisor": os.getpid()}
         pids |= {child.name: child.process.pid for child in self.children if child.process is not None}
-        children = {"supervisor": {"pid": os.getpid(), "started_at": self.started_at, "restarts": 0}} | {
+        children = {
+            "supervisor": {
+                "pid": os.getpid(), "started_at": self.started_at, "since_boot_s": self.since_boot_s, "restarts": 0,
+            }
+        } | {
             child.name: {
                 "pid": child.process.pid if child.process is not None else None,
                 "started_at": child.started_at,
+                "since_boot_s": child.since_boot_s,
                 "restarts": max(0, child.restarts),
             }
             for child in self.children
-        }
+        }  # fmt: skip
         missing = [child.name for child in self.children if child.process is None]
         self.service.status(
             f"not running: {', '.join(missing)}" if missing else f"{len(self.children)} processes running"

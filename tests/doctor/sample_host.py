@@ -63,10 +63,14 @@ def running(*command: str) -> Iterator[subprocess.Popen[bytes]]:
 
 def children(settings: Settings, pids: Mapping[str, int | None], restarts: int = 0, age_s: float = 0.0) -> None:
     """As the supervisor writes them down."""
+    booted_s = time.clock_gettime(time.CLOCK_BOOTTIME)
     told = {
-        name: {"pid": pid, "started_at": time.time() - age_s, "restarts": restarts if name != "supervisor" else 0}
+        name: {
+            "pid": pid, "started_at": time.time() - age_s, "since_boot_s": booted_s,
+            "restarts": restarts if name != "supervisor" else 0,
+        }
         for name, pid in pids.items()
-    }
+    }  # fmt: skip
     (settings.run_directory / "children.json").write_text(json.dumps(told))
 
 

@@ -28,6 +28,15 @@ def test_the_clock_was_set_while_a_process_ran(tmp_path: Path, moved_s: int, sta
         assert f"was set {'forward' if moved_s > 0 else 'back'}" in finding.found
 
 
+def test_a_process_may_be_older_than_the_waypost_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``./run`` installs packages, and then becomes the supervisor by exec."""
+    monkeypatch.setattr(clock, "JUMP_S", 0.1)
+    with running() as process:
+        time.sleep(0.3)
+        children(sample_host(tmp_path).settings, {"supervisor": process.pid, "manager": process.pid})
+        assert found(clock.look(sample_host(tmp_path)), "jumps").state is State.GOOD
+
+
 def test_nobody_runs(tmp_path: Path) -> None:
     assert found(clock.look(sample_host(tmp_path)), "jumps").state is State.NOT_KNOWN
 

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,9 +73,13 @@ def test_it_tells_since_when_each_child_runs_and_how_often_it_was_started_again(
         assert children["supervisor"]["pid"] == os.getpid()
         return dict(children["receiver.0"])
 
-    assert told() == {"pid": None, "started_at": 0.0, "restarts": 0}
+    assert told() == {"pid": None, "started_at": 0.0, "since_boot_s": 0.0, "restarts": 0}
     watching._start(child)
-    assert told() == {"pid": 4711, "started_at": child.started_at, "restarts": 0}
+    booted_at = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    assert child.started_at - child.since_boot_s == pytest.approx(booted_at, abs=1.0)
+    assert told() == {
+        "pid": 4711, "started_at": child.started_at, "since_boot_s": child.since_boot_s, "restarts": 0,
+    }  # fmt: skip
     watching._start(child)
     assert told()["restarts"] == 1
 
