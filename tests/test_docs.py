@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import io
+import itertools
 import re
 import shlex
 import tomllib
@@ -13,7 +14,9 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from mailcore.cli.commands import COMMANDS as TABLE
 from mailcore.cli.main import main
+from mailcore.cli.tree import command_tree, positionals_of
 from tests.test_tidy import FILES, ROOT, read
 
 # Decisions are history; the pages of docs/commands are what --help prints.
@@ -46,6 +49,7 @@ def commands_of(page: str) -> list[list[str]]:
     return found
 
 
+TREE = command_tree(TABLE)
 COMMANDS = sorted({tuple(words) for page in PAGES for words in commands_of(page)})
 
 
@@ -78,6 +82,21 @@ def test_a_command_on_a_page_exists_with_its_options(words: tuple[str, ...]) -> 
     for word in words:
         if re.fullmatch(r"--[a-z-]+", word):
             assert word in text, f"{' '.join(path)} has no {word}"
+    command = TREE.children[path[0]]
+    command = command.children.get(path[-1], command)
+    names = [str(action.metavar or action.dest) for action in positionals_of(command)]
+    for argument in arguments_of(words[len(command.words) - 1 :]):
+        assert any(name.endswith(argument) for name in names), f"{' '.join(command.words)} has no argument {argument}"
+
+
+def arguments_of(words: tuple[str, ...]) -> list[str]:
+    """The names of arguments such as DIR and [PATH], but not those of the values of options."""
+    bare = ["", *(word.strip("[]").rstrip(".…") for word in words)]
+    return [
+        word
+        for before, word in itertools.pairwise(bare)
+        if re.fullmatch(r"[A-Z][A-Z_=]+", word) and not before.startswith("-")
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES)

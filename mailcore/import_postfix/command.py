@@ -16,7 +16,7 @@ from pathlib import Path
 from mailcore.import_postfix import import_queue
 from mailcore.import_postfix.draft import Draft, Fate
 from mailcore.import_postfix.translation import translate
-from mailcore.terminal.command import DONE, UsageError, add_common
+from mailcore.terminal.command import DONE, UsageError, add_common, not_empty
 from mailcore.terminal.output import plain, print_json, say
 
 __all__ = ["configure"]
@@ -33,7 +33,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("directory", metavar="DIR", type=Path, help="directory of main.cf, such as /etc/postfix")
     parser.add_argument("--write", metavar="FILE", type=Path, help="write the configuration to FILE; default: print it")
     parser.add_argument(
-        "--home", default=HOME, metavar="DIR", help=f"home of Waypost, for the configuration; default: {HOME}"
+        "--home",
+        type=not_empty,
+        default=HOME,
+        metavar="DIR",
+        help=f"home of Waypost, for the configuration; default: {HOME}",
     )
     import_queue.configure(parser)
     add_common(parser)

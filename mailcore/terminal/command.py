@@ -28,6 +28,7 @@ from mailcore.terminal.times import TimeError, duration_of, time_of
 __all__ = [
     "CONFIGURATIONS",
     "DONE",
+    "EMPTY",
     "INTERRUPTED",
     "NOT_DONE",
     "NOT_RUNNING",
@@ -41,6 +42,7 @@ __all__ = [
     "fault_of",
     "file_name",
     "moment",
+    "not_empty",
     "queue_id",
     "settings_of",
 ]
@@ -51,6 +53,7 @@ WRONG_USE = 2  # as argparse
 NOT_RUNNING = 3
 INTERRUPTED = 130
 
+EMPTY = "an empty value is not allowed"
 DOCUMENT = "print one JSON document instead of text"
 LINES = "print one JSON object a line; the last line says how the list ended"
 CONFIGURATIONS = (Path("waypost.toml"), Path("/etc/waypost/waypost.toml"))
@@ -96,6 +99,8 @@ class Parser(argparse.ArgumentParser):
         of_subcommand = isinstance(action, argparse._SubParsersAction)  # its own parser checks them
         if not is_file and not of_subcommand and not _is_utf8(arg_string):
             raise argparse.ArgumentError(action, f"'{plain(arg_string)}' is not UTF-8")
+        if is_file and not arg_string and action.nargs != argparse.REMAINDER:  # Path("") is the working directory
+            raise argparse.ArgumentError(action, EMPTY)
         return super()._get_value(action, arg_string)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -138,6 +143,13 @@ def add_common(parser: argparse.ArgumentParser, *, document: bool = True) -> Non
 
 def file_name(text: str) -> str:
     """Returns the name of a file unchanged, also one that is not UTF-8; an argparse type."""
+    return text
+
+
+def not_empty(text: str) -> str:
+    """Reads any text but an empty one; an argparse type."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(EMPTY)
     return text
 
 

@@ -1,4 +1,4 @@
-"""An argument that is not UTF-8 is an error in one line, wherever it stands; the name of a file may be any bytes."""
+"""An argument that is not UTF-8 is an error in one line, wherever it stands; the name of a file may be any bytes, not none."""
 
 from __future__ import annotations
 
@@ -45,6 +45,22 @@ def test_every_argument_that_is_no_file_is_refused(command: Command, capsys: pyt
         assert out == ""
         assert "'M\\udcfcller' is not UTF-8" in err
         assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", LEAVES, ids=lambda command: " ".join(command.words[1:]))
+def test_an_empty_name_of_a_file_is_refused(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    """Python takes it for the working directory."""
+    words = [*command.words[1:], *(["show"] if command.words[1:] == ("export",) else [])]
+    actions = [action for action in command.parser._actions if action.type in (Path, file_name)]
+    for line in [[*words, *action.option_strings[-1:], ""] for action in actions] + [["--config", "", *words]]:
+        assert main(line) == 2, line
+        assert "an empty value is not allowed" in capsys.readouterr().err
+
+
+def test_an_empty_name_of_a_lane_or_a_home_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for line in (["log", "dump", "--lane", ""], ["import-postfix", "etc", "--home", ""]):
+        assert main(line) == 2, line
+        assert "an empty value is not allowed" in capsys.readouterr().err
 
 
 async def test_the_name_of_the_user_may_be_any_bytes(

@@ -14,12 +14,21 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mailcore.cli.queue.filter import add_filters, filter_of, not_empty
+from mailcore.cli.queue.filter import add_filters, filter_of
 from mailcore.control.client import ControlClient, ControlError
 from mailcore.control.protocol.changes import ChangeResult, MatchingProgress
 from mailcore.control.protocol.operation import MESSAGES_MAX, selects_all
 from mailcore.faults import Code, Fault
-from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client, moment, queue_id
+from mailcore.terminal.command import (
+    DONE,
+    NOT_DONE,
+    UsageError,
+    add_common,
+    control_client,
+    moment,
+    not_empty,
+    queue_id,
+)
 from mailcore.terminal.output import complain, plain, print_json, say
 from mailcore.terminal.times import TIME_FORMS
 

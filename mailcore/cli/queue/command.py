@@ -13,11 +13,11 @@ from msgspec import UNSET
 
 from mailcore.cli.pages import Pages, print_pages, say_pages
 from mailcore.cli.queue import changes, history, message, overview
-from mailcore.cli.queue.filter import add_filters, filter_of, not_empty
+from mailcore.cli.queue.filter import add_filters, filter_of
 from mailcore.control.protocol.messages import PAGE_MAX, Item, ListPage, Reason, Reasons, ShownRecipient, ShowPart
 from mailcore.mail_state import next_attempt, other_states
 from mailcore.manager_answers import Size
-from mailcore.terminal.command import DONE, UsageError, add_common, control_client, queue_id
+from mailcore.terminal.command import DONE, UsageError, add_common, control_client, not_empty, queue_id
 from mailcore.terminal.output import complain, plain, print_json, rows_to_lines, say, size_shown, table, width
 from mailcore.terminal.times import shown, shown_duration
 

@@ -9,7 +9,7 @@ from typing import Any
 from mailcore.control.protocol.operation import refusal
 from mailcore.terminal.command import duration
 
-__all__ = ["PATTERN_HELP", "add_filters", "condition", "filter_of", "not_empty"]
+__all__ = ["PATTERN_HELP", "add_filters", "condition", "filter_of"]
 
 _ADDRESS = 'address or pattern: "*" and "?" match any characters, "\\*", "\\?" and "\\\\" themselves'
 _TEXTS = {
@@ -36,13 +36,6 @@ def condition(field: str, read: Callable[[str], Any] = str) -> Callable[[str], A
 
     checked.__name__ = read.__name__  # argparse names it in its own errors: invalid int value
     return checked
-
-
-def not_empty(text: str) -> str:
-    """Reads any text but an empty one; an argparse type."""
-    if not text.strip():
-        raise argparse.ArgumentTypeError("an empty value is not allowed")
-    return text
 
 
 def add_filters(parser: argparse.ArgumentParser) -> None:

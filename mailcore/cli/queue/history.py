@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from mailcore.cli.pages import Pages, print_pages, say_pages
-from mailcore.cli.queue.filter import PATTERN_HELP, condition, not_empty
+from mailcore.cli.queue.filter import PATTERN_HELP, condition
 from mailcore.control.protocol.messages import (
     SEARCH_MAX,
     Accepted,
@@ -24,7 +24,7 @@ from mailcore.control.protocol.messages import (
     SearchPart,
     Settled,
 )
-from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client, queue_id
+from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client, not_empty, queue_id
 from mailcore.terminal.output import complain, plain, print_json, say, size_shown
 from mailcore.terminal.times import shown
 
