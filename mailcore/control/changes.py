@@ -181,9 +181,8 @@ class Changes:
         self, session: Session, arguments: ChangeMatchingArguments
     ) -> AsyncGenerator[MatchingProgress, None]:
         """Changes all that match, or counts them. Yields progress. Raises ManagerAway when it is to change anything."""
-        absence = self._view.link.absence
-        if not arguments.dry_run and absence:
-            raise ManagerAway(f"{absence}; mail is still accepted while the disk has room, but nothing can be changed")
+        if not arguments.dry_run and self._view.link.absence:
+            raise await self._view.link.away("nothing can be changed")
         assert arguments.change in CHANGES
         extra: dict[str, Any] = {}
         if arguments.until is not None:

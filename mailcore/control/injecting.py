@@ -59,7 +59,7 @@ class Injecting:
         if self._under_way >= INJECTIONS_MAX:
             raise InjectionRefused(f"{INJECTIONS_MAX} messages are being handed in already; try again", code=Code.BUSY)
         if self._link.absence:
-            raise ManagerAway(f"{self._link.absence}; mail is still accepted over SMTP while the disk has room")
+            raise await self._link.away("nothing can be handed in here")
         self._under_way += 1
         try:
             session.injection = await self._in_thread(self._open, session, arguments)

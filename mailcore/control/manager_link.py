@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from mailcore.control.intake import Intake
 from mailcore.faults import Code, Fault, FaultError
 from mailcore.frames import FrameDecoder, Hello, Request, Response, WireError, encode
 
@@ -64,8 +65,9 @@ class NotUnderstood(FaultError):
 class ManagerLink:
     """Call ``run`` as a task once; ``call``, ``ask`` and ``order`` from anywhere in the loop."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, intake: Intake) -> None:
         self._path = path
+        self._intake = intake
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._writer: asyncio.StreamWriter | None = None
@@ -78,6 +80,11 @@ class ManagerLink:
         if self._writer is None:
             return "the manager is not running"
         return "" if self._silent is None else "the manager runs but does not answer"
+
+    async def away(self, more: str = "") -> ManagerAway:
+        """Returns the exception for a manager that can't be asked; ``more``: a clause on what can't be done."""
+        clauses = [self.absence, *([more] if more else []), await self._intake.state()]
+        return ManagerAway("; ".join(clauses))
 
     async def run(self) -> None:
         """Connects, reads answers, connects again; ends only by being cancelled."""
@@ -119,7 +126,7 @@ class ManagerLink:
     ) -> Any:
         """Returns the result. Raises ManagerAway, ManagerRefused, OutcomeUnknown, TimeoutError."""
         if self._writer is None or self._silent is not None:
-            raise ManagerAway(f"{self.absence}; mail is still accepted while the disk has room")
+            raise await self.away()
         if len(self._waiting) >= REQUESTS_MAX:
             raise ManagerAway(f"the manager has {REQUESTS_MAX} requests to answer already; try again", code=Code.BUSY)
         number = next(self._numbers)
@@ -143,7 +150,7 @@ class ManagerLink:
             raise ManagerAway("the manager ended while it was asked; ask again") from None
         except TimeoutError:
             self._say_it_is_silent()
-            raise ManagerAway(f"{self.absence}; mail is still accepted while the disk has room") from None
+            raise await self.away() from None
         return self._understood(operation, result, answer)
 
     def _understood(self, operation: str, result: type[R], answer: object) -> R:

@@ -27,6 +27,7 @@ from mailcore.control.access import Peer, group_id, peer_of
 from mailcore.control.ages import Ages
 from mailcore.control.history import PastAnswers
 from mailcore.control.injecting import Injecting
+from mailcore.control.intake import Intake
 from mailcore.control.manager_link import ManagerLink
 from mailcore.control.operations import Operations
 from mailcore.control.positions import Positions
@@ -88,8 +89,9 @@ class ControlServer:
         self.group = group_id(settings.control.group)
         self.clients_max = settings.control.clients_max
         self.clients: set[Client] = set()
-        self.link = ManagerLink(str(settings.run_directory / "manager.sock"))
         disk = Disk()
+        intake = Intake(disk, [str(settings.queue_directory), str(settings.spool_directory)])
+        self.link = ManagerLink(str(settings.run_directory / "manager.sock"), intake)
         routing = Routing(settings.routes, settings.transports, settings.deliverer.port)
 
         def route_of(recipient: Recipient) -> str:

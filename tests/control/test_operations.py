@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from mailcore.control import intake
 from mailcore.control.client import AsyncControlClient, Refused
 from mailcore.control.protocol.messages import Reasons
 from mailcore.control.protocol.operation import Access, Answerer
@@ -18,6 +19,7 @@ from mailcore.envelope import Recipient
 from mailcore.faults import Code
 from mailcore.log.disk import Disk
 from mailcore.log.positions import LanePosition, RestartPositions, write_positions
+from mailcore.queue.identity import establish, guards_of
 from tests.control.fake_manager import Silence, progress, reasons, working
 from tests.control.running_control import RunningControl, open_control
 from tests.faults import refused
@@ -149,6 +151,33 @@ async def test_without_the_manager_a_list_says_of_when_it_is() -> None:
             Refused, match=r"^the manager is not running; mail is still accepted while the disk has room$"
         ):
             await control.call("size")
+
+
+async def test_without_the_manager_and_a_disk_nobody_is_promised_that_mail_is_accepted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with open_control(manager=False) as running, running.client() as control:
+        settings = running.settings
+        directories = {name: str(path) for name, path in settings.identified_directories.items() if path.exists()}
+        logs = (str(settings.log_directory), str(settings.reports_directory))
+        held = establish(Disk(), directories, *logs, NOW, lambda: "0" * 32)
+        monkeypatch.setattr(Disk, "guards", guards_of(directories, held.identity))  # as every child has them
+        with pytest.raises(Refused, match="mail is still accepted while the disk has room"):
+            await control.call("size")
+        settings.spool_directory.rename(settings.home / "spool.old")
+        away = rf"no mail is accepted: the spool directory {settings.spool_directory} does not exist"
+        with pytest.raises(Refused, match=f"^the manager is not running; {away}"):
+            await control.call("size")
+        with pytest.raises(Refused, match=f"nothing can be changed; {away}"):
+            await control.call("change_matching", {"change": "hold", "filter": {"lane": "*"}})
+        for lock in held.locks:
+            os.close(lock)
+
+
+async def test_a_disk_that_hangs_does_not_delay_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intake, "LOOK_S_MAX", 0.01)
+    monkeypatch.setattr(Disk, "check", lambda *_: time.sleep(0.3))
+    assert "is not known" in await intake.Intake(Disk(), ["queue"]).state()
 
 
 # -- showing
@@ -315,6 +344,6 @@ async def test_a_message_that_grows_too_big_is_refused_and_gone(
 
 async def test_without_the_manager_nothing_is_taken_in() -> None:
     async with open_control(manager=False) as running, running.client() as control:
-        with pytest.raises(Refused, match="mail is still accepted over SMTP while the disk has room"):
+        with pytest.raises(Refused, match="nothing can be handed in here; mail is still accepted while the disk"):
             await control.call("inject_begin", {"sender": "", "recipients": ["you@example.org"]})
         assert running.spool_files() == []

@@ -222,6 +222,7 @@ async def test_a_disk_that_goes_away_under_a_running_core_costs_no_mail(tmp_path
                 assert tree(directory) == before, "something was written below the mount point"
                 code, out, _ = await core._run("identity", "show")
                 assert (code, json.loads(out)[name]["identity"]) == (1, None)
+                assert f"no mail is accepted: the {name} directory" in (await core._run("queue", "size"))[2]
                 mount("--bind", str(disk), str(directory))
                 await core.ready()
                 accepted.add(await core.send("four@example.org", data=BIG))
