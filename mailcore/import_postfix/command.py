@@ -2,7 +2,7 @@
 
 Law: nothing in Postfix's directories is changed, and no existing file is overwritten.
 
-Keeps law: import-reads-only (docs/laws.md).
+Keeps law: import-reads-only, law: a-copy-is-another-host (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import socket
 from collections import Counter
 from pathlib import Path
 
+from mailcore.config import values
 from mailcore.import_postfix import import_queue
 from mailcore.import_postfix.draft import Draft, Fate
+from mailcore.import_postfix.tables import is_of_this_host
 from mailcore.import_postfix.translation import translate
 from mailcore.terminal.command import DONE, UsageError, add_common, not_empty
 from mailcore.terminal.output import plain, print_json, say
@@ -39,12 +41,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help=f"home of Waypost, for the configuration; default: {HOME}",
     )
+    parser.add_argument(
+        "--hostname",
+        type=_host_name,
+        metavar="NAME",
+        help="name of Postfix's host, used if main.cf sets no myhostname; default: that of this host, if DIR is not a copy",
+    )
     import_queue.configure(parser)
     add_common(parser)
     parser.set_defaults(run=_run)
 
 
+def _host_name(text: str) -> str:
+    """Reads the name of a host; an argparse type."""
+    try:
+        return values.host_name(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _run(arguments: argparse.Namespace) -> int:
+    if arguments.hostname is None:
+        arguments.hostname = socket.gethostname() if is_of_this_host(arguments.directory) else ""
     if arguments.queue or arguments.dry_run or arguments.list_done:
         if arguments.write is not None:
             raise UsageError(
@@ -52,7 +70,7 @@ def _run(arguments: argparse.Namespace) -> int:
             )
         return import_queue.run(arguments)
     try:
-        draft, _ = translate(arguments.directory, socket.gethostname())
+        draft, _ = translate(arguments.directory, arguments.hostname)
     except UnicodeDecodeError:
         raise UsageError(f"import-postfix: {arguments.directory}/main.cf is not UTF-8") from None
     text = draft.toml(arguments.home, HEAD)

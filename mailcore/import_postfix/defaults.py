@@ -90,8 +90,13 @@ _NO_DOMAIN = "localdomain"  # Postfix's name for the domain of a host without on
 
 
 def of_host(hostname: str, given: dict[str, str]) -> dict[str, str]:
-    """Returns defaults of ``myhostname`` and ``mydomain``, each derived from the other as in mail_params(3)."""
+    """Returns defaults of ``myhostname`` and ``mydomain``, each derived from the other as in mail_params(3).
+
+    ``hostname``: "" if it is not known; then both are empty.
+    """
     mydomain = given.get("mydomain", "")
+    if not hostname and "myhostname" not in given:
+        return {"myhostname": "", "mydomain": ""}
     name = hostname if "." in hostname else f"{hostname}.{mydomain or _NO_DOMAIN}"
     full = given.get("myhostname", name)
     return {"myhostname": name, "mydomain": full.partition(".")[2] or _NO_DOMAIN}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import socket
+import shlex
 import threading
 import time
 from collections.abc import Iterator
@@ -32,7 +32,14 @@ from mailcore.import_postfix.draft import Draft
 from mailcore.import_postfix.dropped import cleaned, origin, qualified
 from mailcore.import_postfix.ledger import Begun, Ledger, LedgerInUse
 from mailcore.import_postfix.machine import open_machine
-from mailcore.import_postfix.queue_directory import MasterRuns, aside, message_files, other_files, postfix_stopped
+from mailcore.import_postfix.queue_directory import (
+    MasterRuns,
+    aside,
+    message_files,
+    other_files,
+    postfix_stopped,
+    queue_directory,
+)
 from mailcore.import_postfix.queue_file import QueuedMessage, content, read_message
 from mailcore.import_postfix.records import FileFault
 from mailcore.import_postfix.relaying import local_domains
@@ -58,7 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--queue-directory",
         metavar="DIR",
         type=Path,
-        help="queue directory or a copy of it; default: queue_directory of main.cf",
+        help="queue directory or a copy of it; default: queue_directory of main.cf, below the copy if DIR is one",
     )
     group.add_argument(
         "--ledger", metavar="FILE", type=Path, help=f"record of imported messages; default: {LEDGER} in the home"
@@ -94,12 +101,15 @@ class _Tally:
 def run(arguments: argparse.Namespace) -> int:
     """Imports the queue and returns the exit status. Raises UsageError, ConfigError, ControlError, OSError."""
     try:
-        machine = open_machine(arguments.directory, socket.gethostname())
+        machine = open_machine(arguments.directory, arguments.hostname)
     except UnicodeDecodeError:
         raise UsageError(f"import-postfix: {arguments.directory}/main.cf is not UTF-8") from None
-    directory: Path = arguments.queue_directory or Path(machine.cf.value("queue_directory"))
-    if not directory.is_dir():
-        raise UsageError(f"import-postfix: {directory} is not a directory; give the queue with --queue-directory DIR")
+    directory = queue_directory(machine, arguments.queue_directory)
+    if not machine.has_name and not arguments.list_done:
+        raise UsageError(
+            f"import-postfix: {arguments.directory}/main.cf sets no myhostname, and the name of its host is not known, because "
+            "this is not its own directory; give it with --hostname NAME: addresses without a domain are completed with it"
+        )
     only_read = arguments.dry_run or arguments.list_done
     home, recipients_max = _home_and_limit(arguments, only_read)
     ledger_path: Path = arguments.ledger or home / LEDGER
@@ -323,10 +333,11 @@ class _Import:
                     "nobody": tally.finished, "done_before": tally.done_before, "notes": tally.notes,  # lang: quoted
                     "stays": [stay._asdict() for stay in tally.stays],
                     "unsent_bounces": bounces, "corrupt": corrupt, "other_instances": others,
-                    "ledger": str(self._ledger.path),
+                    "ledger": str(self._ledger.path), "queue_directory": str(self._directory),
                 }
             )  # fmt: skip
             return status
+        say(f"queue directory: {plain(str(self._directory))}")
         verb = "would be imported" if self._arguments.dry_run else "imported"
         say(f"{tally.messages} messages with {tally.recipients} recipients {verb}, {tally.held} of them held")
         for count, what in (
@@ -341,7 +352,7 @@ class _Import:
             (bounces, "messages have failures that Postfix has not reported to their senders (its directory bounce):"),
             (corrupt, "files in Postfix's directory corrupt were not read:"),
             ([f"{stay.queue_id}: {stay.why}" for stay in tally.stays], "files stay in Postfix's queue:"),
-            (others, "other Postfix instances on this host were not imported; import each separately:"),
+            (others, "other Postfix instances on its host were not imported; import each separately:"),
         ):
             if names:
                 say(f"{len(names)} {what}")
@@ -353,12 +364,14 @@ class _Import:
 
     def _afterwards(self) -> None:
         """Prints the remaining steps for the operator."""
-        directory = self._arguments.directory
+        directory = shlex.quote(str(self._arguments.directory))
+        options = [("--queue-directory", self._arguments.queue_directory), ("--ledger", self._arguments.ledger)]
+        more = "".join(f" {name} {shlex.quote(str(value))}" for name, value in options if value is not None)
         say(
             "Messages keep their age. Do not start Postfix with this queue again: it would deliver every message twice."
         )
         say("After checking the result, delete the imported messages from Postfix's queue; keep the ledger until then:")
-        say(f"  waypost import-postfix {directory} --queue --list-done | postsuper -c {directory} -d -")
+        say(f"  waypost import-postfix {directory} --queue --list-done{more} | postsuper -c {directory} -d -")
         say(f"  ledger: {self._ledger.path}")
 
 

@@ -1,4 +1,7 @@
-"""Postfix's queue directory: its messages, and the lock that keeps Postfix from starting."""
+"""Postfix's queue directory: where it is, its messages, and the lock that keeps Postfix from starting.
+
+Keeps law: a-copy-is-another-host (docs/laws.md).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["MasterRuns", "aside", "message_files", "other_files", "postfix_stopped"]
+from mailcore.import_postfix.machine import Machine
+from mailcore.import_postfix.tables import TableFault
+from mailcore.terminal.command import UsageError
+
+__all__ = ["MasterRuns", "aside", "message_files", "other_files", "postfix_stopped", "queue_directory"]
 
 # Mail that Postfix was about to send comes first.
 QUEUES = ("active", "incoming", "deferred", "hold", "maildrop")
@@ -21,6 +28,24 @@ class MasterRuns(Exception):
     """Postfix is running on this queue."""
 
 
+def queue_directory(machine: Machine, given: Path | None) -> Path:
+    """Returns the queue directory: the one given, or that of main.cf if it is of the same Postfix. Raises UsageError."""
+    name = machine.cf.value("queue_directory")
+    try:
+        if given is None:
+            if not name:
+                raise TableFault("it is empty")
+            given = machine.tables.path(name)
+    except TableFault as fault:
+        raise UsageError(
+            f"import-postfix: {machine.what('queue_directory')}: {fault}. Give the queue, or a copy of it, with "
+            "--queue-directory DIR"
+        ) from None
+    if not given.is_dir():
+        raise UsageError(f"import-postfix: {given} is not a directory; give the queue with --queue-directory DIR")
+    return given
+
+
 @contextlib.contextmanager
 def postfix_stopped(directory: Path) -> Iterator[None]:
     """Holds the lock that Postfix's master holds while it runs, so that Postfix cannot start.
@@ -28,7 +53,7 @@ def postfix_stopped(directory: Path) -> Iterator[None]:
     A copy of a queue has its own lock file, which is free. Raises MasterRuns, OSError.
     """
     try:
-        descriptor = os.open(directory / "pid" / "master.pid", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(directory / "pid" / "master.pid", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         yield  # a copy without lock file, or a Postfix that has never run
         return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
-from pathlib import Path
 
 from mailcore.config import values
 from mailcore.import_postfix.draft import Draft
@@ -28,8 +27,14 @@ _NAMED_MAX = 5  # domains named in a finding; the rest is counted
 
 def server_names(machine: Machine, draft: Draft) -> None:
     """Sets the names in the greeting and in EHLO."""
+    if not machine.has_name:
+        _say_no_name(machine, draft)
     for name, section in (("myhostname", "receiver"), ("smtp_helo_name", "deliverer")):
         text = machine.look(name)
+        if machine.needs_name(name):
+            if name in machine.cf:
+                draft.left(machine.where(name), machine.what(name), "myhostname is not set and not known")
+            continue
         try:
             host = values.host_name(text)
         except ValueError as error:
@@ -37,6 +42,17 @@ def server_names(machine: Machine, draft: Draft) -> None:
             continue
         draft.put(section, "hostname", host)
         draft.taken(machine.where(name), machine.what(name), f'[{section}] hostname = "{host}"')
+
+
+def _say_no_name(machine: Machine, draft: Draft) -> None:
+    """Reports that the name of the host is not known, and the settings that depend on it."""
+    users = [name for name in machine.cf.given if machine.needs_name(name)]
+    said = (
+        f"{machine.directory} is not the directory of this host's own Postfix, so the name of its host is not known. Give it "
+        "with --hostname NAME, or set hostname in [receiver] and [deliverer]; without it, Waypost uses the name of the host "
+        "that it runs on"
+    )
+    draft.left("main.cf", "myhostname is not set", said + (f". It is used by {_some(users)}" if users else ""))
 
 
 # Listeners
@@ -184,7 +200,9 @@ def local_domains(machine: Machine, draft: Draft) -> set[str]:
     ):
         machine.seen.add(name)
         unread: list[tuple[str, str]] = []
-        names = {word.lower() for true, word in machine.tables.elements(machine.cf.list(name), unread) if true}
+        names = {
+            word.lower().rstrip(".") for true, word in machine.tables.elements(machine.cf.list(name), unread) if true
+        }
         for word, why in unread:
             draft.left(machine.where(name), f"{name} = {word}", f"{why}; {gone}")
         names = {each for each in names if each and "@" not in each}
@@ -266,10 +284,10 @@ def tls(machine: Machine, draft: Draft) -> None:
         if any(name in machine.cf for name in names):
             draft.taken(where, what, "STARTTLS is not offered, as before")
         return
-    certificate, key = (str(Path(machine.directory, each)) for each in (certificate, key))
     try:
+        certificate, key = (str(machine.tables.path(each)) for each in (certificate, key))
         values.check_certificate(certificate, key)
-    except ValueError as error:
+    except (TableFault, ValueError) as error:
         draft.left(
             where, what, f"{error}; STARTTLS is not offered until [receiver] tls_certificate and tls_key are set"
         )

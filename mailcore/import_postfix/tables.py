@@ -2,9 +2,12 @@
 
 Law: no file is read but those of the Postfix that was given: files below the directory of main.cf, or, if that is the copy of a
 whole file system (COPY/etc/postfix), files below COPY. A file of this host with the same name may be that of another Postfix.
+Only for a directory of this host's own Postfix, all files of this host are.
 
 Types: texthash, and hash, btree, lmdb, cdb, dbm, sdbm by their source; inline; cidr for networks; any with ``proxy:``. Other
 types (ldap, mysql, ...) and rules (regexp, pcre) are reported and not read.
+
+Keeps law: a-copy-is-another-host (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from pathlib import Path
 
 from mailcore.import_postfix.main_cf import logical_lines, split_list
 
-__all__ = ["CONFIG_DIRECTORY", "Table", "TableFault", "Tables", "networks_without"]
+__all__ = ["CONFIG_DIRECTORY", "Table", "TableFault", "Tables", "is_of_this_host", "networks_without"]
 
 CONFIG_DIRECTORY = Path("/etc/postfix")  # Postfix's default of config_directory
 SOURCE_BYTES_MAX = 64 << 20  # of one table; a million routes have 40 MB
@@ -26,6 +29,15 @@ _RULES = {"regexp": "regular expressions", "pcre": "regular expressions"}
 _LIST_DEPTH_MAX = 5  # files named in files
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def is_of_this_host(directory: Path) -> bool:
+    """Tells whether this is the directory of a Postfix of the host that runs the command, and not a copy.
+
+    It is /etc/postfix, or the directory of another instance beside it, which postmulti(1) names postfix-NAME.
+    """
+    own, given = (Path(os.path.realpath(each)) for each in (CONFIG_DIRECTORY, directory))
+    return given == own or (given.parent == own.parent and given.name.startswith(f"{own.name}-"))
 
 
 class TableFault(Exception):
@@ -53,7 +65,9 @@ class Tables:
     config_directory: Path = CONFIG_DIRECTORY
 
     def path(self, name: str) -> Path:
-        """Returns where the file lies that main.cf names. Raises TableFault if it is not a file of this Postfix."""
+        """Returns where the file or directory lies that main.cf names. Raises TableFault if it is not one of this Postfix."""
+        if "\0" in name:
+            raise TableFault(f"{name!a} is not the name of a file")
         directory = Path(os.path.abspath(self.directory))
         given = Path(os.path.normpath(name))
         top = self._top(directory)
@@ -69,7 +83,8 @@ class Tables:
             raise TableFault(
                 f"{name} is outside of {directory} and is not read; copy it there, and change its name in main.cf"
             )
-        if not path.resolve().is_relative_to(top.resolve()):
+        # Not Path.resolve, which raises RuntimeError for a link that leads to itself; opening it gives an OSError.
+        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(top)):
             raise TableFault(f"{name} leads out of {top} and is not read; replace the link by the file")
         return path
 
@@ -85,6 +100,8 @@ class Tables:
 
     def _top(self, directory: Path) -> Path:
         """Returns the directory that holds all files of this Postfix: "/" for the Postfix of this host."""
+        if is_of_this_host(directory):
+            return Path("/")
         parts = self.config_directory.parts[1:]
         if parts and directory.parts[-len(parts) :] == parts:
             return Path(*directory.parts[: -len(parts)])

@@ -19,6 +19,7 @@ from mailcore.import_postfix.relaying import (
     tls,
 )
 from mailcore.import_postfix.routes import routes
+from mailcore.import_postfix.tables import is_of_this_host
 from mailcore.import_postfix.transports import transports
 
 __all__ = ["translate"]
@@ -27,7 +28,10 @@ _NAMED = re.compile(r"\$[{(]?\s*([A-Za-z0-9_]+)")
 
 
 def translate(directory: Path, hostname: str) -> tuple[Draft, Machine]:
-    """Translates a configuration. ``hostname``: used if main.cf sets no name. Raises OSError, UnicodeDecodeError."""
+    """Translates a configuration. ``hostname``: used if main.cf sets no name; "" if it is not known.
+
+    Raises OSError, UnicodeDecodeError.
+    """
     machine = open_machine(directory, hostname)
     draft = Draft()
     server_names(machine, draft)
@@ -51,9 +55,10 @@ def _instances(machine: Machine, draft: Draft) -> None:
     name = "multi_instance_directories"
     for directory in machine.other_instances():
         machine.seen.add(name)
+        copy = "" if is_of_this_host(machine.directory) else "with a copy of it, "
         said = (
-            "another Postfix instance on this host; its settings and its queue are not part of this import. Run: "
-            f"waypost import-postfix {directory}"
+            "another Postfix instance on its host; its settings and its queue are not part of this import. Run "
+            f"{copy}waypost import-postfix {directory}"
         )
         draft.left(machine.where(name), f"{name} = {directory}", said)
 
