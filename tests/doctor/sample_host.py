@@ -20,10 +20,11 @@ from cryptography.x509.oid import NameOID
 from mailcore.config.load import load
 from mailcore.config.settings import Settings
 from mailcore.doctor.finding import Finding, State
-from mailcore.doctor.host import Host, alive
-from tests.eventually import eventually_blocking
+from mailcore.doctor.host import Host
 
 __all__ = ["certificate", "children", "found", "running", "sample_host", "states"]
+
+SLEEPER = "import time; print(flush=True); time.sleep(100)"
 
 
 def sample_host(directory: Path, text: str = "", **more: Any) -> Host:
@@ -51,11 +52,11 @@ def states(findings: Iterable[Finding]) -> set[State]:
 @contextlib.contextmanager
 def running(*command: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process that passes for one of Waypost's, by its command line."""
-    given = command or (sys.executable, "-c", "import time; time.sleep(100)", "mailcore.process.of.a.test")
-    with subprocess.Popen(given) as process:
+    given = command or (sys.executable, "-c", SLEEPER, "mailcore.process.of.a.test")
+    with subprocess.Popen(given, stdout=None if command else subprocess.PIPE) as process:
         try:
-            # Its command line is empty for a moment after the start.
-            eventually_blocking(lambda: bool(command) or alive(process.pid), "a running process")
+            if process.stdout is not None:
+                process.stdout.readline()  # before, it has no command line and next to no memory
             yield process
         finally:
             process.kill()
