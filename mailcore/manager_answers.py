@@ -84,6 +84,7 @@ class Cut(Struct, kw_only=True):
     """Where browsing starts and ends."""
 
     lanes: dict[str, LaneCut]  # by name of the lane
+    unheard: list[str] = []  # lanes whose receiver has not reported yet: their newest mail lies beyond the end
 
 
 class Progress(Struct, kw_only=True):

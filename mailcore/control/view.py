@@ -31,6 +31,8 @@ __all__ = ["NotFound", "Place", "View"]
 T = TypeVar("T")
 Place = tuple[str, int]  # lane, offset
 LOOKS = 3  # for one message; between two moves it rests for seconds at least
+HEARD_S = 2.0  # for receivers to report to a manager that has just started; they look for it every 0.2 s
+HEARD_LOOK_S = 0.02
 
 
 class NotFound(FaultError):
@@ -60,16 +62,33 @@ class View:
         self.archive = archive
         self.link = link
         self.pool = pool
+        self._silent: frozenset[str] = frozenset()  # lanes whose receivers were waited for in vain
 
     async def stretches(self) -> tuple[dict[str, Stretch], str]:
-        """Returns where to read, and "" or a note for people that the manager could not be asked."""
+        """Returns where to read, and "" or a note for people that the manager could not be asked.
+
+        A manager that has just started does not know the mail that receivers acknowledged meanwhile: waits until they have
+        reported it, at most HEARD_S, and once for receivers that are away longer.
+        """
         try:
-            cut = await self.link.ask("cut", Cut)
+            cut = await self._cut()
         except (ManagerAway, OutcomeUnknown):
             stretches, at = await self.in_thread(self._last_known.stretches)
             when = datetime.fromtimestamp(at).astimezone().isoformat(" ", "seconds") if at else "its beginning"
             return stretches, f"{self.link.absence or 'the manager did not answer'}; as of {when}"
         return {lane: Stretch(at.browse, at.runner, at.end) for lane, at in cut.lanes.items()}, ""
+
+    async def _cut(self) -> Cut:
+        """Returns the manager's answer. Raises ManagerAway, OutcomeUnknown."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + HEARD_S
+        while True:
+            cut = await self.link.ask("cut", Cut)
+            unheard = frozenset(cut.unheard)
+            if unheard <= self._silent or clock() > until:
+                self._silent = unheard
+                return cut
+            await asyncio.sleep(HEARD_LOOK_S)
 
     def check_lane(self, filter_: Filter, stretches: Mapping[str, Stretch]) -> None:
         """Checks that the filter's lane, if given, matches one of the lanes. Raises ArgumentError, which names them."""

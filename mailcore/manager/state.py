@@ -112,9 +112,12 @@ class State:
 
     def size(self, arguments: dict[str, Any]) -> Size:
         """Returns the size of the queue."""
-        lanes = [incoming(number) for number in range(self.context.settings.receiver.processes)]
         size = self.context.queue.sizes.summary()
-        return Size(**msgspec.structs.asdict(size), unheard=self.context.balance.unheard(lanes))
+        return Size(**msgspec.structs.asdict(size), unheard=self._unheard())
+
+    def _unheard(self) -> list[str]:
+        lanes = [incoming(number) for number in range(self.context.settings.receiver.processes)]
+        return self.context.balance.unheard(lanes)
 
     def cut(self, arguments: dict[str, Any]) -> Cut:
         """Returns where to read each lane."""
@@ -123,7 +126,7 @@ class State:
             lowest = self.context.queue.floor(lane).lowest()
             browse = runner.position if lowest is None else min(lowest, runner.position)
             lanes[lane] = LaneCut(browse, runner.position, runner.readable_end)
-        return Cut(lanes=lanes)
+        return Cut(lanes=lanes, unheard=self._unheard())
 
     def places(self, arguments: dict[str, Any]) -> Places:
         """Returns the positions of lanes and journal, and the active messages by lane and segment."""

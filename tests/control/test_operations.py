@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mailcore.control import intake
+from mailcore.control import intake, view
 from mailcore.control.client import AsyncControlClient, Refused
 from mailcore.control.protocol.messages import Reasons
 from mailcore.control.protocol.operation import Access, Answerer
@@ -201,6 +201,40 @@ async def test_a_message_that_moves_meanwhile_is_shown(running: RunningControl, 
     assert shown["message"]["lane"] == "retry.30"
     with refused(Code.NOT_FOUND):
         await control.call("show", {"queue_id": "1K0RDGV4BE900"})
+
+
+async def test_a_manager_that_has_just_started_is_asked_again_until_its_receivers_have_reported(
+    running: RunningControl, control: AsyncControlClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mail that was acknowledged meanwhile is in the lane, and beyond the end that the manager knows."""
+    first, second = envelope(), envelope()
+    running.write("incoming.0", first, second)
+    looks = 0
+
+    def cut(_: dict[str, Any]) -> dict[str, Any]:
+        nonlocal looks
+        looks += 1
+        heard = looks % 4 == 0
+        end = running.lane("incoming.0").end if heard else 0
+        return {"lanes": {"incoming.0": [0, 0, end]}, "unheard": [] if heard else ["incoming.0"]}
+
+    running.manager.answers["cut"] = cut
+    assert [each["queue_id"] for each in await all_items(control)] == [first.queue_id, second.queue_id]
+    shown = [part async for part in control.parts("show", {"queue_id": second.queue_id})]
+    assert shown[0]["message"]["queue_id"] == second.queue_id
+    assert (await control.call("explain", {"queue_id": first.queue_id}))["reasons"]
+    running.manager.answers["hold"] = lambda given: {"changed": len(given["messages"])}
+    assert (await control.call("hold", {"queue_ids": [first.queue_id]}))["changed"] == 1
+
+    # A receiver that stays away is waited for once.
+    monkeypatch.setattr(view, "HEARD_S", 0.1)
+    running.manager.answers["cut"] = lambda _: {"lanes": {"incoming.0": [0, 0, 0]}, "unheard": ["incoming.0"]}
+    running.manager.requests.clear()
+    assert await all_items(control) == []
+    waited = len(running.manager.asked("cut"))
+    assert waited > 1
+    assert await all_items(control) == []
+    assert len(running.manager.asked("cut")) == waited + 1
 
 
 async def test_a_message_is_shown_with_all_its_recipients(running: RunningControl, control: AsyncControlClient) -> None:
