@@ -21,7 +21,8 @@ from appliance.live.views import for_viewers, stream_of
 
 __all__ = ["overview", "stream"]
 
-FRAGMENTS = ("fault", "rates", "trouble", "lanes", "balance", "processes", "disks")  # templates/status/overview/
+# templates/status/overview/
+FRAGMENTS = ("fault", "rates", "first", "trouble", "lanes", "balance", "processes", "disks")
 NOTHING_QUEUED: dict[str, Any] = {
     "messages": None,
     "recipients": None,
@@ -62,7 +63,19 @@ def _context(snapshot: Mapping[str, Any]) -> dict[str, Any]:
         "rates": [(name, name.capitalize()) for name in LINES],
         "balance": balance_of(snapshot),
         "fault": _fault(snapshot["core"]),
+        "is_new": _is_new(snapshot),
     }
+
+
+def _is_new(snapshot: Mapping[str, Any]) -> bool:
+    """Returns True if the core runs and has had no mail since its queue was made; what to do first is shown then.
+
+    Counts that began again later have a note: nothing is known of the time before.
+    """
+    totals = snapshot["totals"]
+    if totals is None or not snapshot["core"]["running"] or totals.get("note", ""):
+        return False
+    return not any(totals.get(name, 0) for name in ("accepted", "queued_at_start", "queued"))
 
 
 def _is_full(disk: Mapping[str, Any]) -> bool:

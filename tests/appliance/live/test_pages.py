@@ -80,6 +80,29 @@ async def test_the_overview_is_there_before_anything_is_known(user: User) -> Non
     assert "No data yet." in answer.content.decode()
 
 
+FIRST = '<section id="first" class="empty" aria-labelledby="first-title"'
+
+
+@pytest.mark.parametrize(
+    ("totals", "core", "shown"),
+    [
+        ({}, {}, True),
+        ({"accepted": 1}, {}, False),
+        ({"queued_at_start": 1, "queued": 1}, {}, False),
+        ({"note": "restart positions were damaged"}, {}, False),  # what was before is not known
+        ({}, {"running": False}, False),
+    ],
+)
+async def test_what_to_do_first_is_shown_until_there_was_mail(
+    user: User, hub: Hub, totals: dict[str, Any], core: dict[str, Any], shown: bool
+) -> None:
+    hub.snapshot["totals"] = dict.fromkeys(hub.snapshot["totals"], 0) | {"started_at": 1.0, "note": ""} | totals
+    hub.snapshot["core"] |= core
+    text = (await sync_to_async(lambda: signed_in(user).get("/"))()).content.decode()
+    assert (f"{FIRST}>" in text) is shown
+    assert (f"{FIRST} hidden>" in text) is not shown
+
+
 async def test_a_fault_of_the_manager_is_shown(user: User, hub: Hub) -> None:
     hub.snapshot["core"]["stalled"] = "the disk of /q is full"
     answer = await sync_to_async(lambda: signed_in(user).get("/"))()
