@@ -102,7 +102,7 @@ def _used_share(disk: Mapping[str, Any]) -> str:
 def _fault(core: Mapping[str, Any]) -> str:
     """Returns what needs an operator's action, as the manager reports it; empty if nothing does."""
     if core["stalled"]:
-        return f"Deliveries paused: {core['stalled']}"
+        return f"Deliveries go out one at a time: {core['stalled']}"
     if core["restored"]:
         return f"Mail is held: {core['restored']}. To release it, filter the queue by this reason."
     if full := core.get("active_full"):

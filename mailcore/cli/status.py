@@ -84,7 +84,7 @@ def _lines(processes: Processes, state: State | None, size: Size | None, error: 
     if state.restored:
         pairs.append(("held", f"{state.restored} (docs/backup.md)"))
     if state.stalled:
-        pairs.append(("stalled", state.stalled))
+        pairs.append(("stalled", f"deliveries go out one at a time: {state.stalled}"))
     if state.active_full:
         pairs.append(("waiting", state.active_full))
     pairs += [

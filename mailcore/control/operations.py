@@ -213,6 +213,8 @@ def _overlay(item: Item, working: Progress | None) -> None:
 def _recipient(recipient: Recipient, found: Found, working: Progress | None, now: float) -> ShownRecipient:
     aside = with_its_state(recipient, found.envelope, found.lane, now).aside
     reply = recipient.reply if working is None else working.replies.get(recipient.number, recipient.reply)
+    if working is not None and (recipient.number in working.recipient_states or recipient.number in working.replies):
+        aside = None  # its time has come: this pass has it
     if aside is not None:
         state = aside.kind.name.lower()
     elif working is None:

@@ -37,8 +37,8 @@ def look(host: Host) -> Iterator[Finding]:
     if stalled := host.state.stalled:
         yield bad(
             "deliveries",
-            stalled,
-            "See the findings on disk. Deliveries resume when the disk has room for their records.",
+            f"one at a time: {stalled}",
+            "See the findings on disk. A delivery frees space; all go out again when the disk has room for their records.",
         )
     if full := host.state.active_full:
         yield warn(

@@ -46,11 +46,12 @@ class ManagerContext:
     checkpoint_waiters: list[asyncio.Future[None]] = field(default_factory=list)  # resolved by the next checkpoint
     wall: Callable[[], float] = time.time
     now: Callable[[], float] = time.monotonic
-    stalled: str = ""  # why deliveries are paused; "" if they are not
+    stalled: str = ""  # why deliveries go out one at a time; "" if they do not
     entries_left: int = (
         0  # while stalled: entries that may still be sent, one at a time, before the next look at the disk
     )
     made_room: bool = True  # while stalled: the last entry was delivered, so it freed space
+    deferrals_left: int = 0  # while stalled: entries that may be deferred at once, each of which takes space
     counters: dict[str, int] = field(default_factory=dict)
     balance: Balance = field(init=False)
     restored: Restored = NOT_RESTORED  # mail that was restored from a backup is held

@@ -93,6 +93,7 @@ class Flow:
         context = self.context
         wall = context.wall()
         self._deferred_active, self._deferred_limit = deferred_in(context)
+        self.passes.free_others(now)
         for _ in range(FILL_MAX):
             if self._full:
                 self.passes.make_room(now)
@@ -175,7 +176,7 @@ class Flow:
                 context.log.removed(active.queue_id)
 
     def next_due_in(self) -> float | None:
-        """Returns the seconds until a deferred message may enter or a suspension ends; None if neither is expected."""
+        """Returns the seconds until a message may enter, a suspension ends or its mail is looked at; None without any."""
         now = self.context.now()
         times: list[float | None] = []
         if self._full:
@@ -183,7 +184,7 @@ class Flow:
         elif self._deferred_active < self._deferred_limit:  # otherwise no message enters before another has left
             times.append(max(0.0, self._retry_at - now))  # ``fill`` has just looked
         wake = self.context.scheduler.wake_at()
-        times.append(None if wake is None else max(0.0, wake - now))
+        times += [None if wake is None else max(0.0, wake - now), self.passes.others_due_in(now)]
         return min((time for time in times if time is not None), default=None)
 
     # -- out to the deliverers
@@ -347,7 +348,9 @@ class Flow:
             context.count("verdicts", len(numbers))
             if context.stalled:
                 context.made_room = any(verdict.status == Status.DELIVERED for verdict in frame.verdicts)
-                context.entries_left *= context.made_room
+                if not context.made_room:
+                    context.deferrals_left -= 1
+                    context.entries_left *= context.deferrals_left > 0
             active.in_flight -= 1
             active.unsynced -= 1
             if active.orders:

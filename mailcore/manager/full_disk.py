@@ -1,8 +1,9 @@
 """The manager on a full disk: it gives back the ballast, and lets deliveries go out one at a time.
 
 Only a delivered message frees space, and recording its delivery needs some. So while the disk of the queue or of the spool is
-full, one delivery goes out after the other, as long as they succeed; after a deferral, which frees nothing, the next goes out
-TRY_S later.
+full, one delivery goes out after the other, as long as they succeed. A deferral frees nothing and takes a little: deferrals may
+use up half of the ballast, so that mail which can be delivered is reached behind mail which cannot. Below that, the next
+delivery after a deferral goes out TRY_S later.
 
 Keeps law: delivery-has-room (docs/laws.md).
 """
@@ -88,7 +89,16 @@ class FullDisk:
         context.entries_left = min(
             min(room.delivery_bytes // ENTRY_BYTES_MAX, room.delivery_inodes // ENTRY_INODES) for room in rooms
         )
-        if not context.made_room:
+        whole = self.ballast.wanted
+        spare = min(
+            min(
+                (room.delivery_bytes - whole.space_bytes // 2) // ENTRY_BYTES_MAX,
+                (room.delivery_inodes - whole.inodes // 2) // ENTRY_INODES,
+            )
+            for room in rooms
+        )
+        context.deferrals_left = max(spare, 0)
+        if not context.made_room and not context.deferrals_left:
             if context.now() < self._try_at:
                 context.entries_left = 0
                 return

@@ -10,7 +10,8 @@ Keeps law: data-before-replacement, law: bounce-before-finish, law: damaged-data
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -45,8 +46,10 @@ HEADER_BYTES_MAX = (
     65_536  # of a message that failed, read for its bounce; Postfix's bounce returns 50 000 bytes at most
 )
 AGAIN_S = 10.0  # before the end of a pass that failed for lack of disk space is retried
+_TIMED = frozenset({"deferred", "delayed"})  # states of recipients aside that end by themselves; keys of Envelope.aside
 ROOM_MAX = 1_000  # messages put back in one step
 ROOM_S = 0.1  # between two steps: 10 000 a second is more than can arrive
+OTHERS_S = 1.0  # between two looks for messages whose other recipients are due
 
 
 class Passes:
@@ -55,6 +58,7 @@ class Passes:
     def __init__(self, context: ManagerContext) -> None:
         self.context = context
         self._room_at = 0.0  # monotonic: the next search for room
+        self._others_at = 0.0  # monotonic: the next look for other recipients
 
     def over(self, active: Active) -> None:
         """Ends a pass whose verdicts are all synced, or carries out an order when no delivery is in flight."""
@@ -386,13 +390,38 @@ class Passes:
 
         So a suspension does not stop other mail.
         """
-        context = self.context
-        if not context.scheduler.any_suspended or now < self._room_at:
+        if not self.context.scheduler.any_suspended or now < self._room_at:
             return
         self._room_at = now + ROOM_S
+        for active in itertools.islice(self._waiting_for_suspended(), ROOM_MAX):
+            self._put_back(active, now, self.context.ladder().next_interval(0.0))
+
+    def free_others(self, now: float) -> None:
+        """Ends passes in which only suspended destinations are left, when it is time for the message's other recipients.
+
+        So a suspension does not stop other recipients of the same message. Those of the suspended destination wait for it
+        again in the next pass.
+        """
+        context = self.context
+        if not context.scheduler.any_suspended or now < self._others_at:
+            return
+        self._others_at = now + OTHERS_S
+        ladder = context.ladder()
+        for active in itertools.islice(self._waiting_for_suspended(), ROOM_MAX):
+            others = active.deferred or not _TIMED.isdisjoint(active.envelope.aside)
+            if others and now - active.read_at >= ladder.next_interval(active.age_s):
+                self._put_back(active, now, 0)
+
+    def others_due_in(self, now: float) -> float | None:
+        """Returns the seconds until ``free_others`` is to be called again; None if it is not needed."""
+        needed = self.context.scheduler.any_suspended and self.context.queue.active
+        return max(self._others_at - now, 0.0) if needed else None
+
+    def _waiting_for_suspended(self) -> Iterator[Active]:
+        """Yields messages of whose pass nothing is left but recipients of suspended destinations."""
+        context = self.context
         suspended: dict[str, bool] = {}
-        waiting: list[Active] = []
-        for active in context.queue.active.values():
+        for active in list(context.queue.active.values()):
             if active.in_flight or active.unsynced or active.ending or not active.destinations:
                 continue
             for destination in active.destinations.values():
@@ -401,16 +430,11 @@ class Passes:
                 if not suspended[destination]:
                     break
             else:
-                waiting.append(active)
-                if len(waiting) == ROOM_MAX:
-                    break
-        for active in waiting:
-            self._put_back(active, now)
+                yield active
 
-    def _put_back(self, active: Active, now: float) -> None:
+    def _put_back(self, active: Active, now: float, interval_s: int) -> None:
         context = self.context
         context.scheduler.withdraw(active.queue_id, now)
-        interval = context.ladder().next_interval(0.0)
         attempted = bool(active.deferred)
         for number, destination in active.destinations.items():
             active.deferred[number] = (destination, "its destination is suspended")
@@ -418,11 +442,11 @@ class Passes:
         active.ending = True
         context.count("put_back")
         if active.has_aside:
-            active.rested_until = context.wall() + interval
+            active.rested_until = context.wall() + interval_s
             self._or_unreadable(functools.partial(self._place, active, attempted=attempted))
         else:
-            lane = retry_lane(interval)
-            self._end_again(active, functools.partial(self._defer, active, lane, interval, attempted=attempted))
+            lane = retry_lane(interval_s)
+            self._end_again(active, functools.partial(self._defer, active, lane, interval_s, attempted=attempted))
 
     def wait_longer(self, active: Active) -> bool:
         """Moves a message into the longest retry lane that ends before its time; False if it may start now."""

@@ -68,7 +68,7 @@ def why_recovered(recovered: Iterable[tuple[Known, int]], queue_id: str) -> list
 def _without_deliverer(context: ManagerContext, deliverers: Sequence[DelivererLink]) -> dict[str, Any]:
     """Returns why no entry can be sent to a deliverer now, by the rules of ``Flow.dispatch``; {} if one can."""
     if context.stalled:
-        return {"state": "stalled", "sentence": f"deliveries paused: {context.stalled}"}
+        return {"state": "stalled", "sentence": f"deliveries go out one at a time: {context.stalled}"}
     if not deliverers:
         return {"state": "no deliverer", "sentence": "no deliverer is connected"}
     if any(len(link.flights) < link.capacity for link in deliverers):

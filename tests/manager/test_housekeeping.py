@@ -21,6 +21,7 @@ from mailcore.manager.flow import DelivererLink
 from mailcore.manager.full_disk import ENTRY_BYTES_MAX, TRY_S
 from mailcore.manager.manager import Manager
 from mailcore.queue.active import Active
+from mailcore.queue.ballast import Held
 from mailcore.queue.compaction import ACTIVE_S, MOVES_MAX, WHO
 from mailcore.queue.lanes import AT_ONCE
 from mailcore.queue.queue_id import QueueIds
@@ -214,6 +215,44 @@ async def test_on_a_full_disk_mail_goes_out_one_by_one_and_makes_room(
     flow.dispatch(context.now())
     assert not context.stalled
     assert len(link.flights) > 1
+
+
+async def test_on_a_full_disk_deferrals_may_use_half_of_the_ballast(
+    manager: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that mail which can be delivered is reached behind mail which cannot; else one a TRY_S is tried."""
+    context, flow = manager.context, manager.flow
+    manager.full_disk.settings = dataclasses.replace(manager.settings, queue=Queue(reserve_bytes=64 << 20))
+    manager.full_disk.ballast.wanted = Held(1 << 20, 0)
+    free_bytes = (1 << 19) + 2 * ENTRY_BYTES_MAX  # and of the ballast nothing is left
+    monkeypatch.setattr(context.queue.disk, "free_bytes", lambda _: free_bytes)
+    await take_in(manager, tmp_path)
+    manager.full_disk.decide()
+    link = DelivererLink(cast(FrameWriter, Sent()), 0, 0, 100)
+    flow.deliverers.append(link)
+
+    async def defer() -> None:
+        replaced = context.counters.get("replaced", 0)
+        (number, flight) = next(iter(link.flights.items()))
+        verdicts = tuple(Verdict(each, Status.DEFERRED, "4.2.0", "later") for each in flight.entry.recipients)
+        flow.delivered(link, [Delivered(number, verdicts, "relay", "", False, 0.0, 0.0)])
+        await eventually(lambda: context.counters.get("replaced", 0) > replaced)
+        flow.dispatch(context.now())
+
+    flow.dispatch(context.now())
+    await defer()
+    assert len(link.flights) == 1, "the next at once"
+    await defer()
+    assert not link.flights, "two of them fit"
+    manager.full_disk.decide()
+    flow.dispatch(context.now())
+    assert len(link.flights) == 1, "the disk was looked at, and two fit again"
+    free_bytes = 1 << 19
+    manager.full_disk.decide()
+    await defer()
+    manager.full_disk.decide()
+    flow.dispatch(context.now())
+    assert not link.flights, "half of the ballast is used"
 
 
 async def test_with_no_room_for_a_record_nothing_goes_out(

@@ -144,6 +144,43 @@ async def test_a_delete_by_a_recipient_who_was_delivered_in_this_pass_deletes_no
             await core.until_in(queue_id, "hold")
 
 
+@pytest.mark.parametrize("delayed", [False, True])
+async def test_a_suspended_destination_does_not_stop_the_messages_other_recipients(
+    tmp_path: Path, delayed: bool
+) -> None:
+    """The pass would not end before an operator resumes it, and who was deferred or delayed would not be tried."""
+    soon: Sections = {
+        "queue": {"retry_ladder_s": [1]},
+        "scheduler": {"minimal_backoff_time": 1, "maximal_backoff_time": 1},
+    }
+    async with Lab([f"{NEVER}:127.0.0.1:0", "accept:127.0.0.1:0"]) as lab:
+        routes = {"one.example": route_to(lab, 0), "two.example": route_to(lab, 1)}
+        async with running(tmp_path, lab, soon, routes=routes) as core:
+            await core.ask("suspend", destination=route_to(lab, 1))
+            queue_id = await core.send(X, Y)
+
+            async def tried() -> bool:
+                return lab.hops[0].counters.connections > 1
+
+            await core.eventually(tried, "X to be tried again")
+            await lab.hops[0].set_behaviour("accept")
+            if delayed:
+                await core.ask("change_matching", change="delay", filter={"recipient": X}, until=time.time() + 3)
+
+            async def delivered() -> bool:
+                return recipients_of(lab.messages) == [X]
+
+            await core.eventually(delivered, "X to be delivered")
+
+            async def waits() -> bool:
+                return (await states(core, queue_id))[Y] == "suspended"
+
+            await core.eventually(waits, "Y to wait for its destination again")
+            await core.ask("resume", destination=route_to(lab, 1))
+            await core.until_empty()
+            assert recipients_of(lab.messages) == [X, Y]
+
+
 async def _done(core: RunningCore, queue_id: str) -> bool:
     messages = (await core.ask("working", queue_ids=[queue_id]))["messages"]
     return bool(messages) and messages[queue_id]["remaining"] == 1

@@ -106,7 +106,7 @@ async def test_what_to_do_first_is_shown_until_there_was_mail(
 async def test_a_fault_of_the_manager_is_shown(user: User, hub: Hub) -> None:
     hub.snapshot["core"]["stalled"] = "the disk of /q is full"
     answer = await sync_to_async(lambda: signed_in(user).get("/"))()
-    assert "Deliveries paused: the disk of /q is full" in answer.content.decode()
+    assert "Deliveries go out one at a time: the disk of /q is full" in answer.content.decode()
 
 
 async def test_that_mail_is_held_after_a_restore_is_shown(user: User, hub: Hub) -> None:
@@ -221,7 +221,7 @@ async def test_only_what_changed_is_sent_again_and_a_reader_that_missed_events_g
     hub.snapshot["core"]["stalled"] = "the disk of /q is full"
     await hub._publish()
     fragments = decoded(await anext(events))["fragments"]
-    assert "Deliveries paused: the disk of /q is full" in fragments["fault"]
+    assert "Deliveries go out one at a time: the disk of /q is full" in fragments["fault"]
     assert not fragments.keys() & {"rates", "lanes", "balance", "disks"}
     await hub._publish()
     await hub._publish()  # two at once: the reader has missed one
