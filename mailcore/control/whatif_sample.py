@@ -17,6 +17,7 @@ from mailcore.log.disk import Disk
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import RecordType
 from mailcore.lookup.browse import Stretch
+from mailcore.lookup.next_due import next_due
 from mailcore.queue.lanes import DELETED, HOLD
 from mailcore.queue.records import decode_envelope
 from mailcore.queue.sizes import Amount
@@ -97,7 +98,7 @@ def _read(
         except (msgspec.MsgspecError, struct.error):
             continue
         if groups := _groups(envelope, route_of):
-            due_at = max(envelope.due_at, envelope.not_before)
+            due_at = next_due(envelope).at
             found.append((max(now - envelope.arrived_at, 0.0), max(due_at - now, 0.0), groups))
             large += envelope.size_bytes >= LARGE_BYTES
     return found, large

@@ -178,6 +178,8 @@ class _Replacement(_Event):
 class Deferred(_Replacement, tag="deferred_until"):
     """The message was put into a retry lane."""
 
+    of_lane: bool = False  # its envelope is deleted: ``due_at`` is the lane's time, and the message's own may be later
+
 
 class Moved(_Replacement, tag="replaced"):
     """The message was put into any other lane."""

@@ -28,6 +28,7 @@ from mailcore.log.record import Record, RecordType
 from mailcore.log.segment import Damage
 from mailcore.lookup.answers import DAMAGES_SHOWN, DESTINATIONS_SHOWN, RECIPIENTS_SHOWN, Item, Page, Selected
 from mailcore.lookup.filter import Filter, Matcher
+from mailcore.lookup.next_due import next_due
 from mailcore.lookup.pattern import text_matcher
 from mailcore.lookup.selection import Selection
 from mailcore.mail_state import MailState, main_state
@@ -361,7 +362,7 @@ def _item(lane: str, offset: int, runner: int, envelope: Envelope, now: float, m
     """
     active = offset < runner and lane not in (HOLD, DELETED)
     states = {str(MailState.ACTIVE): envelope.recipient_count} if active else states_of(envelope, lane, now)
-    replies = [each.reply for each in envelope.recipients if each.reply]
+    due = next_due(envelope)
     destinations = dict.fromkeys(each.route or each.destination for each in envelope.recipients)
     destinations.update(dict.fromkeys(envelope.resting))
     destinations.pop("", None)
@@ -378,9 +379,9 @@ def _item(lane: str, offset: int, runner: int, envelope: Envelope, now: float, m
         recipient_count=envelope.recipient_count,
         size_bytes=envelope.size_bytes,
         arrived_at=envelope.arrived_at,
-        due_at=max(envelope.due_at, envelope.not_before, envelope.first_due_at),
+        due_at=due.at,
         attempts=envelope.attempts,
-        reason=(envelope.held_because or (replies[-1] if replies else ""))[:REASON_CHARACTERS],
+        reason=due.reason[:REASON_CHARACTERS],
         destinations=list(destinations)[:DESTINATIONS_SHOWN],
     )
 

@@ -19,6 +19,7 @@ from mailcore.envelope import Envelope
 from mailcore.lookup.answers import Attempt, Deferred, History, HistoryEvent, Moved, Placed, Settled
 from mailcore.lookup.archive import Archive, Trouble, Window
 from mailcore.lookup.browse import WITHOUT_END, Browser, Found
+from mailcore.lookup.next_due import next_due
 from mailcore.lookup.timeline import Timeline, accepted
 from mailcore.lookup.tracing import (
     SLACK_S,
@@ -168,7 +169,8 @@ class HistoryReader:
                 for verdict in event.verdicts:
                     verdict.address = timeline.names.get(verdict.number, "")
             elif isinstance(event, Deferred | Moved) and (envelope := resting.get(event.generation)) is not None:
-                event.due_at = max(envelope.due_at, envelope.not_before)
+                events.append(_placed(event, envelope))
+                continue
             events.append(event)
         return events
 
@@ -211,6 +213,17 @@ class _Elsewhere:
         if any(number < envelope.recipient_count for number in timeline.unnamed):
             names = yield from self.archive.names(self.arrival, timeline.unnamed, self.trouble)
             timeline.know(names)
+
+
+def _placed(event: Deferred | Moved, envelope: Envelope) -> Deferred | Moved:
+    """Returns the event with the time of the envelope that was written then.
+
+    A message may rest in a retry lane although none of its recipients waits for an attempt: it was moved, not deferred.
+    """
+    due = next_due(envelope)
+    if isinstance(event, Deferred) and due.tried:
+        return Deferred(at=event.at, lane=event.lane, due_at=due.at, generation=event.generation)
+    return Moved(at=event.at, lane=event.lane, due_at=due.at, generation=event.generation)
 
 
 def _recipients(envelopes: list[tuple[Found, bool]]) -> int:

@@ -179,7 +179,7 @@ class Timeline:
         interval = interval_of(lane, 0) if lane.startswith("retry.") else 0.0
         if interval:  # its envelope, if found, has the exact time
             due_at = replaced.at + interval
-            self._add(Deferred(at=replaced.at, lane=lane, due_at=due_at, generation=generation))
+            self._add(Deferred(at=replaced.at, lane=lane, due_at=due_at, generation=generation, of_lane=True))
         else:
             self._add(Moved(at=replaced.at, lane=lane, due_at=0.0, generation=generation))
 

@@ -7,6 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from mailcore.envelope import Status
+from mailcore.log.record import RecordType
+from mailcore.queue.records import Place, Replaced
+from mailcore.terminal.times import shown
 from tests.cli.running_control import Waypost
 from tests.control.running_control import RunningControl
 from tests.faults import OTHER_WORDS
@@ -70,6 +73,15 @@ async def test_a_deletion_is_no_attempt(past: Past, waypost: Waypost) -> None:
         "ended without a delivery attempt", lines[2][21:], "finished (deleted)",
     ]  # fmt: skip
     assert lines[2] == "    deleted  a@example.org: deleted"
+
+
+async def test_a_time_of_the_lane_alone_is_not_called_the_next_attempt(past: Past, waypost: Waypost) -> None:
+    life = past.recorded.arrive(["a@example.org"])
+    life.start()
+    place, at = Place("retry.60", 1 << 30), past.recorded.now
+    past.recorded.say(RecordType.REPLACED, Replaced(life.queue_id, 0, place, None, at))
+    lines = (await waypost("queue", "history", life.queue_id)).out.splitlines()
+    assert lines[-1][21:] == f"moved to retry.60, where it waits until {shown(at + 60)}"
 
 
 async def test_a_history_for_programs(past: Past, waypost: Waypost) -> None:

@@ -162,18 +162,21 @@ class Life:
         delivery = Delivery(message.queue_id, message.generation, verdicts, at, "none", destination=destination)
         self.recorded.say(RecordType.DELIVERY, delivery)
 
-    def replace(self, lane: str, *numbers: int) -> None:
-        """It rests in a lane again; ``numbers``: who is left."""
+    def replace(self, lane: str, *numbers: int, **fields: Any) -> None:
+        """It rests in a lane again; ``numbers``: who is left; ``fields``: of the new envelope."""
         before = Place(self.lane, self.offset)
         old = self.envelope
         left = tuple(r for r in old.recipients if not numbers or r.number in numbers)
         self.envelope = msgspec.structs.replace(
             old,
             generation=old.generation + 1,
-            recipients=left,
-            recipient_count=len(left),
-            numbers_used=old.numbers_used or old.recipient_count,
-            due_at=self.recorded.now + 300,
+            **{
+                "recipients": left,
+                "recipient_count": len(left),
+                "numbers_used": old.numbers_used or old.recipient_count,
+                "due_at": self.recorded.now + 300,
+                **fields,
+            },
         )
         self.lane, (self.offset,) = lane, self.recorded.lane(lane).write(self.envelope)
         self.recorded.say(

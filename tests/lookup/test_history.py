@@ -6,13 +6,16 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from mailcore.envelope import Recipient, Status, Verdict
+from mailcore.envelope import Aside, AsideKind, Recipient, Status, Verdict
+from mailcore.log.record import RecordType
 from mailcore.lookup import timeline as story_module
+from mailcore.lookup.browse import Found
 from mailcore.lookup.history import HistoryReader
 from mailcore.lookup.tracing import SLACK_S, Walk
-from mailcore.queue.records import Place
+from mailcore.queue.records import Place, Replaced
 from tests.lookup.recorded_lives import DELAYS, RecordedLives, bounce_of, events_of, many
 
 
@@ -69,6 +72,7 @@ def test_a_life_is_told_from_its_beginning_to_its_end(recorded: RecordedLives) -
     ]
     assert deferred == {
         "at": recorded.now - 300, "event": "deferred_until", "lane": "retry.300", "due_at": recorded.now, "generation": 1,
+        "of_lane": False,
     }  # fmt: skip
     assert third["verdicts"][0]["address"] == "b@example.org"
     assert finished == {"at": recorded.now, "event": "finished", "how": "", "bounce": None}
@@ -88,6 +92,40 @@ def test_what_an_operator_did_is_told_with_who_and_why(recorded: RecordedLives) 
     assert (order["operation"], order["who"], order["why"]) == ("delete", "alice (uid 7)", "spam")
     assert events_of(history)[3]["how"] == "deleted"
     assert history.complete
+
+
+def test_deferred_until_the_time_that_the_list_says(recorded: RecordedLives) -> None:
+    """One recipient is held, and another waits longer than the lane in which the message rests."""
+    life = recorded.arrive(["c@example.org", "d@example.org"])
+    life.start()
+    c, d = life.envelope.recipients
+    until = recorded.now + 293
+    waiting = (
+        msgspec.structs.replace(c, aside=Aside(AsideKind.DEFERRED, until)),
+        msgspec.structs.replace(d, aside=Aside(AsideKind.HELD)),
+    )
+    asides = {"deferred": 1, "held": 1}
+    life.replace("retry.60", recipients=waiting, aside=asides, due_at=recorded.now + 60, first_due_at=until)
+    found = Found(life.lane, life.offset, life.envelope)
+    assert recorded.browser.item(found, None).due_at == until
+    event = events_of(recorded.history(life.queue_id))[-1]
+    assert (event["event"], event["due_at"], event["of_lane"]) == ("deferred_until", until, False)
+
+
+def test_without_its_envelope_only_the_time_of_the_lane_is_known(recorded: RecordedLives) -> None:
+    life = recorded.arrive()
+    life.start()
+    place = Place("retry.60", 1 << 30)  # nothing is there any more
+    recorded.say(RecordType.REPLACED, Replaced(life.queue_id, 0, place, None, recorded.now))
+    event = events_of(recorded.history(life.queue_id))[-1]
+    assert (event["due_at"], event["of_lane"]) == (recorded.now + 60, True)
+
+
+def test_what_is_held_and_deleted_is_not_deferred(recorded: RecordedLives) -> None:
+    life = recorded.arrive(["c@example.org", "d@example.org"])
+    life.start()
+    life.replace("retry.60", aside={"deleted": 1, "held": 1}, first_due_at=recorded.now + 60)
+    assert kinds(recorded, life.queue_id)[-1] == "replaced"
 
 
 def test_a_deletion_or_an_expiry_is_no_attempt(recorded: RecordedLives) -> None:

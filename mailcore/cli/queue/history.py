@@ -97,6 +97,8 @@ def _summary(event: HistoryEvent) -> str:
             return f"attempt{' for ' + plain(event.destination) if event.destination else ''}"
         case Settled():
             return f"ended without a delivery attempt{' for ' + plain(event.destination) if event.destination else ''}"
+        case Deferred() if event.of_lane:
+            return f"moved to {plain(event.lane)}, where it waits until {shown(event.due_at)}"
         case Deferred():
             return f"deferred until {shown(event.due_at)}"
         case Moved():
