@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mailcore.envelope import Aside, AsideKind, Envelope, Recipient
@@ -11,7 +13,7 @@ from tests.lookup.sample_messages import NOW, envelope
 REFUSED, GREY = "connect: Connection refused", "450 4.1.1 greylisted"
 
 
-def message(*recipients: tuple[Aside | None, str], **fields: object) -> Envelope:
+def message(*recipients: tuple[Aside | None, str], **fields: Any) -> Envelope:
     """A message with one recipient for each state and reply."""
     each = tuple(
         Recipient(number, f"{number}@x.example", "", "", r, aside=a) for number, (a, r) in enumerate(recipients)
