@@ -200,6 +200,7 @@ class Administered(_Event, tag="administrative"):
     who: str
     why: str
     arguments: dict[str, Any]  # of the operation; of a list, the first timeline.LISTED_MAX
+    recipients: int | None = None  # how many it names; None: all that it fits, or the record does not say
 
 
 class Finished(_Event, tag="finished"):

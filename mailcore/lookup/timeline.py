@@ -29,6 +29,7 @@ from mailcore.lookup.answers import (
     Settled,
 )
 from mailcore.lookup.tracing import Body
+from mailcore.queue.aside import NUMBERS, numbers_in
 from mailcore.queue.lanes import interval_of
 from mailcore.queue.records import Administrative, Delivery, Finish, Place, Replaced, Start
 
@@ -189,8 +190,12 @@ class Timeline:
             self._add(BounceQueued(at=body.at, queue_id=queue_id, lane=place.lane, offset=place.offset))
 
     def _administrative(self, order: Administrative) -> None:
+        count = _named(order)
         if self._order == (order.operation, order.at):
-            return  # a copy, written with a restated START
+            # A copy, written with a restated START; or a further record of an order that names many recipients.
+            if not order.anew and count and self.events and isinstance(event := self.events[-1], Administered):
+                event.recipients = (event.recipients or 0) + count
+            return
         self._order = order.operation, order.at
         if order.operation == "add_recipients" and not order.anew:
             addresses = order.arguments.get("recipients", ())
@@ -202,8 +207,21 @@ class Timeline:
                 who=order.who,
                 why=order.why,
                 arguments={name: _few(value) for name, value in order.arguments.items()},
+                recipients=count,
             )
         )
+
+
+def _named(order: Administrative) -> int | None:
+    """Returns how many recipients a record names; None if it names none, or does not say so in a way that is known."""
+    if order.operation == "add_recipients":
+        addresses = order.arguments.get("recipients")
+        return len(addresses) if isinstance(addresses, list | tuple) else None
+    try:
+        numbers = numbers_in(order.arguments.get(NUMBERS))
+    except ValueError:
+        return None
+    return None if numbers is None else sum(last - first + 1 for first, last in zip(*numbers, strict=True))
 
 
 def _few(value: Any) -> Any:

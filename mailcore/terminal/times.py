@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-__all__ = ["TIME_FORMS", "TimeError", "duration_of", "shown", "shown_duration", "time_of"]
+__all__ = ["TIME_FORMS", "TimeError", "duration_of", "in_local_time", "shown", "shown_duration", "time_of"]
 
 TIME_FORMS = "+90s, +15m, +2h, +1d12h from now; 2026-11-21T10:00 local time; 2026-11-21T10:00Z or +01:00"
 
 _UNITS_S = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
 _PART = re.compile(r"(\d{1,9})([wdhms])")
 _DURATION = re.compile(r"(?:\d{1,9}[wdhms])+")
+_TIME_WITH_ZONE = re.compile(r"\b20\d\d-[01]\d-[0-3]\d [0-2]\d:[0-5]\d:[0-5]\d[+-][0-2]\d:[0-5]\d\b")
 
 
 class TimeError(ValueError):
@@ -48,6 +49,18 @@ def shown(wall: float) -> str:
         return datetime.fromtimestamp(wall).isoformat(" ", "seconds")
     except (ValueError, OverflowError, OSError):
         return "?"
+
+
+def in_local_time(sentence: str) -> str:
+    """Returns a sentence of the core with its times as ``shown`` formats them: its own have a zone."""
+    return _TIME_WITH_ZONE.sub(_local, sentence)
+
+
+def _local(match: re.Match[str]) -> str:
+    try:
+        return shown(datetime.fromisoformat(match[0]).timestamp())
+    except ValueError:  # a reply of another server may look like a time
+        return match[0]
 
 
 def shown_duration(seconds: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import time
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from mailcore.envelope import Aside, AsideKind, Recipient
 from mailcore.faults import Code, Fault
 from mailcore.manager_answers import Overtaken
-from mailcore.terminal.times import shown
+from mailcore.terminal.times import in_local_time, shown
 from tests.cli.running_control import Waypost
 from tests.control.fake_manager import reasons
 from tests.control.running_control import RunningControl
@@ -96,7 +97,7 @@ async def test_without_the_manager_a_list_says_so_on_stderr(running: RunningCont
     told = (await waypost("queue", "list", "--json")).end
     assert told["manager_away"]
     assert told["complete"], "all that there was then"
-    assert said.err == f"waypost: {told['note']}\n"
+    assert said.err == f"waypost: {in_local_time(told['note'])}\n"
 
 
 async def test_one_message_is_shown(running: RunningControl, waypost: Waypost) -> None:
@@ -160,6 +161,18 @@ async def test_why_it_waits_is_told_a_line_for_each_reason(running: RunningContr
     (group,) = (await waypost("queue", "explain", message.queue_id, "--json")).json
     assert (group["state"], group["recipients"]) == ("deferred", 1)
     assert said.out.partition("\n")[2] in (await waypost("queue", "show", message.queue_id)).out
+
+
+async def test_times_in_a_sentence_are_shown_as_all_others(
+    running: RunningControl, waypost: Waypost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = datetime.fromtimestamp(NOW + 200, UTC).isoformat(" ", "seconds")
+    monkeypatch.setattr("tests.faults.OTHER_WORDS", f"due at {at}")
+    message = deferred("anna@example.org", due_at=NOW + 200)
+    running.write("retry.300", message)
+    for command in ("explain", "show"):
+        said = await waypost("queue", command, message.queue_id)
+        assert f"  1 recipient for smtp:example.org: due at {shown(NOW + 200)}\n" in said.out
 
 
 async def test_a_message_that_is_not_there(waypost: Waypost) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -73,6 +74,38 @@ async def test_a_deletion_is_no_attempt(past: Past, waypost: Waypost) -> None:
         "ended without a delivery attempt", lines[2][21:], "finished (deleted)",
     ]  # fmt: skip
     assert lines[2] == "    deleted  a@example.org: deleted"
+
+
+@pytest.mark.parametrize(
+    ("operation", "arguments", "text"),
+    [
+        ("add_recipients", {"recipients": ["e@x.example"]}, "add-recipient of e@x.example"),
+        (
+            "add_recipients",
+            {"recipients": [f"{n}@x.example" for n in range(40)]},
+            "add-recipient of 0@x.example, 1@x.example, 2@x.example and 37 more",
+        ),
+        ("add_recipients", {"as written": "[" * 9}, "add-recipient"),
+        (
+            "reroute",
+            {"route": "smtp:[192.0.2.7]:26", "numbers": [[0, 1]]},
+            "reroute of 2 recipients to smtp:[192.0.2.7]:26",
+        ),
+        ("delay", {"until": 1_795_000_900.0}, f"delay until {shown(1_795_000_900.0)}"),
+        ("hold", {"numbers": [[4, 4]]}, "hold of 1 recipient"),
+        ("hold", {"numbers": [[2 * n, 2 * n] for n in range(12)]}, "hold of 12 recipients"),
+        ("hold", {}, "hold"),
+        ("hold", {"numbers": "\x1b"}, "hold"),
+    ],
+)
+async def test_a_change_says_what_its_record_has(
+    past: Past, waypost: Waypost, operation: str, arguments: dict[str, Any], text: str
+) -> None:
+    life = past.recorded.arrive(["a@example.org"])
+    life.start()
+    life.order(operation, why="asked for", arguments=arguments)
+    (line,) = (await waypost("queue", "history", life.queue_id)).out.splitlines()[1:]
+    assert line[21:] == f"{text} by alice (uid 7): asked for"
 
 
 async def test_a_time_of_the_lane_alone_is_not_called_the_next_attempt(past: Past, waypost: Waypost) -> None:

@@ -59,4 +59,7 @@ async def _times(core: RunningCore) -> dict[str, Any]:
 
 def _comparable(history: dict[str, Any]) -> list[dict[str, Any]]:
     """How long a deferred message waits is in its envelope to the millisecond, in events as its lane has it."""
-    return [{name: value for name, value in event.items() if name != "due_at"} for event in history["events"]]
+    return [
+        {name: value for name, value in event.items() if name not in ("due_at", "of_lane")}
+        for event in history["events"]
+    ]

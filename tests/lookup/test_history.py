@@ -390,3 +390,13 @@ def test_a_list_in_an_order_is_cut(recorded: RecordedLives) -> None:
     life.order("add_recipients", arguments={"recipients": [f"u{n}@example.org" for n in range(1_000)], "until": 7.0})
     arguments = events_of(recorded.history(life.queue_id))[1]["arguments"]
     assert (len(arguments["recipients"]), arguments["until"]) == (10, 7.0)
+    assert events_of(recorded.history(life.queue_id))[1]["recipients"] == 1_000
+
+
+def test_an_order_in_several_records_names_the_recipients_of_all(recorded: RecordedLives) -> None:
+    life = recorded.arrive()
+    life.start()
+    life.order("hold", arguments={"numbers": [[0, 999]]})
+    life.order("hold", arguments={"numbers": [[2_000, 2_004]]})
+    (order,) = events_of(recorded.history(life.queue_id))[1:]
+    assert (order["event"], order["recipients"]) == ("administrative", 1_005)

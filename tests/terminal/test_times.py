@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from mailcore.terminal.times import TimeError, duration_of, shown, shown_duration, time_of
+from mailcore.terminal.times import TimeError, duration_of, in_local_time, shown, shown_duration, time_of
 
 NOW = 1_795_000_000.0
 
@@ -44,6 +44,15 @@ def test_what_is_no_time_is_refused_with_what_is_allowed(text: str) -> None:
         time_of(text, NOW)
     with pytest.raises(TimeError, match="is not a duration; allowed: "):
         duration_of(text if text not in ("2h", "9" * 40) else "x")
+
+
+def test_a_sentence_has_its_times_as_all_others_are_shown() -> None:
+    moment = datetime(2026, 11, 23, 12, 39, 23, tzinfo=UTC)
+    local = shown(moment.timestamp())
+    east = moment.astimezone(timezone(timedelta(hours=2)))
+    assert in_local_time(f"due at {moment.isoformat(' ')}; last: 450") == f"due at {local}; last: 450"
+    assert in_local_time(f"held since {east.isoformat(' ')}") == f"held since {local}"
+    assert in_local_time("said: 2026-19-39 29:00:00+00:00") == "said: 2026-19-39 29:00:00+00:00"
 
 
 def test_times_are_shown_to_the_second() -> None:

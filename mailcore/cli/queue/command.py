@@ -19,7 +19,7 @@ from mailcore.mail_state import next_attempt, other_states
 from mailcore.manager_answers import Size
 from mailcore.terminal.command import DONE, UsageError, add_common, control_client, not_empty, queue_id
 from mailcore.terminal.output import complain, plain, print_json, rows_to_lines, say, size_shown, table, width
-from mailcore.terminal.times import shown, shown_duration
+from mailcore.terminal.times import in_local_time, shown, shown_duration
 
 __all__ = ["configure"]
 
@@ -101,7 +101,7 @@ class _Notes:
         """Yields the damage, and from when the list is."""
         yield from (f"damaged: {damage}" for damage in self._damage)
         if self._note:
-            yield self._note
+            yield in_local_time(self._note)
 
     def keys(self) -> dict[str, Any]:
         """Returns the same for programs."""
@@ -155,7 +155,7 @@ def _say_message(first: ShowPart) -> None:
     assert item is not UNSET, "the first part has all but the recipients"
     assert details is not UNSET
     if first.note:
-        complain(first.note)
+        complain(in_local_time(first.note))
     client = f"{details.client_address}:{details.client_port} ({details.helo})" if details.client_address else ""
     pairs: list[tuple[str, object]] = [
         ("queue ID", item.queue_id),
@@ -220,7 +220,7 @@ def _say_why(reasons: list[Reason]) -> None:
     for reason in reasons:
         recipients = f"{reason.recipients} recipients" if reason.recipients != 1 else "1 recipient"
         destination = plain(reason.destination or "")
-        say(f"  {recipients}{' for ' + destination if destination else ''}: {plain(reason.sentence)}")
+        say(f"  {recipients}{' for ' + destination if destination else ''}: {plain(in_local_time(reason.sentence))}")
 
 
 def _next_try(item: Item) -> str:

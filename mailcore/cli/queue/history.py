@@ -26,9 +26,11 @@ from mailcore.control.protocol.messages import (
 )
 from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client, not_empty, queue_id
 from mailcore.terminal.output import complain, plain, print_json, say, size_shown
-from mailcore.terminal.times import shown
+from mailcore.terminal.times import in_local_time, shown
 
 __all__ = ["configure"]
+
+ADDED_SHOWN = 3  # addresses on one line; --json has more
 
 
 def configure(commands: Any) -> None:
@@ -68,7 +70,7 @@ def _history(arguments: argparse.Namespace) -> int:
     if history.events_left_out or history.verdicts_left_out:
         complain(f"{history.events_left_out} events and {history.verdicts_left_out} verdicts are not shown")
     if history.note:
-        complain(history.note)
+        complain(in_local_time(history.note))
     return DONE if known else NOT_DONE
 
 
@@ -107,9 +109,34 @@ def _summary(event: HistoryEvent) -> str:
             return f"bounce to the sender: {plain(event.queue_id)}"
         case Administered():
             why = f": {plain(event.why)}" if event.why else ""
-            return f"{plain(event.operation)} by {plain(event.who)}{why}"
+            return f"{_order(event)} by {plain(event.who)}{why}"
         case Finished():
             return f"finished{' (' + plain(event.how) + ')' if event.how else ''}"
+
+
+def _order(event: Administered) -> str:
+    """Formats a change as its command is called, with what its record says of it."""
+    operation, arguments, count = event.operation, event.arguments, event.recipients
+    if operation == "add_recipients":
+        return f"add-recipient{_added(arguments.get('recipients'), count)}"
+    text = plain(operation)
+    if count is not None:
+        text += " of 1 recipient" if count == 1 else f" of {count} recipients"
+    if operation == "reroute" and "route" in arguments:
+        text += f" to {plain(str(arguments['route']))}"
+    until = arguments.get("until")
+    if operation == "delay" and isinstance(until, int | float):
+        text += f" until {shown(until)}"
+    return text
+
+
+def _added(recipients: object, count: int | None) -> str:
+    """Formats the first of the addresses that were added."""
+    if not isinstance(recipients, list) or not recipients:
+        return ""
+    addresses = recipients[:ADDED_SHOWN]
+    more = (count or len(recipients)) - len(addresses)
+    return f" of {', '.join(plain(str(each)) for each in addresses)}{f' and {more} more' if more > 0 else ''}"
 
 
 class _Notes:
@@ -133,7 +160,7 @@ class _Notes:
 
     def texts(self) -> Iterable[str]:
         """Returns what could not be searched."""
-        return self._texts
+        return map(in_local_time, self._texts)
 
     def keys(self) -> dict[str, Any]:
         """Returns the same for programs."""

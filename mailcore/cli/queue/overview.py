@@ -10,7 +10,7 @@ from mailcore.control.protocol.messages import AgesPart
 from mailcore.control.protocol.state import Positions
 from mailcore.terminal.command import DONE, add_common, control_client
 from mailcore.terminal.output import complain, cut, plain, print_json, say, size_shown, table, width
-from mailcore.terminal.times import shown, shown_duration
+from mailcore.terminal.times import in_local_time, shown, shown_duration
 
 __all__ = ["configure"]
 
@@ -39,7 +39,7 @@ def _ages(arguments: argparse.Namespace) -> int:
         print_json(answer)
         return DONE
     if answer.note:
-        complain(answer.note)
+        complain(in_local_time(answer.note))
     states = ", ".join(f"{count} {plain(state)}" for state, count in answer.by_state.items() if count)
     say(f"{answer.total} messages{f' ({states})' if states else ''}")
     if answer.oldest is not None:
@@ -81,7 +81,7 @@ def _positions(arguments: argparse.Namespace) -> int:
         print_json(answer)
         return DONE
     if answer.note:
-        complain(answer.note)
+        complain(in_local_time(answer.note))
     written = f"written {shown(answer.written_at)}" if answer.written_at else "none are on disk"
     say(f"restart positions {answer.sequence}: {written}")
     say(plain(answer.recovery.sentence))
