@@ -170,8 +170,14 @@ class Orders:
         context = self.context
         changes = [change_of(context, active, order) for order in orders]
         placing = Placing(context, active, 0)
-        recipients = map(placing.after_orders, remaining_recipients(context.queue, active))
-        fitting = _fitting(changes, recipients, MessageState.ACTIVE)
+        returned = {recipient.number for recipient, _ in placing.bounced()}  # nothing after it can change that
+        remaining = (r for r in remaining_recipients(context.queue, active) if r.number not in returned)
+        fitting = _fitting(
+            changes,
+            map(placing.after_orders, remaining),
+            MessageState.ACTIVE,
+            "its recipients are being returned to the sender" if returned else "",
+        )
         flying = {n for flight in self.flow.flights() if flight.active is active for n in flight.entry.recipients}
         in_flight = sorted(flying.intersection(fitting.numbers))
         return _Fit(active, len(fitting.numbers), in_flight, fitting.destinations)
@@ -244,11 +250,12 @@ class _Fitting(NamedTuple):
     destinations: frozenset[str]
 
 
-def _fitting(changes: Sequence[Change], recipients: Iterable[Recipient], otherwise: MessageState) -> _Fitting:
-    """Returns the recipients that the change fits. Raises Gone if there is none."""
+def _fitting(
+    changes: Sequence[Change], recipients: Iterable[Recipient], otherwise: MessageState, why: str = ""
+) -> _Fitting:
+    """Returns the recipients that the change fits. Raises Gone if there is none; ``why``: what is known of the others."""
     fitting: list[int] = []
     destinations: set[str] = set()
-    why = ""
     for recipient in recipients:
         for change in changes:
             if change.covers(recipient.number):

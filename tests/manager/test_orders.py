@@ -153,6 +153,26 @@ async def test_a_message_is_returned_to_its_sender(tmp_path: Path) -> None:
         assert [arrival.sender for arrival in lab.hops[1].messages] == [""]
 
 
+async def test_what_is_being_returned_to_its_sender_cannot_be_changed(tmp_path: Path) -> None:
+    """The bounce waits for the delivery in flight; a change after it was answered as done, and nothing came of it."""
+    async with Lab(["slow(2):127.0.0.1:0", f"{NEVER}:127.0.0.1:0", "accept:127.0.0.1:0"]) as lab:
+        routes = {"one.example": route_to(lab, 0), "two.example": route_to(lab, 1), "*": route_to(lab, 2)}
+        async with running(tmp_path, lab, LONG, routes=routes) as core:
+            queue_id = await core.send("t@one.example", "u@two.example")
+
+            async def deferred() -> bool:
+                return any(line["event"] == "delivery" and line["queue_id"] == queue_id for line in core.log())
+
+            await core.eventually(deferred, "the deferral of u")
+            assert (await core.ask("bounce", queue_ids=[queue_id]))["changed"] == 1
+            for operation in ("hold", "delete", "retry", "bounce"):
+                code = (await core.refusal(operation, queue_id)).code
+                assert code in (Code.CONFLICT, Code.NOT_FOUND), operation  # not found: t was delivered meanwhile
+            await core.until_empty()
+            assert recipients_of(lab.hops[0].messages) == ["t@one.example"]
+            assert recipients_of(lab.hops[2].messages) == ["author@sender.example"]
+
+
 async def test_a_message_gets_more_recipients(tmp_path: Path) -> None:
     async with Lab([f"{NEVER}:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as core:
         queue_id = await in_retry(core)

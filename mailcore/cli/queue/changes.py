@@ -149,7 +149,7 @@ def _change_named(arguments: argparse.Namespace, control: ControlClient) -> int:
             answer = control.ask(arguments.change, ChangeResult, given, why=arguments.why)
         except ControlError:
             if result.changed:
-                complain(f"{result.changed} messages were {_DONE[arguments.change]} before this error:")
+                complain(_before(result.changed, arguments.change))
             raise
         for amount in ("changed", "recipients", "in_flight", "too_late", "undecided"):
             setattr(result, amount, getattr(result, amount) + getattr(answer, amount))
@@ -160,6 +160,11 @@ def _change_named(arguments: argparse.Namespace, control: ControlClient) -> int:
     else:
         _report(arguments, result, Counter(error.code for error in errors.values()))
     return NOT_DONE if errors else DONE
+
+
+def _before(changed: int, change: str) -> str:
+    """Says how many messages were changed, as far as it was answered: of those asked for last, no answer came."""
+    return f"at least {changed} messages were {_DONE[change]} before this error, and perhaps others of which no answer came:"
 
 
 def _queue_id_or_stdin(text: str) -> str:
@@ -226,7 +231,7 @@ def _change_matching(arguments: argparse.Namespace, control: ControlClient) -> i
                 print(f"\r{progress.changed} changed", end="", file=sys.stderr, flush=True)
     except ControlError:
         if progress is not None:
-            complain(f"{progress.changed} messages were {_DONE[arguments.change]} before this error:")
+            complain(_before(progress.changed, arguments.change))
         raise
     assert progress is not None  # every answer has a last part
     _report_matching(arguments, progress)
