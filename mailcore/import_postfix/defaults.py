@@ -1,6 +1,7 @@
 """Postfix's defaults of the parameters that are read here, from ``postconf -d`` of Postfix 3.7.
 
-A test compares the table with the installed Postfix. Names of the host are not constants: ``of_host`` makes them.
+A test compares the table with the installed Postfix. Names of the host are not constants: ``of_host`` makes them. Two names
+are not read here, but often part of other settings: data_directory, default_database_type.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ __all__ = ["DEFAULTS", "of_host"]
 DEFAULTS = {
     "bounce_queue_lifetime": "5d",
     "compatibility_level": "0",
+    "data_directory": "/var/lib/postfix",
+    "default_database_type": "hash",
     "default_delivery_slot_cost": "5",
     "default_delivery_slot_discount": "50",
     "default_delivery_slot_loan": "3",

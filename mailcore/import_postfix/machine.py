@@ -11,7 +11,7 @@ from pathlib import Path
 from mailcore.import_postfix.defaults import DEFAULTS, of_host
 from mailcore.import_postfix.main_cf import MainCf, parse_main_cf
 from mailcore.import_postfix.master_cf import Service, parse_master_cf
-from mailcore.import_postfix.tables import CONFIG_DIRECTORY, Tables
+from mailcore.import_postfix.tables import CONFIG_DIRECTORY, Tables, is_of_this_host
 
 __all__ = ["Machine", "open_machine", "read_text"]
 
@@ -87,7 +87,8 @@ def open_machine(directory: Path, hostname: str) -> Machine:
     """
     text = read_text(directory / "main.cf")
     given, _, _ = parse_main_cf(text)
-    cf = MainCf(text, DEFAULTS | of_host(hostname, given))
+    own = os.path.abspath(directory) if is_of_this_host(directory) else str(CONFIG_DIRECTORY)
+    cf = MainCf(text, DEFAULTS | of_host(hostname, given) | {"config_directory": own})
     faults = list(cf.faults)
     services: list[Service] | None = None
     try:
@@ -96,6 +97,6 @@ def open_machine(directory: Path, hostname: str) -> Machine:
     except (OSError, UnicodeDecodeError) as error:
         why = (error.strerror or error) if isinstance(error, OSError) else "not UTF-8"
         faults.append(f"master.cf: cannot be read; assuming Postfix's default listeners and transports ({why})")
-    config_directory = Path(cf.value("config_directory") or CONFIG_DIRECTORY)
+    config_directory = Path(cf.value("config_directory") or own)
     has_name = bool(hostname or "myhostname" in cf)
     return Machine(directory, cf, services, Tables(directory, read_text, config_directory), faults, has_name)

@@ -101,11 +101,15 @@ class MainCf:
         try:
             return self._expand(text, overrides or {}, 0).strip()
         except _TooDeep:
-            where = name or "a value"
-            fault = f"main.cf: {where} refers to itself or is too long; treated as empty"
+            line = f":{self.lines[name]}" if name in self.lines else ""
+            fault = f"main.cf{line}: {name or 'a value'} refers to itself or is too long; treated as empty"
             if fault not in self.faults:
                 self.faults.append(fault)
             return ""
+
+    def fault_of(self, name: str) -> str:
+        """Returns the fault of the line of a setting; "" without one."""
+        return next((each for each in self.faults if each.startswith(f"main.cf:{self.lines.get(name)}: ")), "")
 
     def _expand(self, text: str, overrides: Mapping[str, str], depth: int) -> str:
         if depth > EXPANSION_DEPTH_MAX:

@@ -98,6 +98,8 @@ def _interfaces(machine: Machine, draft: Draft) -> list[str]:
 
 def _listener(service: Service, hosts: list[str], found: list[str], draft: Draft) -> None:
     where, what = f"master.cf:{service.line}", f"{service.name} {service.kind} {service.command}"
+    if service is _USUAL:
+        where, what = "master.cf", f"{what} (Postfix's default)"
     options = service.overrides
     if service.kind == "pass":
         return  # gets connections from postscreen, whose listener has its own line
@@ -228,6 +230,8 @@ def relay_domains(machine: Machine, draft: Draft, local: set[str]) -> list[str]:
         refused = "mail for the domains in it is refused from outside until they are in [relay] domains"
         excepted = "its exclusions are not taken over; check whether that matters"
         draft.left(where, f"{name} = {table}", f"{why}; {excepted if table.startswith('!') else refused}")
+    if machine.needs_name(name) and name in machine.cf:
+        draft.left(where, what, "myhostname is not set and not known; add the domains made of it to [relay] domains")
     below = name in machine.cf.list("parent_domain_matches_subdomains")
     found: list[str] = []
     for true, word in words:
@@ -250,7 +254,7 @@ def relay_domains(machine: Machine, draft: Draft, local: set[str]) -> list[str]:
         draft.put("relay", "domains", found)
         more = "; each includes its subdomains, as set by parent_domain_matches_subdomains" if below else ""
         draft.taken(where, what, f"[relay] domains: {_some(found)}{more}")
-    elif name in machine.cf and not unread:
+    elif name in machine.cf and not unread and not machine.needs_name(name):
         draft.taken(where, what, "[relay] domains is empty; no mail is accepted from outside")
     return found
 

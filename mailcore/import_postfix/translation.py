@@ -47,7 +47,7 @@ def translate(directory: Path, hostname: str) -> tuple[Draft, Machine]:
     _rest(machine, draft)
     for fault in [*machine.faults, *(each for each in machine.cf.faults if each not in machine.faults)]:
         where, _, said = fault.partition(": ")
-        draft.left(where, "unreadable line", said)
+        draft.left(where, "unreadable", said)
     return draft, machine
 
 
@@ -55,11 +55,11 @@ def _instances(machine: Machine, draft: Draft) -> None:
     name = "multi_instance_directories"
     for directory in machine.other_instances():
         machine.seen.add(name)
-        copy = "" if is_of_this_host(machine.directory) else "with a copy of it, "
-        said = (
-            "another Postfix instance on its host; its settings and its queue are not part of this import. Run "
-            f"{copy}waypost import-postfix {directory}"
-        )
+        said = "another Postfix instance on its host; its settings and its queue are not part of this import. "
+        if is_of_this_host(machine.directory):
+            said += f"Run: waypost import-postfix {directory}"
+        else:
+            said += "Copy its directory, too, and run waypost import-postfix on the copy"
         draft.left(machine.where(name), f"{name} = {directory}", said)
 
 
@@ -74,6 +74,8 @@ def _rest(machine: Machine, draft: Draft) -> None:
                 draft.taken(machine.where(name), machine.what(name), read_with(name))
         elif name in HOUSEKEEPING:
             house.append(name)
+        elif not machine.cf.value(name) and machine.cf.fault_of(name):
+            continue  # reported with the other faults
         elif not machine.cf.value(name) or (name.endswith("_rate_limit") and machine.cf.value(name) == "0"):
             draft.taken(machine.where(name), machine.what(name), "empty or 0; nothing to take over")
         elif name in inside:

@@ -99,7 +99,7 @@ def test_a_main_cf_or_master_cf_that_can_not_be_read_is_said_in_a_line(
     (etc / "master.cf").unlink()
     unreadable(etc / "master.cf", kind)
     assert (
-        f"master.cf: unreadable line\n      cannot be read; assuming Postfix's default listeners and transports ({why}"
+        f"master.cf: unreadable\n      cannot be read; assuming Postfix's default listeners and transports ({why}"
         in (run(etc))
     )
     (etc / "main.cf").unlink()
@@ -109,6 +109,27 @@ def test_a_main_cf_or_master_cf_that_can_not_be_read_is_said_in_a_line(
     assert why in said
     unreadable(tmp_path / "loop", "loop")
     assert f"{tmp_path}/loop" in run(tmp_path / "loop", status=1)
+
+
+def test_a_setting_that_refers_to_itself_has_one_finding_with_its_line(tmp_path: Path) -> None:
+    draft, _ = translate(copy(tmp_path / "etc", "myhostname = a.example\nfoo = $foo\n"), HERE)
+    (finding,) = (each for each in draft.findings if "foo" in each.what + each.said)
+    assert (finding.fate, finding.where, finding.what) == (Fate.LEFT, "main.cf:2", "unreadable")
+    assert finding.said == "foo refers to itself or is too long; treated as empty"
+
+
+def test_without_master_cf_the_usual_listener_is_said_to_be_the_default(tmp_path: Path) -> None:
+    etc = copy(tmp_path / "etc")
+    (etc / "master.cf").unlink()
+    (finding,) = said_of(translate(etc, HERE)[0], "smtp inet")
+    assert (finding.where, finding.what) == ("master.cf", "smtp inet smtpd (Postfix's default)")
+
+
+@pytest.mark.parametrize("name", ["hash:$config_directory", "${default_database_type}:/etc/postfix"])
+def test_names_of_postfix_itself_are_expanded(tmp_path: Path, name: str) -> None:
+    etc = copy(tmp_path / "etc", f"transport_maps = {name}/transport\n")
+    (etc / "transport").write_text("a.example smtp:[192.0.2.1]\n")
+    assert translate(etc, HERE)[0].routes["a.example"] == "smtp:[192.0.2.1]"
 
 
 # The name of the host
@@ -122,6 +143,7 @@ def test_a_copy_does_not_get_the_name_of_this_host(tmp_path: Path, run: Run) -> 
     assert "main.cf: myhostname is not set\n" in said
     assert "Give it with --hostname NAME, or set hostname in [receiver] and [deliverer]" in said
     assert "It is used by relay_domains, smtp_helo_name" in said
+    assert "add the domains made of it to [relay] domains" in said
     settings = run.settings(etc)
     assert "hostname" not in {**settings["receiver"], **settings.get("deliverer", {})}
     assert "a.example" in settings["relay"]["domains"]
@@ -149,12 +171,18 @@ def test_the_postfix_of_this_host_has_its_name_and_its_files(
     (tmp_path / "queue").mkdir()
     etc = copy(
         tmp_path / "etc" / name,
-        f"transport_maps = texthash:{tmp_path}/mail/transport\nqueue_directory = {tmp_path}/queue\n",
+        f"transport_maps = texthash:{tmp_path}/mail/transport, texthash:$config_directory/own\n"
+        f"queue_directory = {tmp_path}/queue\n",
     )
+    (etc / "own").write_text("b.example smtp:[192.0.2.2]\n")
     settings = run.settings(etc)
     assert settings["receiver"]["hostname"] == settings["deliverer"]["hostname"] == HERE
+    assert settings["routes"]["b.example"] == "smtp:[192.0.2.2]"
     assert settings["routes"]["a.example"] == "smtp:[192.0.2.1]"
     assert f"queue directory: {tmp_path}/queue\n" in run(etc, "--dry-run", "--home", tmp_path / "home")
+    with (etc / "main.cf").open("a") as main_cf:
+        main_cf.write("multi_instance_directories = /etc/postfix-bulk\n")
+    assert "Run: waypost import-postfix /etc/postfix-bulk" in run(etc)
     beside = copy(tmp_path / "etc/old-postfix")
     assert "hostname" not in run.settings(beside)["receiver"]
 
@@ -227,4 +255,4 @@ def test_the_certificate_of_this_host_is_not_taken_for_a_copy(tmp_path: Path, ru
 
 def test_the_other_instances_of_a_copy_are_not_those_of_this_host(tmp_path: Path, run: Run) -> None:
     etc = copy(tmp_path / "copy", "myhostname = a.example\nmulti_instance_directories = /etc/postfix-out\n")
-    assert "Run with a copy of it, waypost import-postfix /etc/postfix-out" in run(etc)
+    assert "Copy its directory, too, and run waypost import-postfix on the copy" in run(etc)

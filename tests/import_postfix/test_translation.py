@@ -229,7 +229,7 @@ def test_other_postfixes_of_the_host_are_named_each(tmp_path: Path) -> None:
     for each in found:
         assert (each.fate, each.where) == (Fate.LEFT, "main.cf:3")
         assert "its settings and its queue are not part of this import" in each.said
-    assert "waypost import-postfix /etc/postfix-bulk" in found[1].said
+    assert "Copy its directory, too" in found[1].said
     assert not any(
         "multi_instance_directories" in each.what for each in draft.findings if "internal to Postfix" in each.said
     )
