@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 
-__all__ = ["MessageState", "refusal"]
+__all__ = ["MessageState", "command_of", "refusal"]
 
 
 class MessageState(enum.StrEnum):
@@ -19,6 +19,11 @@ class MessageState(enum.StrEnum):
     HELD = "held"
     DELETED = "deleted"  # can be undeleted for undo_time
     ACTIVE = "active"  # the scheduler has it
+
+
+def command_of(operation: str) -> str:
+    """Returns what the command line calls a change; ``operation`` is its name in requests and records."""
+    return "add-recipient" if operation == "add_recipients" else operation
 
 
 def refusal(change: str, state: MessageState) -> str:

@@ -129,7 +129,6 @@ class Reason(Struct, kw_only=True):
     until: float | UnsetType | None = UNSET  # None: without an end
     suspended_until: float | UnsetType | None = UNSET  # None: until it is resumed
     looked_at: float | UnsetType = UNSET  # when a scheduled message is read the next time
-    attempts: int | UnsetType = UNSET
     busy: int | UnsetType = UNSET  # deliveries in progress
     window: int | UnsetType = UNSET  # deliveries to the destination
     process_limit: int | UnsetType = UNSET  # deliveries of the transport

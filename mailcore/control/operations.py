@@ -31,7 +31,7 @@ from mailcore.control.protocol.operation import Access, Answerer, Arguments, Ope
 from mailcore.control.protocol.state import Child, Ping, Processes
 from mailcore.control.session import Session
 from mailcore.control.view import View
-from mailcore.control.waiting import NOT_READ, why_at_rest
+from mailcore.control.waiting import NOT_READ, why_at_rest, why_not_in_pass
 from mailcore.envelope import DataPlace, Envelope, Origin, Recipient
 from mailcore.lookup.browse import REASON_CHARACTERS, Budget, Found, Item, Stretch
 from mailcore.lookup.selection import states_in
@@ -42,6 +42,7 @@ from mailcore.queue.aside import state_with_message, with_its_state
 __all__ = ["Answers", "Operations"]
 
 T = TypeVar("T")
+ASIDE = (MailState.DEFERRED, MailState.DELAYED, MailState.HELD, MailState.DELETED)
 Answers = Callable[[Session, Any], AsyncGenerator[Any, None]]
 
 
@@ -127,7 +128,9 @@ class Operations:
         item = self._view.browser.item(found, stretches.get(found.lane))
         _overlay(item, working)
         explanation = (await self._why_active(queue_id)).reasons if working is not None else []
-        if not explanation:
+        if explanation and working is not None:
+            explanation += why_not_in_pass(found.envelope, working, explanation)
+        else:
             explanation = await self._why_at_rest(found, stretches, note)
         yield ShowPart(
             message=item,
@@ -155,6 +158,10 @@ class Operations:
                 item = self._view.browser.item(found, stretches.get(found.lane))
                 reasons = await self._why_at_rest(found, stretches, note)
                 explanation = Reasons(reasons=reasons, state=item.state, states=item.states)
+                yield explanation
+                return
+        if any(explanation.states.get(state) for state in ASIDE):
+            explanation.reasons += await self._why_not_in_pass(arguments.queue_id, explanation.reasons)
         yield explanation
 
     # -- inside
@@ -165,6 +172,16 @@ class Operations:
             return await self._view.link.ask("explain", Reasons, {"queue_id": queue_id, "lane": lane})
         except (ManagerAway, OutcomeUnknown):
             return Reasons(reasons=[])
+
+    async def _why_not_in_pass(self, queue_id: str, explained: list[Reason]) -> list[Reason]:
+        """Returns the reasons of recipients of an active message that its pass does not take; [] if it has just ended."""
+        working = (await self._view.working([queue_id])).get(queue_id)
+        if working is None:
+            return []
+        found = await self._view.in_thread(self._view.browser.read, working.lane, working.offset)
+        if found is None or found.envelope.queue_id != queue_id:
+            return []
+        return why_not_in_pass(found.envelope, working, explained)
 
     async def _why_at_rest(self, found: Found, stretches: dict[str, Stretch], note: str) -> list[Reason]:
         """Returns the reasons of a message that is not active; of one that is due, the manager knows why it is not read."""

@@ -1,4 +1,5 @@
-"""Explains why a message at rest waits: in one sentence for people, and as data. The manager explains active messages.
+"""Explains why a message at rest waits: in one sentence for people, and as data. The manager explains active messages; of
+those, this module explains the recipients that the pass does not take, whose state only the envelope has.
 
 The explanation is read from the message's lane, as of now: the message is held, deleted, scheduled, due at a time, or due and
 not taken up yet. Recipients that changes put into states of their own have reasons of their own. Times are wall-clock seconds
@@ -7,6 +8,7 @@ in the data, local time in the sentence. Pure: no I/O, no clock.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -14,10 +16,10 @@ import msgspec
 
 from mailcore.envelope import Aside, AsideKind, Envelope, Recipient
 from mailcore.lookup.browse import REASON_CHARACTERS, Found, Stretch
-from mailcore.manager_answers import Reason
+from mailcore.manager_answers import Progress, Reason
 from mailcore.queue.lanes import DELETED, HOLD, interval_of
 
-__all__ = ["NOT_READ", "why_at_rest"]
+__all__ = ["NOT_READ", "why_at_rest", "why_not_in_pass"]
 
 GROUPS_MAX = 20  # groups listed one by one; all others are one sum
 NOT_READ = ("due", "queued")  # states of a message that the manager could take up now
@@ -52,28 +54,7 @@ def _by_recipient(found: Found, stretch: Stretch | None, now: float, manager_awa
     """Returns a reason for each group of recipients whose states differ; recipients in RECIPIENTS records are only in the
     sums."""
     envelope, lane = found.envelope, found.lane
-    groups: dict[tuple[Any, ...], Reason] = {}
-    left = dict(envelope.aside)  # not in a group yet
-    for recipient in envelope.recipients:
-        aside = recipient.aside
-        if aside is None:
-            continue
-        name = aside.kind.name.lower()
-        if aside.kind is AsideKind.DEFERRED:
-            key: tuple[Any, ...] = (name, aside.until, recipient.route or recipient.destination)
-        else:
-            key = (name, aside.until, aside.at, aside.why, aside.before)
-        if key not in groups and len(groups) == GROUPS_MAX:
-            continue
-        there = groups.get(key)
-        groups[key] = _of_aside(recipient, aside, envelope, 1 if there is None else there.recipients + 1)
-        left[name] = left.get(name, 0) - 1
-    reasons = sorted(groups.values(), key=lambda group: _ORDER.index(group.state))
-    for name in _ORDER:
-        if (more := left.get(name, 0)) > 0:
-            others = "more " if any(group.state == name for group in reasons) else ""
-            sentence = f"{others}{name}; each recipient of the message shows since when, until when and why"
-            reasons.append(Reason(state=name, recipients=more, sentence=sentence))
+    reasons = _aside(envelope, dict(envelope.aside))
     with_the_message = envelope.recipient_count - sum(envelope.aside.values())
     if with_the_message > 0:
         interval = interval_of(lane, 0) or 0.0
@@ -83,11 +64,57 @@ def _by_recipient(found: Found, stretch: Stretch | None, now: float, manager_awa
     return reasons
 
 
-def _of_aside(recipient: Recipient, aside: Aside, envelope: Envelope, count: int) -> Reason:
+def why_not_in_pass(envelope: Envelope, progress: Progress, explained: Collection[Reason]) -> list[Reason]:
+    """Returns the reasons of recipients of an active message that its pass does not take: held, delayed, deleted, or
+    deferred for longer than others.
+
+    ``explained``: the manager's reasons, which have all others. How many there are is what ``progress.states`` has.
+    """
+    if any(each.state == "ending" for each in explained):
+        return []  # it is of all recipients
+    left = {name: progress.states.get(name, 0) for name in _ORDER}
+    left["deferred"] -= sum(each.recipients for each in explained if each.state == "deferred")
+    if not any(count > 0 for count in left.values()):
+        return []
+    taken = {*progress.done, *progress.replies, *progress.recipient_states}
+    return _aside(envelope, left, taken)
+
+
+def _aside(envelope: Envelope, left: dict[str, int], taken: Collection[int] = ()) -> list[Reason]:
+    """Returns the reasons of recipients with a state of their own. ``left``: how many there are of each state, by its name;
+    it is used up. ``taken``: numbers of recipients to leave out."""
+    groups: dict[tuple[Any, ...], Reason] = {}
+    for recipient in envelope.recipients:
+        aside = recipient.aside
+        if aside is None or recipient.number in taken:
+            continue
+        name = aside.kind.name.lower()
+        if left.get(name, 0) <= 0:
+            continue
+        if aside.kind is AsideKind.DEFERRED:
+            destination = recipient.route or recipient.destination
+            key: tuple[Any, ...] = (name, aside.until, destination, bool(recipient.reply))
+        else:
+            key = (name, aside.until, aside.at, aside.why, aside.before)
+        if key not in groups and len(groups) == GROUPS_MAX:
+            continue
+        there = groups.get(key)
+        groups[key] = _of_aside(recipient, aside, 1 if there is None else there.recipients + 1)
+        left[name] = left.get(name, 0) - 1
+    reasons = sorted(groups.values(), key=lambda group: _ORDER.index(group.state))
+    for name in _ORDER:
+        if (more := left.get(name, 0)) > 0:
+            others = "more " if any(group.state == name for group in reasons) else ""
+            sentence = f"{others}{name}; each recipient of the message shows since when, until when and why"
+            reasons.append(Reason(state=name, recipients=more, sentence=sentence))
+    return reasons
+
+
+def _of_aside(recipient: Recipient, aside: Aside, count: int) -> Reason:
     """Returns the reason of ``count`` recipients with this state."""
     if aside.kind is AsideKind.DEFERRED:
         reply = recipient.reply[:REASON_CHARACTERS]
-        return _waiting_for_try(envelope, count, recipient.route or recipient.destination, aside.until, reply)
+        return _waiting_for_try(count, recipient.route or recipient.destination, aside.until, reply)
     since, before = aside.at or None, aside.before
     began = f" since {_shown(aside.at)}" if aside.at else ""
     if aside.kind is AsideKind.HELD:
@@ -134,35 +161,35 @@ def _delayed(envelope: Envelope, due_at: float) -> Reason:
 def _deferred(envelope: Envelope, due_at: float) -> list[Reason]:
     """Returns a reason for each destination, with its last reply; recipients in RECIPIENTS records are only in the
     sum."""
-    by_destination: dict[str, list[Any]] = {}  # -> [recipients, last reply]
+    by_destination: dict[tuple[str, bool], list[Any]] = {}  # and whether it was tried -> [recipients, last reply]
     for recipient in envelope.recipients:
-        destination = recipient.route or recipient.destination
-        if destination not in by_destination and len(by_destination) == GROUPS_MAX:
+        key = (recipient.route or recipient.destination, bool(recipient.reply))
+        if key not in by_destination and len(by_destination) == GROUPS_MAX:
             continue
-        there = by_destination.setdefault(destination, [0, ""])
+        there = by_destination.setdefault(key, [0, ""])
         there[0] += 1
         there[1] = recipient.reply or there[1]
     groups = []
-    for destination, (count, said) in by_destination.items():
-        groups.append(_waiting_for_try(envelope, count, destination, due_at, str(said)[:REASON_CHARACTERS]))
+    for (destination, _), (count, said) in by_destination.items():
+        groups.append(_waiting_for_try(count, destination, due_at, str(said)[:REASON_CHARACTERS]))
     more = envelope.recipient_count - sum(group.recipients for group in groups)
     if more > 0:
-        sentence = f"{more} more recipients wait for the same time"
+        sentence = f"more, due at the same time, {_shown(due_at)}"
         groups.append(Reason(state="more", recipients=more, sentence=sentence, until=due_at))
     return groups
 
 
-def _waiting_for_try(envelope: Envelope, count: int, destination: str, due_at: float, reply: str) -> Reason:
-    tried = "" if envelope.attempts == 1 else f" after {envelope.attempts} tries"
+def _waiting_for_try(count: int, destination: str, due_at: float, reply: str) -> Reason:
+    """Returns the reason of recipients that wait for their time. The attempts of the message may not be theirs; a recipient
+    has a reply from its first attempt on."""
     last = f"; last: {reply}" if reply else ""
-    what = f"deferred{tried}: the next try" if envelope.attempts else "not tried yet: the first try"
+    what = "deferred: the next attempt" if reply else "not tried yet: the first attempt"
     return Reason(
         state="deferred",
         recipients=count,
         sentence=f"{what} is due at {_shown(due_at)}{last}",
         destination=destination,
         until=due_at,
-        attempts=envelope.attempts,
         reply=reply,
     )
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
+from mailcore.change_rules import command_of
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.flow import DelivererLink
 from mailcore.manager_answers import Reason
 from mailcore.queue.active import Active
 from mailcore.queue.fold import Known
 
-__all__ = ["why_active", "why_recovered"]
+__all__ = ["why_active", "why_deferred", "why_recovered"]
 
 TIMES = ("until", "suspended_until")  # keys of the scheduler's answer that are on its own clock
 IN_LINE = ("next", "behind")  # states of the scheduler in which only other mail is in front
 REPLY_CHARACTERS = 500
+GROUPS_MAX = 20  # destinations listed one by one, as of a message at rest
 
 
 def why_active(context: ManagerContext, deliverers: Sequence[DelivererLink], active: Active) -> list[Reason]:
@@ -40,17 +43,37 @@ def why_active(context: ManagerContext, deliverers: Sequence[DelivererLink], act
         count = active.in_flight
         deliveries = "1 delivery" if count == 1 else f"{count} deliveries"
         flights = f"{deliveries} in progress" if count else "the results to be written"
-        sentence = f"{order.operation} requested (by {order.who or 'unknown'}); waiting for {flights}"
+        sentence = f"{command_of(order.operation)} requested (by {order.who or 'unknown'}); waiting for {flights}"
         reasons.append(Reason(state="ordered", recipients=active.remaining, sentence=sentence, in_flight=count))
-    if active.deferred:
-        reply = next(reversed(active.deferred.values()))[1][:REPLY_CHARACTERS]
-        count = len(active.deferred)
-        recipients = "1 recipient" if count == 1 else f"{count} recipients"
-        sentence = f"{recipients} deferred; next attempt after this pass; last reply: {reply}"
-        reasons.append(Reason(state="deferred", recipients=count, sentence=sentence, reply=reply))
+    reasons += why_deferred(active.deferred)
     if not reasons:
-        sentence = "all recipients finished; the results are being written to disk"
+        sentence = "all recipients of this pass are finished; the results are being written to disk"
         reasons.append(Reason(state="recording", recipients=active.remaining, sentence=sentence))
+    return reasons
+
+
+def why_deferred(deferred: Mapping[int, tuple[str, str]]) -> list[Reason]:
+    """Explains the recipients that this pass deferred: a reason for each destination, with its last reply.
+
+    ``deferred``: number of a recipient -> its destination and reply.
+    """
+    counts: dict[str, int] = {}
+    replies: dict[str, str] = {}
+    for destination, reply in deferred.values():
+        if destination in counts or len(counts) < GROUPS_MAX:
+            counts[destination] = counts.get(destination, 0) + 1
+            replies[destination] = reply[:REPLY_CHARACTERS]
+    reasons = []
+    for destination, count in counts.items():
+        last = f"; last: {replies[destination]}" if replies[destination] else ""
+        sentence = f"deferred; the next attempt follows some time after this pass{last}"
+        reply = replies[destination]
+        reason = Reason(
+            state="deferred", recipients=count, sentence=sentence, destination=destination or UNSET, reply=reply
+        )
+        reasons.append(reason)
+    if (more := len(deferred) - sum(counts.values())) > 0:
+        reasons.append(Reason(state="deferred", recipients=more, sentence="deferred, for other destinations"))
     return reasons
 
 

@@ -50,7 +50,7 @@ def explain(
             else:
                 left_out += len(peer.recipients)
     if left_out:
-        sentence = f"{_recipients(left_out)} more, for other destinations"
+        sentence = "more, for other destinations"
         groups.append({"state": "more", "recipients": left_out, "sentence": sentence})
     if message.unread:
         groups.append(_unread(message, recipients, now))
@@ -138,13 +138,13 @@ def _unread(message: Message, recipients: Recipients, now: float) -> dict[str, A
     unread = message.unread
     group: dict[str, Any] = {"state": "unread", "recipients": unread}
     if message.reading:
-        return group | {"sentence": f"{_recipients(unread)} not read from the log yet; being read now"}
+        return group | {"sentence": "not read from the log yet; being read now"}
     room = recipients.room(message)
     if room > 0:
         due = max(0.0, recipients.refill_due(message) - now)
-        sentence = f"{_recipients(unread)} not read from the log yet; {room} will be read in {_seconds(due)}"
+        sentence = f"not read from the log yet; {room} will be read in {_seconds(due)}"
         return group | {"sentence": sentence, "room": room, "until": now + due}
-    sentence = f"{_recipients(unread)} not read from the log yet; they are read when others of the message are finished"
+    sentence = "not read from the log yet; they are read when others of the message are finished"
     for job in message.jobs.values():
         first = recipients.first_unread(job.transport)
         if first is not None and first.message is not message:
@@ -166,10 +166,6 @@ def _seconds(seconds: float) -> str:
 
 def _entries(count: int) -> str:
     return "1 delivery" if count == 1 else f"{count} deliveries"
-
-
-def _recipients(count: int) -> str:
-    return "1 recipient" if count == 1 else f"{count} recipients"
 
 
 def _slots(count: int) -> str:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
 import msgspec
 import pytest
 from msgspec import UNSET
 
-from mailcore.control.waiting import GROUPS_MAX, why_at_rest
+from mailcore.control.waiting import GROUPS_MAX, why_at_rest, why_not_in_pass
 from mailcore.envelope import Aside, AsideKind, Envelope, Recipient
 from mailcore.lookup.browse import Found, Stretch
-from mailcore.manager_answers import Reason
+from mailcore.manager_answers import Progress, Reason, Reasons
+from tests.control.fake_manager import progress, working
+from tests.control.running_control import open_control
 from tests.lookup.sample_messages import NOW, deferred, envelope
 
 DATE = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d"
@@ -62,11 +65,25 @@ def test_deferred_until_when_and_the_last_words_of_each_destination() -> None:
     )
     message = envelope(recipients=recipients, attempts=3, due_at=NOW + 240, generation=3)
     one, two = why("retry.300", message)
-    only([one], f"deferred after 3 tries: the next try is due at {DATE}; last: 451 4.3.0 still busy")
+    only([one], f"deferred: the next attempt is due at {DATE}; last: 451 4.3.0 still busy")
     assert (one.destination, one.recipients, one.until, one.state) == (
         "smtp:one.example", 2, NOW + 240, "deferred",
     )  # fmt: skip
     assert (two.destination, two.reply) == ("smtp:two.example", "connect to mx: Connection refused")
+
+
+def test_a_recipient_that_was_added_is_not_said_to_have_the_attempts_of_the_message() -> None:
+    recipients = (
+        Recipient(0, "a@x.example", "smtp:x.example", "", "450 4.2.0 busy"),
+        Recipient(1, "added@x.example", "smtp:x.example", "", ""),
+    )
+    tried, added = why("retry.300", envelope(recipients=recipients, attempts=2, due_at=NOW + 240))
+    only([tried], f"deferred: the next attempt is due at {DATE}; last: 450 4.2.0 busy")
+    only([added], f"not tried yet: the first attempt is due at {DATE}")
+    aside = Aside(AsideKind.DEFERRED, NOW + 240)
+    apart = tuple(msgspec.structs.replace(each, aside=aside) for each in recipients)
+    both = why("retry.300", envelope(recipients=apart, attempts=2, aside={"deferred": 2}))
+    assert [each.sentence for each in both] == [tried.sentence, added.sentence]
 
 
 def test_no_clock_makes_it_wait_longer_than_its_lane() -> None:
@@ -145,7 +162,7 @@ def test_recipients_in_states_of_their_own_each_say_theirs() -> None:
         ("held", 2, UNSET, "looks odd", NOW - 60),
         ("deleted", 1, NOW + 3600, "spam", NOW - 50),
     ]
-    only(groups[:1], f"deferred after 2 tries: the next try is due at {DATE}; last: 450 busy")
+    only(groups[:1], f"deferred: the next attempt is due at {DATE}; last: 450 busy")
     only(groups[2:3], f"delayed since {DATE}: not to be sent before {DATE}: tonight")
     only(groups[3:4], f"held since {DATE} until an operator releases it: looks odd")
     sentence = f"deleted since {DATE}: spam; it can be undeleted until {DATE}, and is held again then: looks odd"
@@ -178,3 +195,44 @@ def test_more_reasons_than_anybody_reads_are_a_sum_for_each_state() -> None:
     groups = why("retry.60", mixed(*asides, DELETED))
     assert [(each.state, each.recipients) for each in groups[GROUPS_MAX:]] == [("held", 5), ("deleted", 1)]
     only(groups[GROUPS_MAX : GROUPS_MAX + 1], "more held; each recipient of the message shows .*")
+
+
+SUSPENDED = Reason(state="suspended", recipients=1, sentence="destination suspended", destination="smtp:c.example")
+
+
+def in_pass(**states: int) -> Progress:
+    return progress(done=[0], replies={1: "450 busy"}, states=states, recipient_states={2: "suspended"})
+
+
+def test_what_a_pass_does_not_take_has_its_own_reasons() -> None:
+    """Of an active message: 0 is done, 1 was deferred in this pass, 2 waits for its destination."""
+    due, later = (Aside(AsideKind.DEFERRED, NOW + left) for left in (-5, 200))
+    message = mixed(due, due, due, later, HELD)
+    deferred_now = Reason(state="deferred", recipients=1, sentence="deferred")
+    reasons = why_not_in_pass(message, in_pass(suspended=1, deferred=2, held=1), [SUSPENDED, deferred_now])
+    assert [(each.state, each.recipients, each.until) for each in reasons] == [
+        ("deferred", 1, NOW + 200), ("held", 1, UNSET),
+    ]  # fmt: skip
+    ending = Reason(state="ending", recipients=4, sentence="pass finished")
+    assert why_not_in_pass(message, in_pass(deferred=2, held=1), [ending]) == [], "that is the reason of all"
+
+
+def test_a_message_without_recipients_aside_has_only_the_reasons_of_the_manager() -> None:
+    deferred_now = Reason(state="deferred", recipients=1, sentence="deferred")
+    assert why_not_in_pass(mixed(None, None, None), in_pass(suspended=1, deferred=1), [SUSPENDED, deferred_now]) == []
+
+
+@pytest.mark.parametrize("operation", ["explain", "show"])
+async def test_of_an_active_message_each_group_of_recipients_is_explained(operation: str) -> None:
+    async with open_control() as running, running.client() as client:
+        message = mixed(None, Aside(AsideKind.DEFERRED, time.time() + 200), HELD)
+        (offset,) = running.write("retry.60", message)
+        states = {"suspended": 1, "deferred": 1, "held": 1}
+        known = progress("retry.60", offset, states=states, recipient_states={0: "suspended"})
+        running.manager.answers["working"] = lambda _: working(**{message.queue_id: known})
+        running.manager.answers["explain"] = lambda _: Reasons(reasons=[SUSPENDED], state="suspended", states=states)
+        answer, *_ = [part async for part in client.parts(operation, {"queue_id": message.queue_id})]
+        reasons = answer["reasons" if operation == "explain" else "explain"]
+        assert [(each["state"], each["recipients"]) for each in reasons] == [
+            ("suspended", 1), ("deferred", 1), ("held", 1),
+        ]  # fmt: skip

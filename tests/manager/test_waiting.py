@@ -20,6 +20,7 @@ from mailcore.doctor import balance
 from mailcore.doctor.host import Host
 from mailcore.faults import Code
 from mailcore.lab.lab import Lab
+from mailcore.manager.waiting import GROUPS_MAX, why_deferred
 from tests.end_to_end.appliance import COMMAND
 from tests.running.running_core import RunningCore, Sections, route_to, running
 
@@ -91,6 +92,22 @@ async def test_what_is_in_flight_and_what_waits_for_it(tmp_path: Path) -> None:
         groups = await why(core, first)
         assert {group["state"] for group in groups} == {"delivering", "ordered"}
         assert "waiting for 1 delivery in progress" in groups[-1]["sentence"]
+
+
+def test_what_a_pass_deferred_has_a_reason_for_each_destination_without_a_count_in_it() -> None:
+    one, two = "smtp:one.example", "smtp:two.example"
+    deferred = {0: (one, "450 busy"), 1: (two, "Connection refused"), 2: (one, "451 still busy")}
+    reasons = why_deferred(deferred)
+    assert [(each.destination, each.recipients, each.reply) for each in reasons] == [
+        (one, 2, "451 still busy"), (two, 1, "Connection refused"),
+    ]  # fmt: skip
+    after = "deferred; the next attempt follows some time after this pass"
+    assert [each.sentence for each in reasons] == [
+        f"{after}; last: 451 still busy",
+        f"{after}; last: Connection refused",
+    ]
+    many = why_deferred({number: (f"smtp:{number}.example", "") for number in range(GROUPS_MAX + 5)})
+    assert (len(many), many[0].sentence, many[-1].recipients) == (GROUPS_MAX + 1, after, 5)
 
 
 async def test_when_the_deliverers_are_full_that_is_the_reason(tmp_path: Path) -> None:

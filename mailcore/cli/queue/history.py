@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from mailcore.change_rules import command_of
 from mailcore.cli.pages import Pages, print_pages, say_pages
 from mailcore.cli.queue.filter import PATTERN_HELP, condition
 from mailcore.control.protocol.messages import (
@@ -117,9 +118,9 @@ def _summary(event: HistoryEvent) -> str:
 def _order(event: Administered) -> str:
     """Formats a change as its command is called, with what its record says of it."""
     operation, arguments, count = event.operation, event.arguments, event.recipients
+    text = plain(command_of(operation))
     if operation == "add_recipients":
-        return f"add-recipient{_added(arguments.get('recipients'), count)}"
-    text = plain(operation)
+        return text + _added(arguments.get("recipients"), count)
     if count is not None:
         text += " of 1 recipient" if count == 1 else f" of {count} recipients"
     if operation == "reroute" and "route" in arguments:
