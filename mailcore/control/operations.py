@@ -229,7 +229,10 @@ def _overlay(item: Item, working: Progress | None) -> None:
 
 def _recipient(recipient: Recipient, found: Found, working: Progress | None, now: float) -> ShownRecipient:
     aside = with_its_state(recipient, found.envelope, found.lane, now).aside
+    done = working is not None and recipient.number in working.done
     reply = recipient.reply if working is None else working.replies.get(recipient.number, recipient.reply)
+    if done:
+        reply = ""  # the one that is known is of an earlier try
     if working is not None and (recipient.number in working.recipient_states or recipient.number in working.replies):
         aside = None  # its time has come: this pass has it
     if aside is not None:
@@ -245,7 +248,7 @@ def _recipient(recipient: Recipient, found: Found, working: Progress | None, now
         address=recipient.address,
         destination=recipient.route or recipient.destination,
         reply=reply[:REASON_CHARACTERS],
-        done=working is not None and recipient.number in working.done,
+        done=done,
         state=state,
         until=0.0 if aside is None else aside.until,
         why="" if aside is None else aside.why,

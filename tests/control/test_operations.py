@@ -259,6 +259,8 @@ async def test_of_an_active_message_the_manager_knows_more(
     running: RunningControl, control: AsyncControlClient
 ) -> None:
     message = envelope(["a@example.org", "b@example.org"])
+    tried_before = tuple(msgspec.structs.replace(each, reply="450 before") for each in message.recipients)
+    message = msgspec.structs.replace(message, recipients=tried_before)
     (offset,) = running.write("incoming.0", message)
     known = progress(offset=offset, done=[0], replies={1: "450 later"})
     running.manager.answers["working"] = lambda _: working(**{message.queue_id: known})
