@@ -377,4 +377,25 @@ MUTATIONS = [
         '            "lost": 0,\n            "queued": queued[1] + totals.lost[1],\n',
         "tests/end_to_end/test_lost_to_damage.py",
     ),
+    Mutation(
+        "a change after a bounce is answered as done",
+        "mailcore/manager/orders.py",
+        "if r.number not in returned)",
+        "if True)",
+        "tests/manager/test_orders.py -k returned_to_its",
+    ),
+    Mutation(
+        "on a full disk every deferral stops the deliveries for a while",
+        "mailcore/manager/full_disk.py",
+        "        context.deferrals_left = max(spare, 0)\n",
+        "        context.deferrals_left = 0\n",
+        "tests/manager/test_housekeeping.py -k half_of_the_ballast",
+    ),
+    Mutation(
+        "a reader does not wait for the receivers of a manager that has just started",
+        "mailcore/control/view.py",
+        "            if unheard <= self._silent or clock() > until:\n",
+        "            if True:\n",
+        "tests/control/test_operations.py -k just_started",
+    ),
 ]
