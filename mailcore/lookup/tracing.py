@@ -164,7 +164,9 @@ def trace(
     that many bytes before the end.
     """
     start = reader.end_of(reader.bases[-1], WITHOUT_END) - newest_bytes if reader.bases else 0
-    if reader.bases and (oldest := reader.segment(reader.bases[0])) is not None:
+    # The manager may delete the first segments while they are read.
+    there = (segment for segment in map(reader.segment, list(reader.bases)) if segment is not None)
+    if (oldest := next(there, None)) is not None:
         so_far.oldest = oldest.header.created
     for base in bases_since(reader, earliest):
         segment = reader.segment(base)

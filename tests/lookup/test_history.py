@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +11,14 @@ import msgspec
 import pytest
 
 from mailcore.envelope import Aside, AsideKind, Recipient, Status, Verdict
+from mailcore.log.disk import Disk
+from mailcore.log.reader import LaneReader
 from mailcore.log.record import RecordType
+from mailcore.lookup import history as history_module
 from mailcore.lookup import timeline as story_module
 from mailcore.lookup.browse import Found
 from mailcore.lookup.history import HistoryReader
-from mailcore.lookup.tracing import SLACK_S, Walk
+from mailcore.lookup.tracing import SLACK_S, Walk, open_lane
 from mailcore.queue.records import Place, Replaced
 from tests.lookup.recorded_lives import DELAYS, RecordedLives, bounce_of, events_of, many
 
@@ -205,6 +209,27 @@ def test_a_deleted_part_of_the_journal_is_missed(recorded: RecordedLives) -> Non
     history = recorded.history(life.queue_id)
     assert [event["event"] for event in events_of(history)] == ["accepted", "attempt", "finished"]
     assert not history.complete
+    assert history.note.startswith("its history is incomplete; the journal goes back to ")
+
+
+def test_a_part_of_the_journal_that_is_deleted_meanwhile_is_missed(
+    recorded: RecordedLives, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    life = recorded.arrive()
+    life.start()
+    recorded.chatter(2_000)
+    life.finish()
+
+    @contextlib.contextmanager
+    def deleted_meanwhile(disk: Disk, queue_directory: str, lane: str) -> Iterator[LaneReader]:
+        with open_lane(disk, queue_directory, lane) as reader:
+            assert len(reader.bases) > 1
+            drop_first_segments(recorded, lane)
+            yield reader
+
+    monkeypatch.setattr(history_module, "open_lane", deleted_meanwhile)
+    history = recorded.history(life.queue_id)
+    assert history.since is not None
     assert history.note.startswith("its history is incomplete; the journal goes back to ")
 
 
