@@ -30,10 +30,10 @@ from mailcore.control.protocol.messages import (
 from mailcore.control.protocol.operation import Access, Answerer, Arguments, Operation
 from mailcore.control.protocol.state import Child, Ping, Processes
 from mailcore.control.session import Session
-from mailcore.control.view import View
+from mailcore.control.view import Look, View
 from mailcore.control.waiting import NOT_READ, why_at_rest, why_not_in_pass
 from mailcore.envelope import DataPlace, Envelope, Origin, Recipient
-from mailcore.lookup.browse import REASON_CHARACTERS, Budget, Found, Item, Stretch
+from mailcore.lookup.browse import REASON_CHARACTERS, Budget, Item
 from mailcore.lookup.selection import states_in
 from mailcore.mail_state import MailState, main_state
 from mailcore.manager_answers import Progress, Reason, Reasons
@@ -42,7 +42,7 @@ from mailcore.queue.aside import state_with_message, with_its_state
 __all__ = ["Answers", "Operations"]
 
 T = TypeVar("T")
-ASIDE = (MailState.DEFERRED, MailState.DELAYED, MailState.HELD, MailState.DELETED)
+LOOKS = 3  # at one message; its passes are seconds apart at least
 Answers = Callable[[Session, Any], AsyncGenerator[Any, None]]
 
 
@@ -118,25 +118,15 @@ class Operations:
 
     async def _show(self, session: Session, arguments: ShowArguments) -> AsyncGenerator[Any, None]:
         queue_id = arguments.queue_id
-        stretches, note = await self._view.stretches()
-        working = (await self._view.working([queue_id])).get(queue_id)
-        found: Found | None = None
-        if working is not None:
-            found = await self._view.in_thread(self._view.browser.read, working.lane, working.offset)
-        if found is None or found.envelope.queue_id != queue_id:
-            found = await self._view.find(queue_id, stretches)
-        item = self._view.browser.item(found, stretches.get(found.lane))
+        look, reasons = await self._explained(queue_id)
+        found, working, note = look.found, look.working, look.note
+        item = self._view.browser.item(found, look.stretch)
         _overlay(item, working)
-        explanation = (await self._why_active(queue_id)).reasons if working is not None else []
-        if explanation and working is not None:
-            explanation += why_not_in_pass(found.envelope, working, explanation)
-        else:
-            explanation = await self._why_at_rest(found, stretches, note)
         yield ShowPart(
             message=item,
             envelope=_details(found.envelope),
             working=working,
-            explain=explanation,
+            explain=reasons.reasons,
             changes=_changes_that_fit(item, found.envelope),
             manager_away=bool(note),
             note=note,
@@ -145,24 +135,15 @@ class Operations:
             now = self._view.browser.clock()
             batches = self._view.browser.recipients(found)
             while (batch := await self._view.in_thread(next, batches, None)) is not None:
-                yield ShowPart(recipients=[_recipient(each, found, working, now) for each in batch])
+                yield ShowPart(recipients=[_recipient(each, look, now) for each in batch])
 
     async def _explain(self, session: Session, arguments: OneMessage) -> AsyncGenerator[Any, None]:
-        explanation = await self._why_active(arguments.queue_id)
-        if not explanation.reasons:
-            stretches, note = await self._view.stretches()
-            found = await self._view.find(arguments.queue_id, stretches)
-            # It may have been taken up between the two questions.
-            explanation = await self._why_active(arguments.queue_id)
-            if not explanation.reasons:
-                item = self._view.browser.item(found, stretches.get(found.lane))
-                reasons = await self._why_at_rest(found, stretches, note)
-                explanation = Reasons(reasons=reasons, state=item.state, states=item.states)
-                yield explanation
-                return
-        if any(explanation.states.get(state) for state in ASIDE):
-            explanation.reasons += await self._why_not_in_pass(arguments.queue_id, explanation.reasons)
-        yield explanation
+        look, reasons = await self._explained(arguments.queue_id)
+        if not reasons.state:
+            item = self._view.browser.item(look.found, look.stretch)
+            _overlay(item, look.working)
+            reasons = msgspec.structs.replace(reasons, state=item.state, states=item.states)
+        yield reasons
 
     # -- inside
 
@@ -173,21 +154,23 @@ class Operations:
         except (ManagerAway, OutcomeUnknown):
             return Reasons(reasons=[])
 
-    async def _why_not_in_pass(self, queue_id: str, explained: list[Reason]) -> list[Reason]:
-        """Returns the reasons of recipients of an active message that its pass does not take; [] if it has just ended."""
-        working = (await self._view.working([queue_id])).get(queue_id)
-        if working is None:
-            return []
-        found = await self._view.in_thread(self._view.browser.read, working.lane, working.offset)
-        if found is None or found.envelope.queue_id != queue_id:
-            return []
-        return why_not_in_pass(found.envelope, working, explained)
+    async def _explained(self, queue_id: str) -> tuple[Look, Reasons]:
+        """Returns the message, and why each group of its recipients waits. Looks again if its pass ends meanwhile."""
+        for _ in range(LOOKS):
+            look = await self._view.message(queue_id)
+            if look.working is None:
+                break
+            explanation = await self._why_active(queue_id)
+            if explanation.reasons:
+                explanation.reasons += why_not_in_pass(look.found.envelope, look.working, explanation.reasons)
+                return look, explanation
+        return look, Reasons(reasons=await self._why_at_rest(look))
 
-    async def _why_at_rest(self, found: Found, stretches: dict[str, Stretch], note: str) -> list[Reason]:
+    async def _why_at_rest(self, look: Look) -> list[Reason]:
         """Returns the reasons of a message that is not active; of one that is due, the manager knows why it is not read."""
-        stretch, now = stretches.get(found.lane), self._view.browser.clock()
-        reasons = why_at_rest(found, stretch, now, manager_away=bool(note))
-        if note or not any(each.state in NOT_READ for each in reasons):
+        found, stretch, now = look.found, look.stretch, self._view.browser.clock()
+        reasons = why_at_rest(found, stretch, now, manager_away=bool(look.note))
+        if look.note or not any(each.state in NOT_READ for each in reasons):
             return reasons
         not_read = (await self._why_active(found.envelope.queue_id, found.lane)).not_read
         return why_at_rest(found, stretch, now, manager_away=False, not_read=not_read)
@@ -227,7 +210,8 @@ def _overlay(item: Item, working: Progress | None) -> None:
         item.reason = next(reversed(working.replies.values()))[:REASON_CHARACTERS]
 
 
-def _recipient(recipient: Recipient, found: Found, working: Progress | None, now: float) -> ShownRecipient:
+def _recipient(recipient: Recipient, look: Look, now: float) -> ShownRecipient:
+    found, working = look.found, look.working
     aside = with_its_state(recipient, found.envelope, found.lane, now).aside
     done = working is not None and recipient.number in working.done
     reply = recipient.reply if working is None else working.replies.get(recipient.number, recipient.reply)
@@ -237,6 +221,8 @@ def _recipient(recipient: Recipient, found: Found, working: Progress | None, now
         aside = None  # its time has come: this pass has it
     if aside is not None:
         state = aside.kind.name.lower()
+    elif look.between:
+        state = MailState.ACTIVE  # as the message; its envelope is from before the pass
     elif working is None:
         state = state_with_message(found.envelope, found.lane, now)
     elif recipient.number in working.replies:

@@ -9,10 +9,11 @@ Keeps law: works-without-manager, law: empty-is-an-error (docs/laws.md).
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import UNSET
 
@@ -20,17 +21,19 @@ from mailcore.control.manager_link import ManagerAway, ManagerLink, OutcomeUnkno
 from mailcore.control.protocol.table import ArgumentError
 from mailcore.faults import Code, FaultError
 from mailcore.lookup.archive import Archive
-from mailcore.lookup.browse import Browser, Found, Stretch, lane_order
+from mailcore.lookup.browse import Browser, Found, Stretch, is_taken, lane_order
 from mailcore.lookup.filter import Filter
 from mailcore.lookup.last_known import LastKnown
 from mailcore.lookup.pattern import text_matcher
 from mailcore.manager_answers import Cut, Progress, Working
 
-__all__ = ["NotFound", "Place", "View"]
+__all__ = ["Look", "NotFound", "Place", "View"]
 
 T = TypeVar("T")
 Place = tuple[str, int]  # lane, offset
 LOOKS = 3  # for one message; between two moves it rests for seconds at least
+SETTLE_S = 3.0  # checkpoints are one second apart unless the configuration or a slow disk says otherwise
+LOOK_AGAIN_S = 0.2
 HEARD_S = 2.0  # for receivers to report to a manager that has just started; they look for it every 0.2 s
 HEARD_LOOK_S = 0.02
 
@@ -39,6 +42,16 @@ class NotFound(FaultError):
     """The queue has no such message."""
 
     default = Code.NOT_FOUND
+
+
+class Look(NamedTuple):
+    """Holds what is known of one message at a moment."""
+
+    found: Found
+    stretch: Stretch | None  # of its lane
+    working: Progress | None  # None: it is not active
+    note: str  # "", or that the manager could not be asked where to read
+    between: bool  # its pass has ended, and the result cannot be read yet
 
 
 class View:
@@ -116,6 +129,28 @@ class View:
                 return found
             stretches, _note = await self.stretches()
         raise NotFound(f"there is no message {queue_id} in the queue")
+
+    async def message(self, queue_id: str) -> Look:
+        """Returns the message as it is now. Raises NotFound.
+
+        When a pass has ended, its result can be read from the manager's next checkpoint on; until then only the envelope from
+        before the pass can. So this looks again for SETTLE_S; ``between`` says if that was not enough.
+        """
+        until = time.monotonic() + SETTLE_S
+        while True:
+            stretches, note = await self.stretches()
+            working = (await self.working([queue_id])).get(queue_id)
+            found: Found | None = None
+            if working is not None:
+                found = await self.in_thread(self.browser.read, working.lane, working.offset)
+            if found is None or found.envelope.queue_id != queue_id:
+                found = await self.find(queue_id, stretches)
+            stretch = stretches.get(found.lane)
+            # The manager had taken it out of its lane when it was asked where to read, and has ended its pass since.
+            between = working is None and not note and stretch is not None and is_taken(found, stretch)
+            if not between or time.monotonic() >= until:
+                return Look(found, stretch, working, note, between)
+            await asyncio.sleep(LOOK_AGAIN_S)
 
     async def places(self, queue_ids: Iterable[str]) -> dict[str, Place]:
         """Returns the places of the messages; leaves out those not in the queue. Raises ManagerAway, OutcomeUnknown."""

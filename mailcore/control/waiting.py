@@ -31,7 +31,7 @@ def why_at_rest(
 ) -> list[Reason]:
     """Returns one reason for each group of recipients. ``not_read``: why the manager reads no mail that is due.
 
-    States: held, deleted, delayed, deferred, due, queued, being taken up, more.
+    States: held, deleted, delayed, deferred, due, queued, ending, more.
     """
     envelope, lane = found.envelope, found.lane
     if envelope.aside:
@@ -201,7 +201,7 @@ def _due(found: Found, stretch: Stretch | None, due_at: float, manager_away: boo
     if manager_away:
         return _in_lane(found, state, f"{since}, but the manager is not running")
     if stretch is not None and offset < stretch.runner:
-        return _in_lane(found, "being taken up", "the manager has just taken it up, or put it elsewhere")
+        return _in_lane(found, "ending", "pass finished; its result can be read after the next checkpoint")
     if stretch is not None and stretch.end is not None and offset >= stretch.end:
         return _in_lane(found, state, f"{since}; the manager reads it after its next checkpoint")
     ahead = max(offset - stretch.runner, 0) if stretch is not None else 0

@@ -45,6 +45,7 @@ __all__ = [
     "Page",
     "Stretch",
     "envelope_of",
+    "is_taken",
     "shown_recipients",
 ]
 
@@ -360,7 +361,7 @@ def _item(lane: str, offset: int, runner: int, envelope: Envelope, now: float, m
 
     What the runner has passed is taken as active; the manager knows more of it.
     """
-    active = offset < runner and lane not in (HOLD, DELETED)
+    active = _is_taken(lane, offset, runner)
     states = {str(MailState.ACTIVE): envelope.recipient_count} if active else states_of(envelope, lane, now)
     due = next_due(envelope)
     destinations = dict.fromkeys(each.route or each.destination for each in envelope.recipients)
@@ -384,6 +385,15 @@ def _item(lane: str, offset: int, runner: int, envelope: Envelope, now: float, m
         reason=due.reason[:REASON_CHARACTERS],
         destinations=list(destinations)[:DESTINATIONS_SHOWN],
     )
+
+
+def is_taken(found: Found, stretch: Stretch) -> bool:
+    """Returns True if the runner has passed the message: it is active, or its pass has ended."""
+    return _is_taken(found.lane, found.offset, stretch.runner)
+
+
+def _is_taken(lane: str, offset: int, runner: int) -> bool:
+    return offset < runner and lane not in (HOLD, DELETED)
 
 
 def shown_recipients(envelope: Envelope, matching: str = "") -> list[str]:

@@ -276,10 +276,14 @@ async def test_why_a_message_waits_is_said_by_who_has_it(running: RunningControl
     resting, active = deferred("a@example.org", "450 4.2.0 busy", due_at=time.time() + 200), envelope()
     running.write("retry.300", resting)
     running.write("incoming.0", active)
+    running.manager.answers["working"] = lambda given: working(
+        **{each: progress() for each in given["queue_ids"] if each == active.queue_id}
+    )
     running.manager.answers["explain"] = lambda given: (
         reasons("waits for its turn") if given["queue_id"] == active.queue_id else reasons()
     )
-    assert await control.ask("explain", Reasons, {"queue_id": active.queue_id}) == reasons("waits for its turn")
+    explained = await control.ask("explain", Reasons, {"queue_id": active.queue_id})
+    assert explained.reasons == reasons("waits for its turn").reasons
     (group,) = (await control.ask("explain", Reasons, {"queue_id": resting.queue_id})).reasons
     assert (group.state, group.reply) == ("deferred", "450 4.2.0 busy")
     shown = await anext(control.parts("show", {"queue_id": resting.queue_id}))

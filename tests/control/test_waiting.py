@@ -10,6 +10,8 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
+from mailcore.control import view
+from mailcore.control.client import AsyncControlClient
 from mailcore.control.waiting import GROUPS_MAX, why_at_rest, why_not_in_pass
 from mailcore.envelope import Aside, AsideKind, Envelope, Recipient
 from mailcore.lookup.browse import Found, Stretch
@@ -124,8 +126,8 @@ def test_written_but_not_to_be_read_before_a_checkpoint() -> None:
     only(why("retry.0", envelope(), offset=20_000), "due at once; the manager reads it after its next checkpoint")
 
 
-def test_behind_the_runner_it_has_just_been_taken_up() -> None:
-    assert why("incoming.0", envelope(), runner=501)[0].state == "being taken up"
+def test_behind_the_runner_and_not_active_its_pass_has_ended() -> None:
+    assert why("incoming.0", envelope(), runner=501)[0].state == "ending"
 
 
 def test_without_a_manager_what_is_due_waits_for_one_and_the_rest_for_its_time() -> None:
@@ -222,6 +224,12 @@ def test_a_message_without_recipients_aside_has_only_the_reasons_of_the_manager(
     assert why_not_in_pass(mixed(None, None, None), in_pass(suspended=1, deferred=1), [SUSPENDED, deferred_now]) == []
 
 
+async def reasons_of(client: AsyncControlClient, operation: str, message: Envelope) -> list[dict[str, Any]]:
+    answer, *_ = [part async for part in client.parts(operation, {"queue_id": message.queue_id})]
+    found: list[dict[str, Any]] = answer["reasons" if operation == "explain" else "explain"]
+    return found
+
+
 @pytest.mark.parametrize("operation", ["explain", "show"])
 async def test_of_an_active_message_each_group_of_recipients_is_explained(operation: str) -> None:
     async with open_control() as running, running.client() as client:
@@ -231,8 +239,44 @@ async def test_of_an_active_message_each_group_of_recipients_is_explained(operat
         known = progress("retry.60", offset, states=states, recipient_states={0: "suspended"})
         running.manager.answers["working"] = lambda _: working(**{message.queue_id: known})
         running.manager.answers["explain"] = lambda _: Reasons(reasons=[SUSPENDED], state="suspended", states=states)
-        answer, *_ = [part async for part in client.parts(operation, {"queue_id": message.queue_id})]
-        reasons = answer["reasons" if operation == "explain" else "explain"]
-        assert [(each["state"], each["recipients"]) for each in reasons] == [
+        answer = await reasons_of(client, operation, message)
+        assert [(each["state"], each["recipients"]) for each in answer] == [
             ("suspended", 1), ("deferred", 1), ("held", 1),
         ]  # fmt: skip
+
+
+@pytest.mark.parametrize("operation", ["explain", "show"])
+async def test_just_after_a_pass_the_answer_is_that_of_the_next_checkpoint(
+    operation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(view, "LOOK_AGAIN_S", 0.001)
+    async with open_control() as running, running.client() as client:
+        before = envelope(["a@x.example", "b@x.example"])
+        (offset,) = running.write("incoming.0", before)
+        asked = 0
+
+        def cut(_: object) -> dict[str, Any]:
+            nonlocal asked
+            asked += 1
+            if asked == 3:
+                running.write("retry.300", deferred("b@x.example", queue_id=before.queue_id, due_at=time.time() + 200))
+                running.lane("incoming.0").mark_garbage(offset)
+            end = running.lane("incoming.0").end
+            return {"lanes": running.cut() | {"incoming.0": [0, end, end]}}
+
+        running.manager.answers["cut"] = cut
+        (reason,) = await reasons_of(client, operation, before)
+        assert (reason["state"], reason["recipients"]) == ("deferred", 1)
+
+
+async def test_a_result_that_stays_unreadable_is_not_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view, "SETTLE_S", 0.01)
+    monkeypatch.setattr(view, "LOOK_AGAIN_S", 0.001)
+    async with open_control() as running, running.client() as client:
+        message = envelope(["a@x.example", "b@x.example"])
+        running.write("incoming.0", message)
+        end = running.lane("incoming.0").end
+        running.manager.answers["cut"] = lambda _: {"lanes": {"incoming.0": [0, end, end]}}
+        first, recipients = [part async for part in client.parts("show", {"queue_id": message.queue_id})]
+        assert [each["state"] for each in first["explain"]] == ["ending"]
+        assert {first["message"]["state"], *(each["state"] for each in recipients["recipients"])} == {"active"}
