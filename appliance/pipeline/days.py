@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-__all__ = ["HOUR_S", "Day", "Period", "month_of", "utc_days", "week_of"]
+__all__ = ["HOUR_S", "Day", "Period", "month_of", "not_begun", "utc_days", "week_of"]
 
 HOUR_S = 3_600
 
@@ -52,6 +52,11 @@ class Day:
     def partitions(self) -> list[str]:
         """Returns the UTC days that contain the day's events: "2026-11-20"."""
         return utc_days(self.begin, self.end)
+
+
+def not_begun(day: Day, now: float) -> str:
+    """Returns why no report of the day can be made yet; "" if the day has begun."""
+    return f"{day.date} has not begun in {day.zone}; there is nothing to report yet" if now < day.begin else ""
 
 
 def utc_days(begin: float, end: float) -> list[str]:

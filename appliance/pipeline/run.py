@@ -3,9 +3,9 @@
 Also updates earlier days with late events, the weeks and months that contain them, and those that an earlier run did not
 complete. Standard output has lines of JSON, {"stage": …, "share": …}, and at the end the report's summary.
 
-Exit status: 0; 1 if the day does not balance (its tables exist); 2 if the day, a week or a month could not be made (the last
-line on standard error gives the reason); 75 if another run is at work. It can be started by hand, by Celery or by
-spark-submit.
+Exit status: 0; 1 if the day does not balance (its tables exist); 2 if the day has not begun, or if the day, a week or a
+month could not be made (the last line on standard error gives the reason); 75 if another run is at work. It can be started
+by hand, by Celery or by spark-submit.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
@@ -29,7 +30,7 @@ if SPARK_MISSING := missing("reports"):  # the modules below import Spark
 
 from appliance.pipeline.build_day import Progress, ReportBuilder, Told
 from appliance.pipeline.cluster import NotShared, check_shared
-from appliance.pipeline.days import Day, month_of, week_of
+from appliance.pipeline.days import Day, month_of, not_begun, week_of
 from appliance.pipeline.failure import in_short
 from appliance.pipeline.java import NoJava
 from appliance.pipeline.session import QUICK, NoMaster, end, start
@@ -117,6 +118,9 @@ def main(arguments: list[str] | None = None) -> int:
         "--option", action="append", default=[], metavar="NAME=VALUE", help="a Spark option, spark.…; may be repeated"
     )
     given = parser.parse_args(arguments)
+    if why := not_begun(Day(given.day, given.zone), time.time()):
+        print(why, file=sys.stderr)
+        return FAILED
     options = dict(each.split("=", 1) for each in given.option)
     say: Callable[[dict[str, object]], None] = lambda said: print(json.dumps(said), flush=True)  # noqa: E731
     try:

@@ -128,6 +128,11 @@ class Report:
         """Returns the report's own summary."""
         return DAMAGED if self.is_damaged else str(self.balance.get("words") or self.told.get("words") or "")
 
+    @property
+    def summary(self) -> str:
+        """Returns the sentences of report.json: the balance, and beside it files that are damaged or lack a checksum."""
+        return self.words if self.is_damaged else str(self.told.get("words") or self.words)
+
     @cached_property
     def behind(self) -> list[date]:
         """Returns the days of a week or month whose reports are newer than this one. Days in ``left_out`` could not be

@@ -139,7 +139,7 @@ def ended(it: Run, came: Ended) -> Run:
     if came.why == "stopped":
         state, words = State.STOPPED, "stopped"
     elif came.status in MADE and report is not None and made_by(it, report):
-        state, words = (State.RED if report.balances is False else State.DONE), report.words
+        state, words = (State.RED if report.balances is False else State.DONE), report.summary
     else:
         state, words = State.FAILED, ""
     it.refresh_from_db()

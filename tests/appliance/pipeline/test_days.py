@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from appliance.pipeline.days import Day, month_of, utc_days, week_of
+from appliance.pipeline.days import Day, month_of, not_begun, utc_days, week_of
 
 
 @pytest.mark.parametrize(
@@ -64,3 +64,9 @@ def test_weeks_and_months() -> None:
     month = month_of(date(2026, 2, 14))
     assert (month.name, month.last) == ("month=2026-02", date(2026, 2, 28))
     assert len(month.days("UTC")) == 28
+
+
+def test_a_day_begins_at_midnight_of_its_zone() -> None:
+    day = Day(date(2026, 11, 20), "Pacific/Auckland")
+    assert not_begun(day, day.begin) == ""
+    assert "2026-11-20 has not begun" in not_begun(day, day.begin - 1)

@@ -65,6 +65,13 @@ def test_another_run_and_bad_arguments_have_their_status(tmp_path: Path, capsys:
     assert ended.value.code == FAILED
 
 
+def test_a_day_that_has_not_begun_is_refused_whoever_asks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["2999-01-01", "--events", str(tmp_path), "--output", str(tmp_path / "reports"), "--zone", DAY.zone]
+    assert main(arguments) == FAILED
+    assert capsys.readouterr().err == "2999-01-01 has not begun in Europe/Berlin; there is nothing to report yet\n"
+    assert not (tmp_path / "reports").exists()
+
+
 def test_a_full_disk_is_a_failure_and_no_day_that_does_not_balance(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

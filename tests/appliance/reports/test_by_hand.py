@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,11 +10,13 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from django.core.management import call_command
 from django.db import connection
 from django.utils import timezone
 
-from appliance.reports import by_hand, runs
+from appliance.reports import by_hand, exporter, runs
 from appliance.reports.by_hand import RecordedRun
+from appliance.reports.management.commands import report as command
 from appliance.reports.models import Run, State
 from appliance.reports.report_store import Period
 from appliance.reports.running import Ended, Heard, held
@@ -44,6 +47,40 @@ def test_a_day_that_is_none_is_refused(tmp_path: Path) -> None:
     done = report(tmp_path, "yesterday")
     assert done.returncode == 2
     assert "is not a date; expected YYYY-MM-DD" in done.stderr
+
+
+def test_a_day_that_has_not_begun_is_refused(tmp_path: Path) -> None:
+    done = report(tmp_path, "2999-01-01")
+    assert done.returncode == 2
+    assert done.stderr == "waypost: 2999-01-01 has not begun in UTC; there is nothing to report yet\n"
+    done = report(tmp_path, "2999-01-01", "--json")
+    assert (done.returncode, json.loads(done.stderr)["error"]["argument"]) == (2, "DAY")
+    assert not (tmp_path / "reports").exists()
+
+
+WORDS = "It balances. Damaged and set aside: 1 file. Without checksum: 1 file."
+
+
+@pytest.mark.usefixtures("database")
+def test_the_terminal_and_the_run_say_all_that_the_report_says(
+    reports_directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def made(*_: object, **__: object) -> Ended:
+        version = make_report(reports_directory, Period.DAY, DAY)
+        told = json.loads((version / "report.json").read_text())
+        (version / "report.json").write_text(json.dumps({**told, "words": WORDS}))
+        return Ended(0, "", "")
+
+    monkeypatch.setattr(command, "run", made)
+    monkeypatch.setattr(exporter, "cut", lambda *_: "")
+    for more in ([], ["--json"]):
+        with pytest.raises(SystemExit) as ended:
+            call_command("report", str(DAY), *more)
+        assert ended.value.code == 0
+    text, _, document = capsys.readouterr().out.splitlines()
+    assert text == f"{DAY}: {WORDS}"
+    assert json.loads(document)["words"] == WORDS
+    assert {it.words for it in Run.objects.all()} == {WORDS}
 
 
 def test_what_cannot_be_made_says_so(tmp_path: Path) -> None:

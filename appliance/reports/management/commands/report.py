@@ -6,22 +6,26 @@ import contextlib
 import json
 import shutil
 import sys
+import time
 from argparse import ArgumentParser
 from collections.abc import Iterator
 from datetime import date
 from typing import Any
 
+import msgspec
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
 from appliance.common.templatetags.waypost import visible
+from appliance.pipeline.days import Day, not_begun
 from appliance.reports import exporter, report_store
 from appliance.reports.by_hand import RecordedRun, database_is_there
 from appliance.reports.content import balance_of
 from appliance.reports.preferences import in_force, yesterday
 from appliance.reports.report_store import Period, Report
 from appliance.reports.running import Busy, Heard, command_of, held, run
+from mailcore.faults import Code, Fault
 
 LOG_LINES = 20  # told when it failed
 
@@ -38,9 +42,13 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        """Makes the report, prints what it says, and exits with 1 if it does not balance, 2 if it failed."""
+        """Makes the report, prints what it says, and exits with 1 if it does not balance or could not be made, 2 if the day has not begun."""
         zone = _zone()
         day: date = options["day"] or yesterday(zone)
+        if why := not_begun(Day(day, zone), time.time()):
+            error = {"error": msgspec.to_builtins(Fault(Code.INVALID, why, "DAY"))}
+            self.stderr.write(json.dumps(error) if options["json"] else f"waypost: {why}")
+            sys.exit(2)
         output = settings.REPORTS_DIRECTORY
         try:
             with held(output) as hold:
@@ -73,12 +81,12 @@ class Command(BaseCommand):
             told = {
                 "day": str(day),
                 "balances": report.balances,
-                "words": report.words,
+                "words": report.summary,
                 "directory": str(report.directory),
             }
             self.stdout.write(json.dumps(told))
         else:
-            self.stdout.write(f"{day}: {visible(report.words)}")
+            self.stdout.write(f"{day}: {visible(report.summary)}")
             self.stdout.write(str(report.directory))
             for line in _what_does_not_add_up(report):
                 self.stderr.write(line)
