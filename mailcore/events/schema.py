@@ -18,7 +18,7 @@ were written: two cuts with the same ``since`` agree with the rows in the files 
 
 from __future__ import annotations
 
-__all__ = ["CHECKSUM_WRAPS", "COLUMNS", "COUNTERS", "FIELDS", "KINDS", "STATUSES", "VERSION"]
+__all__ = ["CHECKSUM_WRAPS", "COLUMNS", "COUNTERS", "FIELDS", "KINDS", "ROUTED", "STATUSES", "VERSION"]
 
 VERSION = 1  # in each file's metadata as "waypost.events"; a change of COLUMNS that is more than an addition raises it
 
@@ -107,7 +107,12 @@ COUNTERS = (
     *STATUSES,  # attempts by status
     "refused",
     "rows",  # of all kinds
+    # The sum over attempts of crc32("OFFSET PART DESTINATION RECIPIENT_DOMAIN"); of those that ROUTED counts
+    "routes",
     # The sum over rows of crc32("OFFSET PART QUEUE_ID KIND"), of an attempt crc32("OFFSET PART QUEUE_ID NUMBER STATUS").
     "checksum",
 )
+# Beside the COUNTERS: attempts that "routes" includes. A version that did not know that sum left out the attempts it exported,
+# so the sum says something only if as many attempts were routed as were exported.
+ROUTED = "routed"
 CHECKSUM_WRAPS = 1 << 64  # checksums are modulo this, as Spark's sum of a long is

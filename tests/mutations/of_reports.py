@@ -36,6 +36,13 @@ MUTATIONS = [
         "tests/appliance/pipeline/test_altered.py -k twice",
     ),
     Mutation(
+        "attempts of an older version are compared by routes that it did not count",
+        "appliance/pipeline/counters.py",
+        '            if name == "routes" and not _all_routed(before, then):\n',
+        "            if False:\n",
+        "tests/appliance/pipeline/test_altered.py -k older_version_exported",
+    ),
+    Mutation(
         "a file copied to another day counts again",
         "appliance/pipeline/events.py",
         "    if days_of_rows := _days(path, footer) - {dt}:\n",

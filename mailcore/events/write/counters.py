@@ -15,13 +15,14 @@ from typing import Any
 
 import msgspec
 
-from mailcore.events.schema import CHECKSUM_WRAPS, FIELDS
+from mailcore.events.schema import CHECKSUM_WRAPS, FIELDS, ROUTED
 
 __all__ = ["add", "count"]
 
 Counted = Sequence[tuple[Any, ...]]  # rows of one kind: offset, part, at, queue id, then the columns of the kind
 _OF_ROW = 4
 _STATUS, _NUMBER = (_OF_ROW + FIELDS["attempt"].index(name) for name in ("status", "number"))
+_DESTINATION, _DOMAIN = (_OF_ROW + FIELDS["attempt"].index(name) for name in ("destination", "recipient_domain"))
 _RECIPIENTS, _SIZE = (_OF_ROW + FIELDS["accepted"].index(name) for name in ("recipients", "size_bytes"))
 _OPERATION, _ARGUMENTS = (_OF_ROW + FIELDS["order"].index(name) for name in ("operation", "arguments"))
 
@@ -31,6 +32,7 @@ def count(kind: str, rows: Counted) -> dict[str, int]:
     counts: dict[str, int] = {"rows": len(rows), "checksum": _checksum(kind, rows)}
     if kind == "attempt":
         counts |= Counter(row[_STATUS] for row in rows)
+        counts |= {ROUTED: len(rows), "routes": _routes(rows)}
     elif kind == "accepted":
         counts["messages"] = sum(1 for row in rows if row[1] == 0)
         counts["accepted"] = sum(len(row[_RECIPIENTS] or ()) for row in rows)
@@ -45,8 +47,8 @@ def count(kind: str, rows: Counted) -> dict[str, int]:
 def add(counts: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
     """Returns the sums, without those that are 0."""
     sums = {name: counts.get(name, 0) + more.get(name, 0) for name in sorted({*counts, *more})}
-    if "checksum" in sums:
-        sums["checksum"] %= CHECKSUM_WRAPS
+    for name in sums.keys() & {"checksum", "routes"}:
+        sums[name] %= CHECKSUM_WRAPS
     return {name: number for name, number in sums.items() if number}
 
 
@@ -55,6 +57,11 @@ def _checksum(kind: str, rows: Counted) -> int:
     if kind == "attempt":
         return sum(crc32(f"{row[0]} {row[1]} {row[3]} {row[_NUMBER]} {row[_STATUS]}".encode()) for row in rows)
     return sum(crc32(f"{row[0]} {row[1]} {row[3]} {kind}".encode("utf-8", "replace")) for row in rows)
+
+
+def _routes(rows: Counted) -> int:
+    crc32 = zlib.crc32
+    return sum(crc32(f"{row[0]} {row[1]} {row[_DESTINATION] or ''} {row[_DOMAIN] or ''}".encode()) for row in rows)
 
 
 def _added(arguments: str | None) -> int:

@@ -268,6 +268,10 @@ class SampleMail:
             counts["bytes"] += row.get("size_bytes") or 0
         elif kind in ("attempt", "refused"):
             counts[row["status"] if kind == "attempt" else kind] += 1
+            if kind == "attempt":
+                route = [row["offset"], row["part"], row.get("destination") or "", row.get("recipient_domain") or ""]
+                counts["routed"] += 1
+                counts["routes"] = (counts["routes"] + zlib.crc32(" ".join(map(str, route)).encode())) % CHECKSUM_WRAPS
         elif row.get("operation") == "add_recipients":
             counts["added"] += len(json.loads(row["arguments"])["recipients"])
 

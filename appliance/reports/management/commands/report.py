@@ -42,7 +42,8 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        """Makes the report, prints what it says, and exits with 1 if it does not balance or could not be made, 2 if the day has not begun."""
+        """Makes the report, prints what it says, and exits with 1 if it does not balance or could not be made; with 2 if
+        the day has not begun."""
         zone = _zone()
         day: date = options["day"] or yesterday(zone)
         if why := not_begun(Day(day, zone), time.time()):
