@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from tests.end_to_end.recount import KEYS, OUTCOMES, Tables
+from tests.end_to_end.recount import KEYS, OUTCOMES, TOP, Tables
 from tests.end_to_end.recount_values import quantiles_of_sketch, rounded, share
 
-__all__ = ["PERIOD_KEYS", "recount_period"]
+__all__ = ["PERIOD_KEYS", "kept_of", "recount_period"]
 
 Row = dict[str, Any]
 PERIOD_KEYS = {**KEYS, "hours": ("clock",)}  # an hour of a week is every day's 14:00
@@ -25,6 +25,12 @@ LABELLED = (
     "attempts", "delivered", "deferred", "bounced", "put_off", "messages_deferred", "delivered_bytes", "first_attempts",
     "first_delivered", "delivered_tls",
 )  # fmt: skip
+
+
+def kept_of(day: Tables, said: Tables) -> Tables:
+    """Returns a recounted day with the senders and recipients that its report keeps: a week adds up these (docs/reports.md)."""
+    kept = {name: {row[KEYS[name][0]] for row in said[name]} for name in TOP}
+    return day | {name: [row for row in day[name] if row[KEYS[name][0]] in kept[name]] for name in TOP}
 
 
 def recount_period(days: Sequence[Tables]) -> Tables:
