@@ -179,6 +179,7 @@ async def to_all(core: RunningCore, change: str) -> dict[str, Any]:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(3_600)
 async def test_two_contrary_changes_of_a_large_queue_ten_times(tmp_path: Path) -> None:
     """Every message ends in the state of one of the two, and both answers add up; each second time the manager is killed."""
     async with Lab([f"{NEVER}:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as core:
