@@ -51,11 +51,11 @@ class Line:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """Holds the table of ages: its columns, a line per destination, and the sums."""
+    """Holds the table of ages: its columns, a line per destination, and one for the whole queue."""
 
     columns: list[tuple[str, str]]  # short, and in full
     lines: list[Line]
-    sums: Line
+    sums: Line  # of all messages, each once; not of the lines
 
 
 @viewer
@@ -100,8 +100,7 @@ def heat_map(table: AgesTable, queue: str) -> HeatMap:
         ]
         total = Cell(row.total, _heat(row.total, most_total), _link(queue, name) if linked else "")
         lines.append(Line(name, cells, total))
-    sums = [sum(row.counts[place] for row in rows) for place in range(len(spans))]
-    highest = max(sums, default=0)
+    highest = max(table.counts, default=0)
     return HeatMap(
         [(short(high, low), _in_full(low, high)) for low, high in spans],
         lines,
@@ -109,7 +108,7 @@ def heat_map(table: AgesTable, queue: str) -> HeatMap:
             "",
             [
                 Cell(count, _heat(count, highest), _link(queue, "", *span))
-                for count, span in zip(sums, spans, strict=True)
+                for count, span in zip(table.counts, spans, strict=True)
             ],
             Cell(table.total, 0, queue),
         ),

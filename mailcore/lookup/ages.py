@@ -1,7 +1,8 @@
 """The age of queued mail, by destination: a scan of all lanes in short steps.
 
 Messages are counted, not recipients: one with mail for three destinations counts once for each of them, and once in the
-total. Nothing is locked: a message that moves between two steps may be counted twice or not at all.
+total and in the counts of all messages. Nothing is locked: a message that moves between two steps may be counted twice or
+not at all.
 Must not know: sockets, the manager.
 """
 
@@ -46,6 +47,7 @@ class AgesScan:
         self._offset = 0  # where to continue in the first of them
         self._turn = threading.Lock()
         self._rows: dict[str, list[int]] = {}
+        self._counts = [0] * (len(BOUNDS_S) + 1)  # messages, each once
         self._others = [0] * (len(BOUNDS_S) + 1)
         self._by_state = dict.fromkeys(
             map(str, (MailState.QUEUED, MailState.ACTIVE, MailState.DEFERRED, MailState.HELD)), 0
@@ -93,6 +95,7 @@ class AgesScan:
             buckets_s=[*BOUNDS_S, None],
             rows=rows,
             total=self.total,
+            counts=list(self._counts),
             by_state=in_order(self._by_state),
             oldest=self._oldest,
             as_of=self.as_of,
@@ -140,6 +143,7 @@ class AgesScan:
         if active and len(self.active) < ACTIVE_MAX:
             self.active.append(envelope.queue_id)
         bucket = bisect_left(BOUNDS_S, self.as_of - envelope.arrived_at)
+        self._counts[bucket] += 1
         names = self._destinations(reader, offset, envelope)
         for name in names:
             counts = self._rows.get(name)

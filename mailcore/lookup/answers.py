@@ -250,6 +250,7 @@ class AgesTable(Struct, kw_only=True):
     buckets_s: list[int | None]  # the highest age of each column; None: without an end
     rows: list[AgesRow]  # those with the most messages first
     total: int  # messages, each once
+    counts: list[int] = []  # the same by age, one for each of ``buckets_s``
     by_state: dict[str, int]  # state as in ``Item`` -> messages; those whose state is not known are active
     oldest: Oldest | None  # None: the queue is empty
     as_of: float  # wall clock, seconds: the ages are those at this time

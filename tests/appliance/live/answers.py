@@ -33,7 +33,7 @@ def row(**values: Any) -> dict[str, Any]:
 def ages(oldest: dict[str, Any] | None = None, as_of: float = STARTED_AT) -> dict[str, Any]:
     """A count of the ages that is complete."""
     return {
-        "buckets_s": [300, None], "rows": [], "total": 0, "by_state": {}, "oldest": oldest, "as_of": as_of,
+        "buckets_s": [300, None], "rows": [], "total": 0, "counts": [0, 0], "by_state": {}, "oldest": oldest, "as_of": as_of,
         "took_s": 0.1, "examined": 0, "note": "", "done": True,
     }  # fmt: skip
 
