@@ -81,10 +81,11 @@ class CoreErrorsMiddleware:
 
 def _not_allowed(request: HttpRequest, response: HttpResponse) -> HttpResponse:
     """Returns the page for a method that the address does not take, as when the address of a form is opened."""
-    context = {
-        "title": "This address cannot be opened" if request.method in ("GET", "HEAD") else "This address takes no form",
-        "words": "It belongs to a button or a form of a page. Nothing was changed; go back to that page.",
-    }
+    title = "This address cannot be opened" if request.method in ("GET", "HEAD") else "This address takes no form"
+    words = "It belongs to a button or a form of a page. Nothing was changed; go back to that page."
+    if "GET" in response["Allow"]:
+        words = "It can only be opened. Nothing was changed."
+    context = {"title": title, "words": words}
     template = "common/error_piece.html" if request.headers.get("HX-Request") else "405.html"
     page = render(request, template, context, status=405)
     page["Allow"] = response["Allow"]

@@ -17,7 +17,7 @@ from mailcore.control.client import TimedOut
 from mailcore.faults import Code
 from tests.appliance.accounts.sample_users import PASSWORD, client_of, sign_in, user
 from tests.appliance.databases import full_disk
-from tests.appliance.fake_core import FakeCore
+from tests.appliance.fake_core import FakeCore, Refusal
 
 pytestmark = pytest.mark.django_db
 
@@ -141,13 +141,46 @@ def test_a_database_that_cannot_be_read_is_told_by_a_page_that_needs_none(monkey
         assert ("<!doctype" in text) != bool(header)
 
 
+def test_the_page_of_a_refusal_says_once_that_the_core_refused() -> None:
+    with FakeCore({"list": Refusal("'xyz' is not a cursor", Code.INVALID, "cursor")}):
+        answer = client_of("viewer").get("/queue/?cursor=xyz")
+    main = answer.content.decode().partition("<h1>")[2]
+    assert (answer.status_code, main.count("The core refused the request")) == (409, 1)
+    assert "is not a cursor" in main
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/queue/0AAAA000000000/x/", "it may have left the queue"),
+        ("/reports/month/2020-01-02/", "There is no such report or run"),
+        ("/no/such/", "Nothing is at this address"),
+    ],
+)
+def test_a_page_that_is_not_found_speaks_of_what_was_looked_for(path: str, words: str) -> None:
+    page = client_of("viewer").get(path)
+    main = page.content.decode().partition("<h1>Page not found</h1>")[2]
+    assert page.status_code == 404
+    assert words in main
+    assert ("message" in main.partition("</main>")[0]) == path.startswith("/queue/")
+
+
 # -- a method that the address does not take, and a core that does not answer in time
 
 
 @pytest.mark.parametrize(
-    ("method", "path"), [("get", "/queue/changes/count/"), ("post", "/queue/"), ("put", "/queue/names/")]
+    ("method", "path", "words"),
+    [
+        (
+            "get",
+            "/queue/changes/count/",
+            "It belongs to a button or a form of a page. Nothing was changed; go back to that page.",
+        ),
+        ("post", "/queue/", "It can only be opened. Nothing was changed."),
+        ("put", "/queue/names/", "It can only be opened. Nothing was changed."),
+    ],
 )
-def test_a_method_that_is_not_taken_has_a_page(method: str, path: str) -> None:
+def test_a_method_that_is_not_taken_has_a_page(method: str, path: str, words: str) -> None:
     client = client_of("operator")
     with FakeCore({}):
         answer = getattr(client, method)(path)
@@ -156,7 +189,7 @@ def test_a_method_that_is_not_taken_has_a_page(method: str, path: str) -> None:
     assert answer["Allow"] == piece["Allow"] != ""
     text = answer.content.decode()
     assert "<!doctype html>" in text
-    assert "Nothing was changed; go back to that page." in text
+    assert words in text
     assert "<!doctype" not in piece.content.decode()
     assert "Nothing was changed" in piece.content.decode()
 
