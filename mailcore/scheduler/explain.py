@@ -159,9 +159,24 @@ def _left(until: float | None, now: float) -> str:
     return _seconds(until - now)
 
 
+_UNITS = (
+    (86_400, "d", 3_600, "h"),
+    (3_600, "h", 60, "min"),
+    (60, "min", 1, "s"),
+)  # seconds, with the next smaller unit
+
+
 def _seconds(seconds: float) -> str:
+    """Returns a duration in its two largest units: 1 d 21 h, 12 min 5 s, 42 s, 4.2 s."""
     seconds = max(0.0, seconds)
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    left = round(seconds)
+    if left < 10:
+        return f"{seconds:.1f} s"
+    for length, unit, smaller, name in _UNITS:
+        if left >= length:
+            more = left % length // smaller
+            return f"{left // length} {unit}" + (f" {more} {name}" if more else "")
+    return f"{left} s"
 
 
 def _entries(count: int) -> str:

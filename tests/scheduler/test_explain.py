@@ -44,7 +44,9 @@ def test_suspended_for_a_time_and_until_further_notice() -> None:
     scheduler = one()
     admit(scheduler, "A", "smtp:a.example")
     scheduler.set("smtp:a.example", "suspended_until", NOW + 60, NOW)
-    assert why(scheduler, "A") == [("suspended", "destination suspended for 60 s more")]
+    assert why(scheduler, "A") == [("suspended", "destination suspended for 1 min more")]
+    scheduler.set("smtp:a.example", "suspended_until", NOW + 162_501, NOW)
+    assert why(scheduler, "A") == [("suspended", "destination suspended for 1 d 21 h more")]
     scheduler.set("smtp:a.example", "suspended_until", math.inf, NOW)
     assert why(scheduler, "A") == [("suspended", "destination suspended until it is resumed")]
 
@@ -61,9 +63,9 @@ def test_a_dead_destination_and_a_dead_transport_say_until_when_and_why() -> Non
             entry.number, entry.recipients, failure == "site", NOW, transport_failure=failure != "site", reply=words
         )
         if failure == "site":
-            assert why(scheduler, "A") == [("dead", "destination dead for 300 s more: 421 too busy")]
+            assert why(scheduler, "A") == [("dead", "destination dead for 5 min more: 421 too busy")]
     for queue_id in "ABC":
-        assert why(scheduler, queue_id) == [("transport dead", "transport dead for 60 s more: no route")]
+        assert why(scheduler, queue_id) == [("transport dead", "transport dead for 1 min more: no route")]
 
 
 def test_rate_delays() -> None:
