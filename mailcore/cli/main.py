@@ -19,7 +19,7 @@ from mailcore.faults import Code, Fault
 from mailcore.terminal.command import DONE, INTERRUPTED, NOT_DONE, NOT_RUNNING, WRONG_USE, UsageError, fault_of
 from mailcore.terminal.output import complain_fault, say, set_json_errors
 
-__all__ = ["main"]
+__all__ = ["by_option", "main"]
 
 
 def _run(argv: Sequence[str]) -> int:
@@ -46,6 +46,12 @@ def _run(argv: Sequence[str]) -> int:
     return status
 
 
+def by_option(fault: Fault) -> Fault:
+    """Returns the fault of a filter with the name of the option in its message, instead of that of the core's argument."""
+    option = fault.argument.removeprefix("filter.").removesuffix("_s").removesuffix("_bytes").replace("_", "-")
+    return Fault(fault.code, f"argument --{option}: {fault.at_field}", fault.argument)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit status. Prints an error as one line on stderr; a configuration may have several.
 
@@ -68,8 +74,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         complain_fault(error.fault)
         return NOT_RUNNING
     except ControlError as error:
+        if error.argument.startswith("filter."):  # such as a lane that does not exist
+            complain_fault(by_option(error.fault))
+            return WRONG_USE
         complain_fault(error.fault)
-        return WRONG_USE if error.argument.startswith("filter.") else NOT_DONE  # such as a lane that does not exist
+        return NOT_DONE
     except BrokenPipeError:
         # The reader of our output has closed the pipe. Without this, Python reports it again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

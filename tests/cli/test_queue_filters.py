@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mailcore.cli.main import main
-from mailcore.faults import Code
+from mailcore.cli.main import by_option, main
+from mailcore.faults import Code, Fault
 from tests.cli.running_control import Waypost
 from tests.control.running_control import RunningControl
 from tests.faults import other_words
@@ -100,8 +100,14 @@ async def test_an_unknown_lane_is_wrong_use(running: RunningControl, waypost: Wa
     for command in (("list",), ("delete", "--all-matching", "--yes"), ("delete", "--all-matching", "--dry-run")):
         said = await waypost("queue", *command, "--lane", "retry.7")
         assert (said.status, said.out) == (2, "")
-        assert other_words(Code.INVALID, "filter.lane") in said.err
+        assert f"argument --lane: {other_words(Code.INVALID, 'filter.lane')}" in said.err
     assert asked == []
+
+
+def test_the_refusal_of_a_filter_names_the_option() -> None:
+    """The core names its argument in front of the message; a person typed an option."""
+    fault = Fault(Code.INVALID, "filter.lane: there is no lane 'x'; there are hold", "filter.lane")
+    assert by_option(fault).message == "argument --lane: there is no lane 'x'; there are hold"
 
 
 @pytest.mark.parametrize("given", [("",), (" ",), ("-", "")])
