@@ -32,7 +32,8 @@ def rows(prediction: Prediction) -> list[Row]:
             before.get("drain_s"),
             after.get("drain_s"),
             is_time=True,
-            open_="not within the simulated time",
+            before_open=_simulated(before),
+            after_open=_simulated(after),
         )
     ]
     for what, name, less_is_better in (
@@ -95,6 +96,12 @@ def _lines(result: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
     return {"t": times, "backlog": backlog, "window": windows, "transports": transports}
 
 
+def _simulated(result: dict[str, Any]) -> str:
+    """Returns the time of an end that was not simulated: it is after the end of the simulation."""
+    times = result.get("series", {}).get("t") or ()
+    return f"more than {span(times[-1])}" if times else "not within the simulated time"
+
+
 def _row(
     what: str,
     before: float | None,
@@ -102,10 +109,12 @@ def _row(
     *,
     is_time: bool = False,
     less_is_better: bool = True,
-    open_: str = "–",
+    before_open: str = "–",
+    after_open: str = "–",
 ) -> Row:
     said = span if is_time else number
-    one, other = (open_ if value is None else str(said(value)) for value in (before, after))
+    one = before_open if before is None else str(said(before))
+    other = after_open if after is None else str(said(after))
     if before is None or after is None:
         return Row(what, one, other, "")
     change = after - before

@@ -14,7 +14,7 @@ from mailcore.terminal.nearest import did_you_mean
 from mailcore.terminal.output import plain, print_json, rows_to_lines, say, table, whole_table, width
 from mailcore.terminal.times import shown_duration
 
-__all__ = ["GLOBAL", "SCOPE_HELP", "changes_of", "configure"]
+__all__ = ["GLOBAL", "SCOPE_HELP", "changes_of", "configure", "drained"]
 
 GLOBAL = "global"  # name of the scope of all transports on the command line
 SCOPE_HELP = f"TRANSPORT, TRANSPORT:NEXTHOP, TRANSPORT:.DOMAIN, or {GLOBAL}"
@@ -150,12 +150,19 @@ def _what_if(arguments: argparse.Namespace) -> int:
     return DONE
 
 
+def drained(result: SimulationResult) -> str:
+    """Returns after which time the queue was empty; if it was not, that it takes longer than was simulated."""
+    if result.drain_s is not None:
+        return shown_duration(result.drain_s)
+    return f"more than {shown_duration(result.series.t[-1])}" if result.series.t else "-"
+
+
 def _pairs(result: SimulationResult | None) -> dict[str, object]:
     if result is None:
         return {}
     small, big = result.delay.small, result.delay.big
     return {
-        "queue empty after": "-" if result.drain_s is None else shown_duration(result.drain_s),
+        "queue empty after": drained(result),
         "recipients delivered": result.delivered,
         "deferred": result.deferred,
         "bounced": result.bounced,

@@ -194,7 +194,7 @@ def test_a_prediction_shows_before_after_and_the_difference() -> None:
     )  # fmt: skip
     page = markup_of(signed_in("viewer").get(f"/tuning/predictions/{found.pk}/"))
     assert "An estimate" in page
-    assert "not within the simulated time" in page
+    assert "more than 2.0 s" in page, "the end of the simulation"
     assert "99 of 100 small messages" in page
     assert "big messages" not in page  # there were none
     assert "<script>alert" not in page
