@@ -80,6 +80,27 @@ def test_each_recipient_shows_its_state_until_when_and_why(viewer: Client) -> No
     assert "recipients No. 1, 4–5" in words(html)
 
 
+def test_recipients_that_were_added_are_named(viewer: Client) -> None:
+    change: dict[str, Any] = {
+        "event": "administrative",
+        "at": NOW,
+        "operation": "add_recipients",
+        "who": "ann",
+        "why": "",
+    }
+    change["arguments"] = {"recipients": [f"a&{number}@x.example" for number in range(22)]}
+    answers = {
+        "show": Parts([{"message": ITEM, "envelope": {}, "explain": [], "changes": []}, {"recipients": RECIPIENTS}]),
+        "history": {"done": True, "events": [change]},
+        "headers": {},
+    }
+    with FakeCore(answers):
+        html = markup_of(viewer.get(f"/queue/{QUEUE_ID}/"))
+    assert "a&amp;0@x.example , a&amp;1@x.example , " in words(html)
+    assert "a&amp;19@x.example and 2 more" in words(html)
+    assert "a&amp;20@" not in html
+
+
 def test_a_deletion_is_shown_as_an_end_without_an_attempt(viewer: Client) -> None:
     verdict = {"number": 0, "address": "r0@x.example", "status": "deleted", "dsn": "2.0.0", "reply": "deleted"}
     settled = {
