@@ -317,6 +317,8 @@ def altered_words(given: Mapping[str, Any]) -> str:
     """Returns a counter that the event files do not agree with, "journal, deferred: 4 exported, 3 in the files"."""
     if given.get("what") == "checksum":
         return f"{given.get('lane')}: the checksum over all rows differs"
+    if given.get("what") == "routes":
+        return f"{given.get('lane')}: the checksum over the destinations and recipient domains of attempts differs"
     return (
         f"{given.get('lane')}, {given.get('what')}: {given.get('exported')} exported, {given.get('found')} in the files"
     )

@@ -17,7 +17,7 @@ from django.http.response import HttpResponseBase, StreamingHttpResponse
 from django.utils import timezone
 
 from appliance.reports import report_store, rows
-from appliance.reports.content import content_of
+from appliance.reports.content import altered_words, content_of
 from appliance.reports.models import Preferences, Run, State
 from appliance.reports.report_store import Period
 from appliance.reports.tables import Kind, columns_of, table
@@ -351,3 +351,13 @@ def test_rows_are_read_in_pieces(reports_directory: Path) -> None:
     pieces = list(rows.batches(report, "destinations", ["destination"], 10_000))
     assert len(pieces) > 1
     assert sum(piece.num_rows for piece in pieces) == 10_000
+
+
+def test_counters_that_are_sums_of_checksums_are_said_in_words() -> None:
+    """Their numbers are no number of anything."""
+    for what, words in (
+        ("checksum", "over all rows"),
+        ("routes", "over the destinations and recipient domains of attempts"),
+    ):
+        said = altered_words({"lane": "journal", "what": what, "exported": 93_807, "found": 5})
+        assert said == f"journal: the checksum {words} differs"
