@@ -61,7 +61,8 @@ def _checksum(kind: str, rows: Counted) -> int:
 
 def _routes(rows: Counted) -> int:
     crc32 = zlib.crc32
-    return sum(crc32(f"{row[0]} {row[1]} {row[_DESTINATION] or ''} {row[_DOMAIN] or ''}".encode()) for row in rows)
+    texts = (f"{row[0]} {row[1]} {row[_DESTINATION] or ''} {row[_DOMAIN] or ''}" for row in rows)
+    return sum(crc32(text.encode("utf-8", "replace")) for text in texts)
 
 
 def _added(arguments: str | None) -> int:
