@@ -99,9 +99,11 @@ LIVES = [delivered, deferred_and_delivered, bounced, deleted, expired_in_parts]
 
 
 def without_places(history: History) -> list[dict[str, Any]]:
-    """Events do not say until when a deleted message could have been undone."""
+    """Events say neither until when a deleted message could have been undone, nor a time beyond that of its retry lane, which
+    ``of_lane`` says."""
+    unsaid = {("deleted", "due_at")}
     return [
-        {name: value for name, value in event.items() if (event.get("lane"), name) != ("deleted", "due_at")}
+        {name: value for name, value in event.items() if name != "of_lane" and (event.get("lane"), name) not in unsaid}
         for event in events_of(history)
     ]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mailcore.events.exporter import EXPORTER_SOCKET
 from mailcore.supervisor.pulse import BEAT_S, PULSE, Beats, Pulse, beat, until_begun
 from tests.end_to_end.appliance import Appliance
 from tests.eventually import PATIENCE_S
@@ -85,6 +86,15 @@ async def test_a_process_that_hangs_is_killed_and_started_again(tmp_path: Path) 
     appliance = Appliance(tmp_path, {}, {"supervisor": {"silent_s": SILENT_S}, "export": {"enabled": True}})
     await appliance.start()
     try:
+        # One that has not begun its work has no pulse yet; ready() knows of the manager and the receiver only.
+        await appliance.until((appliance.home / "run" / EXPORTER_SOCKET).exists, "the exporter's socket")
+        await appliance.ask("export", "--now")
+        async with appliance.client() as client:
+
+            async def connected() -> bool:
+                return bool((await client.call("state"))["deliverers"])
+
+            await appliance.until(connected, "the deliverer")
         before = appliance.processes()
         hanging = ("deliverer.0", "manager", "exporter")
         for name in hanging:
