@@ -84,7 +84,7 @@ class Ext4:
         (self.others / "bytes").touch()  # for ``fill_bytes``
         with contextlib.suppress(OSError):
             for number in range(1 << 20):
-                (self.others / f"inode{number}").touch(exist_ok=False)
+                (self.others / f"inode{number}").touch()
         for number in range(leave):
             (self.others / f"inode{number}").unlink()
         self.sync()

@@ -345,6 +345,7 @@ class SimulatedDisk(Disk):
             raise Locked(f"{path} is locked by another process")
         directory, name = self._parent(path)
         if name not in directory.now:
+            self._one_more(path)
             directory.change({name: File()})
         self._next_fd += 1
         self._locks[self._next_fd] = path

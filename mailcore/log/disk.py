@@ -353,7 +353,12 @@ class Disk:
     def lock(self, path: str) -> int:
         """Takes an exclusive lock that ends with the process; returns the descriptor that holds it. Raises Locked."""
         self.check(path)
-        fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, self.file_mode)
+        while True:
+            try:
+                fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, self.file_mode)
+                break
+            except OSError as error:  # a lane that is new has no lock file yet
+                self._relieve(error, os.path.dirname(path) or ".", 0, 1)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

@@ -223,7 +223,10 @@ def test_on_a_full_ext4_writes_and_names_get_through(tmp_path: Path) -> None:
         disk.sync(fd)
         disk.close(fd)
         disk.write_whole(str(queue / "restart"), bytes(1000))
+        full.fill_inodes()
         disk.make_directory(str(queue / "retry.300"))
+        full.fill_inodes()
+        disk.close(disk.lock(str(queue / "retry.300" / "lock")))
         assert (queue / "journal").read_bytes() == b"x" * 200_000
         left = held(disk, str(queue))
         assert 0 < left.space_bytes < WANTED.space_bytes - 200_000
