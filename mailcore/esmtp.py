@@ -14,6 +14,7 @@ Pure: no I/O, no clock, no settings.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -22,6 +23,8 @@ from mailcore.envelope import Options
 __all__ = ["EXTENSIONS", "Extension", "Offering", "Outgoing", "OutgoingTable", "Parameter", "ReplyOf", "Value"]
 
 SIZE_DIGITS_MAX = 20  # RFC 1870 3
+AUTH_OCTETS_MAX = 500  # RFC 4954 3 (6)
+_XTEXT = re.compile(r"(?:[!-*,-<>-~]|\+[0-9A-F]{2})+")  # RFC 3461 4
 
 
 class ReplyOf(NamedTuple):
@@ -36,6 +39,7 @@ class Offering(NamedTuple):
     message_size_limit: int  # bytes
     has_certificate: bool
     is_encrypted: bool
+    mechanisms: str = ""  # of AUTH, separated by spaces; "": clients cannot log in
 
 
 class Outgoing(Protocol):
@@ -74,7 +78,7 @@ class Parameter(NamedTuple):
 
     keyword: str  # in upper case
     parse: Callable[[str | None], Value | ReplyOf]
-    field: str = ""  # "size_bytes", "eight_bit" or "smtputf8"; "": the value is kept in the options
+    field: str = ""  # "size_bytes", "eight_bit", "smtputf8" or "submitter"; "": the value is kept in the options
 
 
 class Extension(NamedTuple):
@@ -113,6 +117,13 @@ def _body(value: str | None) -> bool | ReplyOf:
 def _flag(value: str | None) -> bool | ReplyOf:
     """Parses a parameter that has no value."""
     return True if value is None else _BAD_PARAMETER
+
+
+def _submitter(value: str | None) -> str | ReplyOf:
+    """Parses the value of AUTH, "<>" or an address as xtext (RFC 4954 5, RFC 3461 4)."""
+    if value is None or len(value) > AUTH_OCTETS_MAX or _XTEXT.fullmatch(value) is None:
+        return _BAD_PARAMETER
+    return value
 
 
 def _always(keyword: str) -> Callable[[Offering], str]:
@@ -156,6 +167,11 @@ EXTENSIONS: tuple[Extension, ...] = (  # in the order of the reply to EHLO
         argument=lambda mail: b" SMTPUTF8" if _sends_utf8(mail) else b"",
         needed=_needs_utf8,
         needed_by=lambda address: not address.isascii(),
+    ),
+    Extension(  # RFC 4954; the parameter is not passed on: a server that trusts no client treats it as AUTH=<> (RFC 4954 5)
+        "AUTH",
+        lambda offering: f"AUTH {offering.mechanisms}" if offering.mechanisms and offering.is_encrypted else None,
+        mail=(Parameter("AUTH", _submitter, "submitter"),),
     ),
     Extension("HELP", _always("HELP")),
 )

@@ -41,7 +41,7 @@ def test_a_keyword_and_a_parameter_stand_in_one_row() -> None:
 
 def test_a_field_of_its_own_is_one_that_mail_has() -> None:
     fields = {parameter.field for extension in EXTENSIONS for parameter in extension.mail} - {""}
-    assert fields == {"size_bytes", "eight_bit", "smtputf8"}
+    assert fields == {"size_bytes", "eight_bit", "smtputf8", "submitter"}
     assert fields < set(Mail.__struct_fields__)
     assert not any(parameter.field for extension in EXTENSIONS for parameter in extension.rcpt)
 

@@ -77,11 +77,18 @@ def _say_table(name: str, values: dict[str, Any]) -> None:
     if name and (not values or any(not isinstance(value, dict) for value in values.values())):
         say(f"\n[{name}]")
     for key, value in values.items():
-        if not isinstance(value, dict):
+        if not isinstance(value, dict) and not (_has_tables(value) or (not name and value == ())):
             say(f"{_key(key)} = {_toml(value)}")
     for key, value in values.items():
         if isinstance(value, dict):
             _say_table(f"{name}.{_key(key)}" if name else _key(key), value)
+        elif _has_tables(value):
+            for each in value:
+                _say_table(f"[{key}]", each)
+
+
+def _has_tables(value: Any) -> bool:
+    return isinstance(value, tuple) and any(isinstance(each, dict) for each in value)
 
 
 def _key(name: str) -> str:

@@ -50,7 +50,7 @@ _END = _Token("newline", "\n", 0)
 def key_lines(text: str) -> dict[Path, int]:
     """Returns the line (from 1) of each key, table and array element of a valid TOML text. ``("a", "b", 0)`` is a.b[0].
 
-    Elements of an array of tables are not numbered: ``[[a]]`` gives ``("a",)`` only.
+    ``[[a]]`` gives ``("a",)`` for the first and ``("a", 0)`` for each: a key below it is ``("a", 0, "b")``.
     """
     return _Walk(text).lines()
 
@@ -72,6 +72,7 @@ class _Walk:
         self._tokens = _tokens(text)
         self._at = 0
         self._lines: dict[Path, int] = {}
+        self._counts: dict[Path, int] = {}  # of arrays of tables: how many have begun
 
     def lines(self) -> dict[Path, int]:
         table: Path = ()
@@ -98,10 +99,24 @@ class _Walk:
             self._at += 1
 
     def _header(self) -> Path:
+        line = self._take().line
+        is_array = self._peek().text == "["
         self._skip("[")
-        path = self._key((), until="]")
+        path = self._numbered(self._key((), until="]"), is_array, line)
         self._skip("]")
         return path
+
+    def _numbered(self, path: Path, is_array: bool, line: int) -> Path:
+        """Returns the path of a header with the number of each array of tables in it; ``is_array``: it begins one more."""
+        found: Path = ()
+        for place, part in enumerate(path, 1):
+            found = (*found, part)
+            if is_array and place == len(path):
+                self._counts[found] = self._counts.get(found, 0) + 1
+            if found in self._counts:
+                found = (*found, self._counts[found] - 1)
+            self._lines.setdefault(found, line)
+        return found
 
     def _key(self, table: Path, until: str) -> Path:
         """Reads a dotted key up to ``until``; each part of it gets this line unless it had one before."""
@@ -166,6 +181,8 @@ class Fault(NamedTuple):
 
     def __str__(self) -> str:
         section = f"[{self.section}] " if self.section else ""
+        if len(self.key) > 2 and isinstance(self.key[1], int):
+            section = f"[[{self.section}]] "
         return f"{section}{self.name} {self.reason}"
 
 

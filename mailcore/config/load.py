@@ -22,6 +22,7 @@ from mailcore.bounds import BadValue, Bounds, Kind, bounds_by_name, shown
 from mailcore.config import values
 from mailcore.config.lines import Fault, located, report
 from mailcore.config.lines import Path as Key
+from mailcore.config.listeners import SUBMISSION, Certificate, Listener, listener_faults
 from mailcore.config.settings import (
     DEFAULT_ROUTE,
     DIRECTORIES,
@@ -105,13 +106,15 @@ class _Reading:
             raise ConfigError(f"{path}: brackets are nested too deeply") from None
 
     def settings(self) -> Settings:
-        known = ("home", *DIRECTORIES, *SECTIONS, "transports", "routes")
+        known = ("home", *DIRECTORIES, *SECTIONS, "listener", "certificate", "transports", "routes")
         self._refuse_unknown((), self._document, known)
         home, directories = self._directories()
         sections = {name: self._section((name,), kind) for name, kind in SECTIONS.items()}
         transports = self._transports(sections["deliverer"].get("port", Deliverer().port))
         routes = self._routes(transports)
         self._tls(sections["receiver"])
+        certificates = self._certificates(sections["receiver"])
+        listeners = self._listeners(sections["receiver"])
         self._backoff(sections["scheduler"])
         if self._faults:
             raise ConfigError.of(self._path, self._text, self._faults)
@@ -124,6 +127,8 @@ class _Reading:
             **{name: kind(**sections[name]) for name, kind in SECTIONS.items()},
             transports={name: Transport(**section) for name, section in transports.items()},
             routes=routes,
+            listener=listeners,
+            certificate=certificates,
             written=tuple(self._written()),
         )
 
@@ -188,7 +193,7 @@ class _Reading:
     def _table(self, key: Key) -> dict[str, Any]:
         given: Any = self._document
         for part in key:
-            given = given.get(part, {})
+            given = given.get(part, {}) if isinstance(part, str) else given[part]
         if isinstance(given, dict):
             return given
         self._fault(key, f"must be a section, [{'.'.join(map(str, key))}] (got {shown(given)})")
@@ -315,6 +320,46 @@ class _Reading:
                 values.check_certificate(receiver["tls_certificate"], receiver["tls_key"])
         except BadValue as error:
             self._fault(("receiver", error.name), error.reason)
+
+    def _tables(self, name: str, kind: type) -> list[dict[str, Any]]:
+        """Returns the checked values of each section [[name]]."""
+        given = self._document.get(name, [])
+        if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
+            self._fault((name,), f"must be one or more sections, [[{name}]] (got {shown(given)})")
+            return []
+        return [self._section((name, number), kind) for number in range(len(given))]
+
+    def _certificates(self, receiver: dict[str, Any]) -> tuple[Certificate, ...]:
+        found = [Certificate(**each) for each in self._tables("certificate", Certificate)]
+        made = []
+        for number, each in enumerate(found):
+            place = ("certificate", number)
+            for key in ("names", "certificate", "key"):
+                if not getattr(each, key) and key not in self._document["certificate"][number]:
+                    self._fault((*place, key), "must be set")
+            paths = str(self._base / each.certificate), str(self._base / each.key)
+            made.append(Certificate(names=each.names, certificate=paths[0], key=paths[1]))
+            if self._looks_at_certificate and each.certificate and each.key:
+                try:
+                    values.check_certificate(*paths, names=("certificate", "key"))
+                except BadValue as error:
+                    self._fault((*place, error.name), error.reason)
+        if made and not receiver.get("tls_certificate"):
+            self._fault(("certificate", 0), "needs the certificate of [receiver] for clients that ask for no name")
+        return tuple(made)
+
+    def _listeners(self, receiver: dict[str, Any]) -> tuple[Listener, ...]:
+        listeners = []
+        for each in self._tables("listener", Listener):
+            defaults = SUBMISSION if each.get("purpose") == "submission" else {}
+            listeners.append(Listener(**{**defaults, **each}))
+        if listeners and "listen" not in self._table(("receiver",)):
+            receiver["listen"] = ()  # the default would be one address more than the file names
+        short = receiver.get("listen", Receiver().listen)
+        has_certificate = bool(receiver.get("tls_certificate"))
+        for number, name, reason in listener_faults(listeners, short, has_certificate):
+            self._fault(("listener", number, name), reason)
+        return tuple(listeners)
 
     def _backoff(self, scheduler: dict[str, Any]) -> None:
         default = Scheduler()

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mailcore.bounds import bounds_by_name
+from mailcore.config.listeners import Certificate, Listener
 from mailcore.config.settings import (
     DEFAULT_ROUTE,
     DIRECTORIES,
@@ -74,6 +75,9 @@ def _lines() -> Iterator[str]:
     for name, kind in SECTIONS.items():
         yield from _section(name, kind)
     yield from _section("transports.NAME", Transport)
+    yield from _section("[listener]", Listener)
+    yield "\nA file with such a section and without `[receiver] listen` has only these listeners."
+    yield from _section("[certificate]", Certificate)
     shipped = ", ".join(f"`{name}`" for name in SHIPPED_TRANSPORTS)
     yield f"\n{shipped} always exist, with these defaults; any other name defines one more transport."
     yield from _section('transports.NAME.destinations."PATTERN"', Destination, "the transport's")

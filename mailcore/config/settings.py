@@ -15,6 +15,8 @@ from typing import Any
 
 from mailcore.bounds import DAY_S, Bounds, Kind, choice, flag, number, text, texts, whole, wholes
 from mailcore.config import values
+from mailcore.config.certificates import Pair
+from mailcore.config.listeners import Auth, Certificate, Listener
 from mailcore.scheduler.feedback import Feedback
 from mailcore.scheduler.parameters import DESTINATION_SCOPE, GLOBAL_SCOPE, TRANSPORT_SCOPE
 
@@ -461,8 +463,28 @@ class Settings:
     scheduler: Scheduler = field(default_factory=Scheduler)
     transports: dict[str, Transport] = field(default_factory=dict)  # always has smtp, relay and bulk
     routes: dict[str, str] = field(default_factory=dict)  # pattern -> "transport:next hop:port"; "*" is the default
+    auth: Auth = field(default_factory=Auth)
+    listener: tuple[Listener, ...] = ()  # without those of ``receiver.listen``
+    certificate: tuple[Certificate, ...] = ()  # without that of ``receiver``
     # Parameters that the file sets: "scheduler.NAME", "transports.TRANSPORT.NAME". Two files with equal values are equal.
     written: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def all_listeners(self) -> tuple[Listener, ...]:
+        """Returns all addresses that receivers listen on, those of ``[receiver] listen`` first."""
+        return (*(Listener(address=each) for each in self.receiver.listen), *self.listener)
+
+    @property
+    def certificate_pairs(self) -> tuple[Pair, ...]:
+        """Returns all certificates of the receivers; the first is for clients that ask for no name, or an unknown one."""
+        receiver = self.receiver
+        first = [Pair((), receiver.tls_certificate, receiver.tls_key)] if receiver.tls_certificate else []
+        return (*first, *(Pair(each.names, each.certificate, each.key) for each in self.certificate))
+
+    @property
+    def users_file(self) -> Path:
+        """Returns the file of the users that may log in."""
+        return self.home / "users.jsonl"
 
     @property
     def events_directory(self) -> Path:
@@ -490,6 +512,7 @@ SECTIONS: dict[str, type] = {
     "queue": Queue,
     "receiver": Receiver,
     "relay": Relay,
+    "auth": Auth,
     "deliverer": Deliverer,
     "control": Control,
     "supervisor": Supervisor,

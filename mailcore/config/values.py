@@ -9,7 +9,6 @@ from __future__ import annotations
 import grp
 import ipaddress
 import re
-import ssl
 import zoneinfo
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from mailcore.bounds import DAY_S, BadValue, bad, shown
+from mailcore.config.certificates import CertificateError, load_pair
 from mailcore.routing.address import ascii_lower
 from mailcore.routing.route import TRANSPORT_NAME, RouteError, domain_name, parse_route
 
@@ -39,6 +39,7 @@ __all__ = [
     "refuse_open_relay",
     "retry_ladder",
     "route_pattern",
+    "server_name",
     "spark_master",
     "table_days",
     "transport_name",
@@ -185,6 +186,14 @@ def transport_name(text: str) -> str:
     return text
 
 
+def server_name(text: str) -> str:
+    """Reads a name of a certificate: a host name, or ``*.example.org`` for all one label below it. Raises BadValue."""
+    try:
+        return "*." + domain_name(text[2:]) if text.startswith("*.") else domain_name(text)
+    except RouteError:
+        raise bad(text, 'must be a host name such as "mail.example.org", or "*.example.org"') from None
+
+
 def host_name(text: str) -> str:
     """Reads our name for EHLO and greeting: a host name, or an address in brackets (RFC 5321 4.1.3). Raises BadValue."""
     literal = re.fullmatch(r"\[(?:IPv6:)?(.*)\]", text, re.IGNORECASE)
@@ -235,25 +244,18 @@ def directory(text: str, base: Path) -> Path:
     return Path(base, text)
 
 
-def check_certificate(certificate: str, key: str) -> None:
-    """Loads both as a server would. Raises BadValue named tls_certificate or tls_key."""
-    for name, file in (("tls_certificate", certificate), ("tls_key", key)):
-        try:
-            with open(file, "rb"):
-                pass
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
-            raise BadValue(name, file, f"cannot be read: {file}: {reason}") from None
+def check_certificate(certificate: str, key: str, names: tuple[str, str] = ("tls_certificate", "tls_key")) -> None:
+    """Loads both as a server would. Raises BadValue with the name of one of the two settings, ``names``."""
     try:
-        # An encrypted key must fail here: a daemon cannot ask for the passphrase.
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: "")
-    except (ssl.SSLError, ValueError) as error:
-        reason = getattr(error, "reason", None) or str(error)
+        load_pair(certificate, key)
+    except CertificateError as error:
+        if error.is_file:
+            raise BadValue(names[error.is_key], key if error.is_key else certificate, str(error)) from None
         raise BadValue(
-            "tls_certificate",
+            names[0],
             certificate,
-            f"and tls_key must be a certificate and its key, as PEM files, the key not encrypted (got {certificate} and "
-            f"{key}: {reason})",
+            f"and {names[1]} must be a certificate and its key, as PEM files, the key not encrypted (got {certificate} and "
+            f"{key}: {error})",
         ) from None
 
 

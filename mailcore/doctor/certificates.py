@@ -18,7 +18,7 @@ from mailcore.config.values import check_certificate, listen_address
 from mailcore.doctor.finding import Finding, bad, good, not_known, warn
 from mailcore.doctor.host import Host
 
-__all__ = ["look"]
+__all__ = ["any_certificate", "look"]
 
 SOON_DAYS = 30  # Let's Encrypt renews when a third of 90 days is left
 CONNECT_S = 4.0
@@ -80,7 +80,7 @@ def _over_smtp(host: Host) -> x509.Certificate | None:
     address, port = listen_address(host.settings.receiver.listen[0])
     address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104 - looked up, not bound
     with contextlib.suppress(OSError, smtplib.SMTPException), smtplib.SMTP(address, port, timeout=CONNECT_S) as client:
-        client.starttls(context=_any())
+        client.starttls(context=any_certificate())
         if isinstance(client.sock, ssl.SSLSocket):
             return x509.load_der_x509_certificate(client.sock.getpeercert(binary_form=True) or b"")
     return None
@@ -94,7 +94,7 @@ def _portal(host: Host) -> Iterator[Finding]:
     try:
         with (
             socket.create_connection((url.hostname, url.port or 443), CONNECT_S) as plain,
-            _any().wrap_socket(plain, server_hostname=url.hostname) as secured,
+            any_certificate().wrap_socket(plain, server_hostname=url.hostname) as secured,
         ):
             certificate = x509.load_der_x509_certificate(secured.getpeercert(binary_form=True) or b"")
     except (OSError, ValueError) as error:
@@ -148,7 +148,7 @@ def _day(certificate: x509.Certificate) -> datetime.date:
     return certificate.not_valid_after_utc.date()
 
 
-def _any() -> ssl.SSLContext:
+def any_certificate() -> ssl.SSLContext:
     """Returns a context that accepts any signer: the certificate is inspected, not trusted."""
     context = ssl.create_default_context()
     context.check_hostname = False

@@ -7,7 +7,9 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 
+from mailcore.config.listeners import Listener as Rule
 from mailcore.config.values import listen_address
+from mailcore.doctor.certificates import any_certificate
 from mailcore.doctor.finding import Finding, bad, good, not_known, warn
 from mailcore.doctor.host import PROC, Host, name_of
 from mailcore.doctor.sockets import Listener, holders, listeners, matches
@@ -25,10 +27,12 @@ def look(host: Host) -> Iterator[Finding]:
     """Yields a finding for each address of the receivers, for the portal's, and for port 25. Raises OSError."""
     there = listeners()
     owners = holders({each.inode for each in there})
-    ends = [listen_address(each) for each in host.settings.receiver.listen]
-    for address, port in ends:
-        yield _receiver(host, address, port, there, owners)
-    if host.settings.relay.domains and all(ipaddress.ip_address(address).is_loopback for address, _ in ends):
+    rules = host.settings.all_listeners
+    ends = [listen_address(each.address) for each in rules]
+    for rule, (address, port) in zip(rules, ends, strict=True):
+        yield _receiver(host, rule, address, port, there, owners)
+    public = [address for rule, (address, _) in zip(rules, ends, strict=True) if rule.purpose == "mx"]
+    if host.settings.relay.domains and all(ipaddress.ip_address(address).is_loopback for address in public):
         yield warn(
             "reachable",
             "receivers listen on loopback addresses only, but [relay] domains needs mail from other hosts",
@@ -39,8 +43,10 @@ def look(host: Host) -> Iterator[Finding]:
         yield _port_25(host, there, owners)
 
 
-def _receiver(host: Host, address: str, port: int, there: Sequence[Listener], owners: dict[int, set[int]]) -> Finding:
-    what = f"{_shown(address, port)} (SMTP)"
+def _receiver(
+    host: Host, rule: Rule, address: str, port: int, there: Sequence[Listener], owners: dict[int, set[int]]
+) -> Finding:
+    what = f"{_shown(address, port)} ({'SMTP' if rule.purpose == 'mx' else 'submission'})"
     pids = _pids(address, port, there, owners)
     if pids is None:
         return bad(what, "no process listens", "Start Waypost; if it cannot listen, its first lines on stderr say why.")
@@ -54,15 +60,18 @@ def _receiver(host: Host, address: str, port: int, there: Sequence[Listener], ow
         )
     began = time.monotonic()
     try:
-        with socket.create_connection((_reached(address), port), CONNECT_S) as connection:
-            connection.settimeout(CONNECT_S)
-            greeting = connection.recv(GREETING_BYTES)
-            connection.sendall(b"QUIT\r\n")
+        with socket.create_connection((_reached(address), port), CONNECT_S) as plain:
+            plain.settimeout(CONNECT_S)
+            with any_certificate().wrap_socket(plain) if rule.tls == "implicit" else plain as connection:
+                greeting = connection.recv(GREETING_BYTES)
+                connection.sendall(b"QUIT\r\n")
     except OSError as error:
         return bad(
             what,
             f"no SMTP greeting within {CONNECT_S:g} s: {error}",
-            "See the findings on processes and log. If a receiver hangs, kill it; it is restarted.",
+            "See the findings on certificates: without one that can be used, nothing is spoken on this port."
+            if rule.tls == "implicit"
+            else "See the findings on processes and log. If a receiver hangs, kill it; it is restarted.",
         )
     took_ms = (time.monotonic() - began) * 1000
     reply = greeting.split(b"\n")[0].decode("ascii", "backslashreplace").strip()
@@ -97,7 +106,7 @@ def _portal(host: Host, there: Sequence[Listener], owners: dict[int, set[int]]) 
 def _port_25(host: Host, there: Sequence[Listener], owners: dict[int, set[int]]) -> Finding:
     """Returns a finding about port 25 when Waypost listens on other ports only."""
     held = [each for each in there if each.port == SMTP]
-    ours = ", ".join(host.settings.receiver.listen)
+    ours = ", ".join(each.address for each in host.settings.all_listeners)
     if not held:
         return good("port 25", f"free; receivers listen on {ours}")
     pids = sorted({pid for each in held for pid in owners.get(each.inode, ())})

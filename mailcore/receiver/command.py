@@ -29,6 +29,7 @@ class Mail(msgspec.Struct):
     eight_bit: bool = False
     smtputf8: bool = False
     options: Options = ()
+    submitter: str = ""  # AUTH=, which is accepted and ignored (RFC 4954 5)
 
 
 _MAIL_SYNTAX = ReplyOf(b"501 5.5.4 Syntax: MAIL FROM:<address>")

@@ -6,6 +6,7 @@ command is a row in ``TABLE`` and a method ``smtp_VERB`` of the session.
 Laws
 - Every command has exactly one entry for each phase: ``ALLOWED``, or the reply that refuses it there.
 - The argument is checked before the phase.
+- What a client must do first, STARTTLS or AUTH, is a table of its own: nothing is checked for each command (``Gate``).
 
 Pure: knows neither the session nor mail.
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
-__all__ = ["ALLOWED", "TABLE", "Argument", "Phase", "Rule"]
+__all__ = ["ALLOWED", "TABLE", "Argument", "Gate", "Phase", "Rule", "table_of"]
 
 
 class Phase(enum.IntEnum):
@@ -26,6 +27,16 @@ class Phase(enum.IntEnum):
     MAIL = 2  # a transaction without recipients
     REFUSED = 3  # a transaction of which every RCPT so far was refused
     RECIPIENT = 4  # a transaction with at least one recipient: DATA may follow
+
+
+class Gate(enum.Enum):
+    """Says what a client may do before it sends mail, by the settings of the listener and what it has done."""
+
+    OPEN = enum.auto()  # nothing, and it cannot log in here
+    LOGIN_OFFERED = enum.auto()  # nothing, but it may log in
+    TLS_FIRST = enum.auto()
+    LOGIN_FIRST = enum.auto()
+    CLOSED = enum.auto()  # it may not send: a listener for our own networks, and it is in none of them
 
 
 class Argument(enum.Enum):
@@ -53,6 +64,10 @@ _NEED_MAIL = b"503 5.5.1 Error: need MAIL command"
 _NEED_RCPT = b"503 5.5.1 Error: need RCPT command"
 _NO_RECIPIENTS = b"554 5.5.1 Error: no valid recipients"
 _NO_AUTH = b"503 5.5.1 Error: authentication not enabled"
+_IN_TRANSACTION = b"503 5.5.1 Error: MAIL transaction in progress"
+_TLS_FIRST = b"530 5.7.0 Must issue a STARTTLS command first"
+_LOGIN_FIRST = b"530 5.7.0 Authentication required"
+_CLOSED = b"554 5.7.1 Error: access denied: this address is for clients in our own networks"
 _NOT_IMPLEMENTED = b"502 5.5.1 Error: command not implemented"
 
 _ALWAYS = (ALLOWED,) * 5
@@ -85,3 +100,29 @@ TABLE: dict[bytes, Rule] = {
     b"GET": _FORBIDDEN,
     b"POST": _FORBIDDEN,
 }
+
+# RFC 3207 4: "other than NOOP, EHLO, STARTTLS, or QUIT"; HELO as in Postfix, whose clients see the 530 at MAIL then.
+_BEFORE_TLS = (b"HELO", b"EHLO", b"NOOP", b"STARTTLS", b"QUIT", b"CONNECT", b"GET", b"POST")
+_AUTH = Rule(
+    Argument.REQUIRED,
+    b"AUTH mechanism",
+    (_NEED_HELLO, ALLOWED, _IN_TRANSACTION, _IN_TRANSACTION, _IN_TRANSACTION),
+    is_offered=False,
+)
+
+
+def table_of(gate: Gate) -> dict[bytes, Rule]:
+    """Returns the table of a session behind this gate."""
+    if gate is Gate.OPEN:
+        return TABLE
+    if gate is Gate.TLS_FIRST:
+        refused = (_TLS_FIRST,) * 5
+        return {verb: rule if verb in _BEFORE_TLS else rule._replace(replies=refused) for verb, rule in TABLE.items()}
+    table = dict(TABLE)
+    if gate is not Gate.CLOSED:
+        table[b"AUTH"] = _AUTH
+    if gate is not Gate.LOGIN_OFFERED:
+        refusal = _LOGIN_FIRST if gate is Gate.LOGIN_FIRST else _CLOSED
+        hello, _, *nested = table[b"MAIL"].replies
+        table[b"MAIL"] = table[b"MAIL"]._replace(replies=(hello, refusal, nested[0], nested[1], nested[2]))
+    return table

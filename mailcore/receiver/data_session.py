@@ -67,6 +67,7 @@ class DataSession(LineSession):
         self.phase: Phase = _CONNECTED
         self.offer = context.offer
         self.tls = ""  # as Envelope.tls
+        self.login = ""  # name of the user who has logged in
         self._incoming: IncomingMessage | None = None
 
     @property
@@ -102,7 +103,7 @@ class DataSession(LineSession):
         )
 
     def _protocol(self) -> str:
-        return protocol_name(self.session.extended_smtp, bool(self.tls), False, self.envelope.smtp_utf8)
+        return protocol_name(self.session.extended_smtp, bool(self.tls), bool(self.login), self.envelope.smtp_utf8)
 
     def end_transaction(self) -> None:
         """Forgets the mail transaction, if there is one."""
@@ -175,6 +176,7 @@ class DataSession(LineSession):
             helo=self.session.host_name or "",
             server_address=self.server_address,
             tls=self.tls,
+            login=self.login,
             eight_bit=envelope.eight_bit,
             smtputf8=envelope.smtp_utf8,
             message_id=message.message_id,

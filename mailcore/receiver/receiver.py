@@ -23,7 +23,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import uvloop
 
+from mailcore.config.listeners import MX
 from mailcore.config.settings import Settings
+from mailcore.config.values import listen_address
 from mailcore.esmtp import EXTENSIONS, Extension
 from mailcore.log.commit import GroupCommit
 from mailcore.log.disk import Disk, Locked
@@ -99,12 +101,15 @@ class Receiving:
             connections_max=connections_max,
             extensions=extensions,
         )
+        self._rules = {listen_address(each.address): each for each in settings.all_listeners}
         self._linking: asyncio.Task[None] | None = None
         self._loop = loop
 
     def start(self, listeners: Sequence[socket.socket]) -> None:
-        """Accepts connections on ``listeners``, and begins to look for the manager."""
-        self.server.start(listeners)
+        """Accepts connections on ``listeners``, each by its settings, and begins to look for the manager."""
+        for listener in listeners:
+            # A socket of no address in the settings, in tests, trusts no client but those in our networks.
+            self.server.start([listener], self._rules.get(listener.getsockname()[:2], MX))
         self._linking = self._loop.create_task(self.link.run())
 
     def close(self) -> None:
@@ -166,7 +171,7 @@ def main(settings: Settings, number: int) -> None:
 
     async def serve() -> None:
         receiving = Receiving(settings, number, asyncio.get_running_loop(), connections_max=connections_max)
-        receiving.start(handed or [_listen(endpoint) for endpoint in settings.receiver.listen])
+        receiving.start(handed or [_listen(each.address) for each in settings.all_listeners])
         beat(asyncio.get_running_loop())
         await asyncio.get_running_loop().create_future()
 

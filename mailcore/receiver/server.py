@@ -5,6 +5,8 @@ Laws
   logs for every try. Here accepting pauses, logs that once, and tries again.
 - Connections are bounded, in all and per client (except in our own networks, as in Postfix); a connection beyond that
   gets 421 and costs no session.
+- A listener with implicit TLS and without a certificate that can be used closes each connection at once: it speaks nothing
+  in the clear.
 - One timer for all sessions: each notes the tick at which its client last sent something.
 
 Keeps law: sessions-bounded (docs/laws.md).
@@ -14,11 +16,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import errno
+import functools
 import socket
 import ssl
 from collections.abc import Iterable, Sequence
 
+from mailcore.config.listeners import MX, Listener
 from mailcore.config.settings import Receiver
 from mailcore.esmtp import EXTENSIONS, Extension
 from mailcore.receiver.intake import Intake, Refusal
@@ -37,7 +42,7 @@ _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)  #
 
 
 class Server:
-    """Accepts connections and makes sessions. The keyword arguments are those of ``ServerContext``."""
+    """Accepts connections and makes sessions. The keyword arguments are those of ``ServerContext``, one for each rule."""
 
     def __init__(
         self,
@@ -53,7 +58,8 @@ class Server:
         connections_max: int | None = None,
         extensions: Sequence[Extension] = EXTENSIONS,
     ) -> None:
-        self.context = ServerContext(
+        self._make_context = functools.partial(
+            ServerContext,
             settings,
             policy,
             intake,
@@ -61,9 +67,12 @@ class Server:
             hostname=hostname,
             inline_limit=inline_limit,
             spool_data_at=spool_data_at,
-            tls_context=tls_context,
             extensions=extensions,
         )
+        self._tls_context = tls_context
+        self._mechanisms = ""
+        self._contexts: dict[Listener, ServerContext] = {}  # by the rule without its address
+        self.context = self._context_of(MX)
         self.settings = settings
         self.policy = policy
         self.intake = intake
@@ -71,18 +80,38 @@ class Server:
         self.sessions: set[LineSession] = set()
         self._connections_max = min(settings.connections_max, connections_max or settings.connections_max)
         self._per_client: dict[str, int] = {}
-        self._listeners: list[socket.socket] = []
+        self._listeners: dict[socket.socket, ServerContext] = {}
         self._opening: set[asyncio.Task[object]] = set()
         self._pause_s = PAUSE_S_MIN
         self._paused: asyncio.TimerHandle | None = None
         self._complained = False
         self._ticking = loop.call_later(settings.idle_timeout_s / IDLE_TICKS, self._tick)
 
-    def start(self, listeners: Iterable[socket.socket]) -> None:
-        """Accepts connections on ``listeners``, which do not block."""
+    def start(self, listeners: Iterable[socket.socket], rule: Listener = MX) -> None:
+        """Accepts connections on ``listeners``, which do not block, by the settings in ``rule``."""
         for listener in listeners:
-            self._listeners.append(listener)
+            self._listeners[listener] = self._context_of(rule)
             self._watch(listener)
+
+    def _context_of(self, rule: Listener) -> ServerContext:
+        rule = dataclasses.replace(rule, address="")
+        context = self._contexts.get(rule)
+        if context is None:
+            context = self._contexts[rule] = self._make_context(tls_context=self._tls_context, rule=rule)
+            context.set_mechanisms(self._mechanisms)
+        return context
+
+    def set_tls(self, tls_context: ssl.SSLContext | None) -> None:
+        """Changes the certificates of the next handshakes; None: there is none that can be used."""
+        self._tls_context = tls_context
+        for context in self._contexts.values():
+            context.set_tls(tls_context)
+
+    def set_mechanisms(self, mechanisms: str) -> None:
+        """Changes the mechanisms of AUTH that are offered from the next EHLO on."""
+        self._mechanisms = mechanisms
+        for context in self._contexts.values():
+            context.set_mechanisms(mechanisms)
 
     def close(self) -> None:
         """Closes everything, for tests; the process itself just ends."""
@@ -113,6 +142,7 @@ class Server:
 
     def _accept(self, listener: socket.socket) -> None:
         server_address = listener.getsockname()[0]
+        context = self._listeners[listener]
         for _ in range(ACCEPTS_PER_TURN):
             try:
                 connection, peer = listener.accept()
@@ -126,9 +156,11 @@ class Server:
             if self._complained:
                 self._complained = False
                 self._pause_s = PAUSE_S_MIN
-            self._take(connection, peer[0], peer[1], server_address)
+            self._take(context, connection, peer[0], peer[1], server_address)
 
-    def _take(self, connection: socket.socket, address: str, port: int, server_address: str) -> None:
+    def _take(
+        self, context: ServerContext, connection: socket.socket, address: str, port: int, server_address: str
+    ) -> None:
         refusal = b""
         if len(self.sessions) >= self._connections_max:
             refusal = b"421 4.7.0 " + self.context.name + b" Error: too many connections"
@@ -142,13 +174,17 @@ class Server:
         if refusal:
             with connection, contextlib.suppress(OSError):
                 connection.setblocking(False)
-                connection.send(refusal + b"\r\n")
+                if not context.is_implicit:
+                    connection.send(refusal + b"\r\n")
             self.intake.refused(Refusal("CONNECT", refusal.decode(), address))
+            return
+        if context.is_implicit and context.tls_context is None:  # the log says why since the certificate was read
+            connection.close()
             return
         connection.setblocking(False)
         if server_address in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
             server_address = connection.getsockname()[0]
-        session = ServerSession(self.context, address, port, server_address, self.closed)
+        session = ServerSession(context, address, port, server_address, self.closed)
         self.sessions.add(session)
         self._per_client[address] = self._per_client.get(address, 0) + 1
         opening = self.loop.create_task(self._open(session, connection))
@@ -156,9 +192,18 @@ class Server:
         opening.add_done_callback(self._opening.discard)
 
     async def _open(self, session: ServerSession, connection: socket.socket) -> None:
+        context = session.context
         try:
-            await self.loop.connect_accepted_socket(lambda: session, connection)
-        except OSError:  # it is gone already
+            if context.is_implicit:
+                await self.loop.connect_accepted_socket(
+                    lambda: session,
+                    connection,
+                    ssl=context.tls_context,
+                    ssl_handshake_timeout=self.settings.idle_timeout_s,
+                )
+            else:
+                await self.loop.connect_accepted_socket(lambda: session, connection)
+        except OSError:  # it is gone already, or the handshake failed
             connection.close()
             self.closed(session)
 
@@ -182,8 +227,9 @@ class Server:
 
     def _tick(self) -> None:
         self._ticking = self.loop.call_later(self.settings.idle_timeout_s / IDLE_TICKS, self._tick)
-        self.context.ticks += 1
-        for session in [session for session in self.sessions if self.context.ticks - session.heard > IDLE_TICKS]:
+        for context in self._contexts.values():
+            context.ticks += 1
+        for session in [each for each in self.sessions if each.context.ticks - each.heard > IDLE_TICKS]:
             try:
                 session.idle()
             except Exception as error:  # of one session; the others must be looked at as well

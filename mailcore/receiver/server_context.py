@@ -1,4 +1,4 @@
-"""The context that all sessions of one SMTP server share, so that a session needs no reference to its server."""
+"""The context that all sessions of one listener share, so that a session needs no reference to its server."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import asyncio
 import ssl
 from collections.abc import Sequence
 
+from mailcore.config.listeners import MX, Listener
 from mailcore.config.settings import Receiver
 from mailcore.esmtp import EXTENSIONS, Extension, Offering
+from mailcore.receiver.command_table import Gate
 from mailcore.receiver.intake import Intake
 from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.trace import TraceHeader
@@ -29,8 +31,8 @@ class Offer:
 class ServerContext:
     """Holds the settings, the doors to policy and queue, and the replies that are the same for every session.
 
-    ``hostname`` is our name; data of more than ``inline_limit`` bytes goes to the spool, where it begins ``spool_data_at``
-    bytes into its file.
+    ``rule`` has the settings of the listener. ``hostname`` is our name; data of more than ``inline_limit`` bytes goes to the
+    spool, where it begins ``spool_data_at`` bytes into its file.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class ServerContext:
         spool_data_at: int,
         tls_context: ssl.SSLContext | None = None,
         extensions: Sequence[Extension] = EXTENSIONS,
+        rule: Listener = MX,
     ) -> None:
         self.settings = settings
         self.policy = policy
@@ -54,11 +57,42 @@ class ServerContext:
         self.inline_limit = inline_limit
         self.tag_header = settings.tag_header.lower().encode()
         self.spool_data_at = spool_data_at
-        self.tls_context = tls_context
+        self.rule = rule
+        self.is_implicit = rule.tls == "implicit"
         self.trace = TraceHeader(hostname)
         self.name = hostname.encode()
         self.greeting = b"220 " + self.name + b" ESMTP Waypost\r\n"
-        offering = Offering(settings.message_size_limit, tls_context is not None, is_encrypted=False)
-        self.offer = Offer(self.name, extensions, offering)
-        self.offer_tls = Offer(self.name, extensions, offering._replace(is_encrypted=True))
         self.ticks = 0  # of the server's timer; a session notes the tick at which it last heard from its client
+        self._extensions = extensions
+        self._mechanisms = ""
+        self.tls_context: ssl.SSLContext | None
+        self.set_tls(tls_context)
+
+    def set_tls(self, tls_context: ssl.SSLContext | None) -> None:
+        """Changes the certificates of the next handshakes; None: there is none that can be used."""
+        self.tls_context = None if self.rule.tls == "none" else tls_context
+        self._make_offers()
+
+    def set_mechanisms(self, mechanisms: str) -> None:
+        """Changes the mechanisms of AUTH that are offered, separated by spaces."""
+        if mechanisms != self._mechanisms:
+            self._mechanisms = mechanisms
+            self._make_offers()
+
+    def _make_offers(self) -> None:
+        # Where TLS is required, STARTTLS is offered without a certificate, too: then it gets 454, as in Postfix.
+        starttls = self.tls_context is not None or self.rule.tls == "required"
+        mechanisms = self._mechanisms if self.rule.auth != "off" else ""
+        offering = Offering(self.settings.message_size_limit, starttls, is_encrypted=False, mechanisms=mechanisms)
+        self.offer = Offer(self.name, self._extensions, offering)
+        self.offer_tls = Offer(self.name, self._extensions, offering._replace(is_encrypted=True))
+
+    def gate(self, is_encrypted: bool, is_logged_in: bool, is_trusted: bool) -> Gate:
+        """Returns what a client must do before it sends mail. ``is_trusted``: it is in our networks."""
+        rule = self.rule
+        if rule.tls == "required" and not is_encrypted:
+            return Gate.TLS_FIRST
+        needs_login = rule.auth == "required" or (rule.purpose == "submission" and not is_trusted)
+        if needs_login and not is_logged_in:
+            return Gate.CLOSED if rule.auth == "off" else Gate.LOGIN_FIRST
+        return Gate.OPEN if rule.auth == "off" else Gate.LOGIN_OFFERED

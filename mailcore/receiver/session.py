@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from mailcore.receiver.command import ReplyOf, parse_mail, parse_rcpt
-from mailcore.receiver.command_table import TABLE, Argument, Phase
+from mailcore.receiver.command_table import TABLE, Argument, Gate, Phase, Rule, table_of
 from mailcore.receiver.data_session import DataSession
 from mailcore.receiver.incoming import INTERNAL_ERROR, TOO_BIG
 from mailcore.receiver.line_session import LineSession, State
@@ -49,6 +49,9 @@ class ServerSession(DataSession):
     ) -> None:
         super().__init__(context, address, port, server_address, closed)
         self.trusted = context.policy.trusts(address)
+        self._commands = TABLES[context.gate(False, False, self.trusted)]
+        if context.is_implicit:
+            self.state = State.TLS  # until connection_made, which comes after the handshake
         self._errors = 0
         self._junk = 0
         self._handshake: asyncio.Task[None] | None = None
@@ -59,6 +62,29 @@ class ServerSession(DataSession):
             self._handshake.cancel()
         super().broken_off()
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Greets the client; over implicit TLS after the handshake."""
+        if self.context.is_implicit:
+            self.state = State.COMMAND
+            self._secured(transport)
+        super().connection_made(transport)
+
+    def _secured(self, transport: asyncio.BaseTransport) -> None:
+        """Notes the encryption of the transport, and forgets all that came before it (law: starttls-forgets)."""
+        tls = transport.get_extra_info("ssl_object")
+        self.tls = f"{tls.version()} {tls.cipher()[0]}"
+        self.session.ssl = {"ssl_object": tls}
+        self.session.host_name = None
+        self.session.extended_smtp = False
+        self.end_transaction()
+        self.phase = _CONNECTED
+        self.offer = self.context.offer_tls
+        self.choose_commands()
+
+    def choose_commands(self) -> None:
+        """Chooses the table of commands by what the client has done: TLS, login."""
+        self._commands = TABLES[self.context.gate(bool(self.tls), bool(self.login), self.trusted)]
+
     # -- commands
 
     def command(self, line: bytes) -> None:
@@ -67,7 +93,7 @@ class ServerSession(DataSession):
         if b"\n" in line or b"\r" in line or b"\0" in line:
             self.error(b"500 5.5.2 Error: bad syntax: CR, LF or NUL inside a command")
             return
-        command = COMMANDS.get(verb) or COMMANDS.get(verb.upper())
+        command = self._commands.get(verb) or self._commands.get(verb.upper())
         if command is None:
             self.error(b"500 5.5.2 Error: command not recognized" if verb else b"500 5.5.2 Error: bad syntax")
             return
@@ -112,6 +138,7 @@ class ServerSession(DataSession):
         """Greets a client and names the extensions."""
         if not self._greet(argument, b"EHLO", extended=True):
             return b""
+        self.offer = self.context.offer_tls if self.tls else self.context.offer
         return self.offer.ehlo
 
     def _greet(self, argument: bytes, verb: bytes, extended: bool) -> bool:
@@ -211,6 +238,8 @@ class ServerSession(DataSession):
         """Begins the TLS handshake (RFC 3207)."""
         context = self.context.tls_context
         if context is None or self.tls:
+            if not self.tls and self.context.rule.tls == "required":
+                return b"454 4.7.0 TLS not available due to local problem"
             self.error(b"503 5.5.1 Error: STARTTLS is " + (b"active" if self.tls else b"not offered"))
             return b""
         self.reply(b"220 2.0.0 Ready to start TLS")
@@ -219,6 +248,10 @@ class ServerSession(DataSession):
         self.stop_reading()  # start_tls reads again, for the handshake
         self._handshake = self.loop.create_task(self._start_tls(context))
         return b""
+
+    def smtp_AUTH(self, argument: bytes) -> bytes:
+        """Logs the client in (RFC 4954)."""
+        return b"454 4.7.0 Temporary authentication failure"
 
     async def _start_tls(self, context: ssl.SSLContext) -> None:
         transport = self.transport
@@ -236,14 +269,7 @@ class ServerSession(DataSession):
             self._handshake = None
         if upgraded is None or self.state is State.CLOSED:
             return
-        tls = upgraded.get_extra_info("ssl_object")
-        self.tls = f"{tls.version()} {tls.cipher()[0]}"
-        self.session.ssl = {"ssl_object": tls}
-        self.offer = self.context.offer_tls
-        self.session.host_name = None
-        self.session.extended_smtp = False
-        self.end_transaction()
-        self.phase = _CONNECTED
+        self._secured(upgraded)
         self.moved_to(upgraded)
 
 
@@ -259,6 +285,7 @@ ACTIONS: dict[bytes, Callable[[ServerSession, bytes], bytes]] = {
     b"HELP": ServerSession.smtp_HELP,
     b"QUIT": ServerSession.smtp_QUIT,
     b"STARTTLS": ServerSession.smtp_STARTTLS,
+    b"AUTH": ServerSession.smtp_AUTH,
     b"CONNECT": ServerSession.end_forbidden,
     b"GET": ServerSession.end_forbidden,
     b"POST": ServerSession.end_forbidden,
@@ -281,15 +308,20 @@ def _no_action(session: ServerSession, argument: bytes) -> bytes:
     raise AssertionError("the table of commands refuses this command in every phase")
 
 
-COMMANDS = {
-    verb: _Command(
-        ACTIONS.get(verb, _no_action),
-        rule.replies,
-        rule.argument is Argument.NONE,
-        rule.argument is Argument.REQUIRED,
-        b"501 5.5.4 Syntax: " + rule.syntax,
-        rule.is_junk,
-    )
-    for verb, rule in TABLE.items()
-}
+def _with_actions(table: dict[bytes, Rule]) -> dict[bytes, _Command]:
+    return {
+        verb: _Command(
+            ACTIONS.get(verb, _no_action),
+            rule.replies,
+            rule.argument is Argument.NONE,
+            rule.argument is Argument.REQUIRED,
+            b"501 5.5.4 Syntax: " + rule.syntax,
+            rule.is_junk,
+        )
+        for verb, rule in table.items()
+    }
+
+
+TABLES = {gate: _with_actions(table_of(gate)) for gate in Gate}
+COMMANDS = TABLES[Gate.OPEN]
 _HELP = b"214 2.0.0 Commands: " + b" ".join(sorted(verb for verb, rule in TABLE.items() if rule.is_offered))

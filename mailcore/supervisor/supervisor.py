@@ -323,12 +323,12 @@ class Supervisor:
             self._unpublished = True
 
 
-def _refuse_shared_ports(endpoints: Sequence[str]) -> None:
+def _refuse_shared_ports(settings: Settings) -> None:
     """Raises OSError if another process listens on a port of ours.
 
     Receivers share their ports with each other (SO_REUSEPORT), so two Wayposts on one port would each get half of the mail.
     """
-    for endpoint in endpoints:
+    for endpoint in (each.address for each in settings.all_listeners):
         until = time.monotonic() + LOCK_WAIT_S
         while True:
             try:
@@ -338,7 +338,8 @@ def _refuse_shared_ports(endpoints: Sequence[str]) -> None:
                 if error.errno != errno.EADDRINUSE:
                     break  # the address does not exist yet; the receivers wait for it
                 if time.monotonic() > until:
-                    raise OSError(f"[receiver] listen: {endpoint} is in use by another process") from None
+                    name = "[receiver] listen" if endpoint in settings.receiver.listen else "[[listener]] address"
+                    raise OSError(f"{name}: {endpoint} is in use by another process") from None
             time.sleep(0.05)
 
 
@@ -364,15 +365,15 @@ def main(settings: Settings, module: str, users: Users = ALONE) -> int:
     """
     stored = settings.run_directory / SETTINGS_NAME
     service, listeners = Service(), given_listeners()
-    configured = [listen_address(endpoint) for endpoint in settings.receiver.listen]
+    configured = [listen_address(each.address) for each in settings.all_listeners]
     if listeners and (difference := unlike(listeners, configured)):
-        _say(f"[receiver] listen differs from the sockets of systemd: {difference}")
+        _say(f"[receiver] listen and [[listener]] differ from the sockets of systemd: {difference}")
         return 1
     users.begin()
     try:
         lock = prepare_home(settings)
         if not listeners:
-            _refuse_shared_ports(settings.receiver.listen)
+            _refuse_shared_ports(settings)
         look_at_versions(
             Disk(), str(settings.home), str(settings.queue_directory), str(settings.events_directory / EXPORTED)
         )

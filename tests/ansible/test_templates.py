@@ -47,6 +47,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "templates": [str(template) for template in sorted(COLLECTION.glob("roles/*/templates/*.j2"))],
         "waypost_version": "0.0.1",
         "waypost_listen": ["0.0.0.0:25", "[::]:25"],
+        "waypost_listeners": [{"address": "0.0.0.0:465", "purpose": "submission", "tls": "implicit"}],
         "waypost_routes": ROUTES,
         "waypost_settings": {**SETTINGS, "control": {"group": group}},
         "waypost_firewall_admin_networks": ["192.0.2.0/24", "2001:db8::/32"],
@@ -84,6 +85,13 @@ def test_the_configuration_is_read_by_waypost(rendered: Path) -> None:
     assert str(settings.home) == "/var/lib/waypost"
 
 
+def test_a_listener_reaches_settings_sockets_and_the_firewall(rendered: Path) -> None:
+    settings = load(rendered / "waypost.toml", look_at_certificate=False)
+    (listener,) = settings.listener
+    assert (listener.address, listener.tls, listener.auth) == ("0.0.0.0:465", "implicit", "required")
+    assert "tcp dport { 25, 465 } accept" in (rendered / "firewall.nft").read_text()
+
+
 def test_the_key_is_for_the_core_alone(rendered: Path) -> None:
     assert "tls_key" in (rendered / "waypost.toml").read_text()
     assert "tls_" not in (rendered / "portal.toml").read_text()
@@ -108,13 +116,13 @@ def test_a_service_can_do_little(rendered: Path, unit: str) -> None:
 def test_the_socket_listens_where_the_settings_say(rendered: Path) -> None:
     lines = (rendered / "waypost-core.socket").read_text().splitlines()
     assert [line for line in lines if line.startswith("ListenStream=")] == [
-        "ListenStream=0.0.0.0:25", "ListenStream=[::]:25",
+        "ListenStream=0.0.0.0:25", "ListenStream=[::]:25", "ListenStream=0.0.0.0:465",
     ]  # fmt: skip
 
 
 def test_the_firewall_lets_in_mail_from_all_and_the_rest_from_administrators(rendered: Path) -> None:
     rules = (rendered / "firewall.nft").read_text()
-    assert "tcp dport { 25 } accept" in rules
+    assert "tcp dport { 25, 465 } accept" in rules
     assert "ip saddr 192.0.2.0/24 tcp dport { 22, 443 } accept" in rules
     assert "ip6 saddr 2001:db8::/32 tcp dport { 22, 443 } accept" in rules
 

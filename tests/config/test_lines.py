@@ -55,7 +55,9 @@ def test_keys_tables_and_elements_have_their_lines() -> None:
         ("transports", "sm.tp", "x"): 16,
         ("transports", "sm.tp", "x", "y"): 16,
         ("list",): 17,
-        ("list", "last"): 19,
+        ("list", 0): 17,
+        ("list", 1): 18,
+        ("list", 1, "last"): 19,
     }
 
 

@@ -142,7 +142,7 @@ def test_every_section_arrives_in_the_settings(file: Path) -> None:
     file.write_text(
         f'[queue]\nundo_time_s = 61\n[receiver]\nerror_limit = 7\n[relay]\ndomains = ["a.example"]\n'
         f'[deliverer]\nport = 26\n[control]\ngroup = "{group}"\n[export]\nkeep_days = 9\n[supervisor]\nsilent_s = 9\n'
-        f"[portal]\nprocesses = 2\n[reports]\nretries = 1\n[scheduler]\ntransport_retry_time = 9\n"
+        f"[auth]\nfailure_time_s = 9\n[portal]\nprocesses = 2\n[reports]\nretries = 1\n[scheduler]\ntransport_retry_time = 9\n"
     )
     settings = load(file)
     for name, kind in SECTIONS.items():
@@ -167,6 +167,33 @@ def test_addresses_are_read_for_those_who_listen_and_ask() -> None:
 # What is wrong
 
 FAULTS = [
+    ("listener = 3", "1: listener must be one or more sections, [[listener]] (got 3)"),
+    ("[listener]\naddress = '0.0.0.0:25'", "1: listener must be one or more sections, [[listener]]"),
+    ("[[listener]]\npurpose = 'mx'", "1: [[listener]] address must be set, such as"),
+    (
+        "[[listener]]\naddress = '0.0.0.0:25'\n\n[[listener]]\naddress = '0.0.0.0:587'\ntls = 'must'",
+        '6: [[listener]] tls must be "none", "starttls", "required" or "implicit" (got \'must\')',
+    ),
+    (
+        "[[listener]]\naddress = '0.0.0.0:25'\n\n[[listener]]\naddress = '0.0.0.0:25'",
+        "5: [[listener]] address must be an address of its own; 0.0.0.0:25 is in another [[listener]]",
+    ),
+    (
+        "[receiver]\nlisten = ['0.0.0.0:25']\n[[listener]]\naddress = '0.0.0.0:25'",
+        "4: [[listener]] address must be an address of its own; 0.0.0.0:25 is in [receiver] listen",
+    ),
+    (
+        "[[listener]]\naddress = '0.0.0.0:25'\ntls = 'none'\nauth = 'offered'",
+        "4: [[listener]] auth needs TLS, so that no password is sent in the clear",
+    ),
+    (
+        "[[listener]]\naddress = '0.0.0.0:587'\npurpose = 'submission'",
+        "1: [[listener]] tls needs a certificate; set tls_certificate and tls_key in [receiver]",
+    ),
+    ("[[listener]]\naddress = '0.0.0.0:25'\nauth = 'offered'", "[[listener]] tls needs a certificate"),
+    ("[[certificate]]\nnames = ['a.example']\nkey = 'k'", "1: [[certificate]] certificate must be set"),
+    ("[[certificate]]\nnames = ['a b']\nkey = 'k'", "2: [[certificate]] names must be a host name such as"),
+    ("[auth]\nfailures_per_user = 0", "2: [auth] failures_per_user must be between 1 and 1000000 failures (got 0)"),
     (
         "proceses = 1\n",
         "1: proceses is not a setting here; allowed here: home, queue_directory, spool_directory, "
@@ -433,6 +460,28 @@ def test_a_certificate_is_found_beside_the_file_and_its_path_made_absolute(file:
     file.write_text("[receiver]\ntls_certificate = 'chain.pem'\ntls_key = 'key.pem'\n")
     receiver = load(file).receiver
     assert (receiver.tls_certificate, receiver.tls_key) == (f"{file.parent}/chain.pem", f"{file.parent}/key.pem")
+
+
+def test_a_submission_listener_is_strict_where_the_file_says_nothing(file: Path) -> None:
+    file.write_text(
+        "[receiver]\ntls_certificate = 'c.pem'\ntls_key = 'k.pem'\n[[listener]]\naddress = '0.0.0.0:465'\n"
+        "tls = 'implicit'\npurpose = 'submission'\n[[listener]]\naddress = '[::]:25'\n[[listener]]\n"
+        "address = '0.0.0.0:587'\npurpose = 'submission'\nauth = 'offered'\n"
+        "[[certificate]]\nnames = ['*.example.org']\ncertificate = 'd.pem'\nkey = 'l.pem'\n"
+    )
+    settings = load(file, look_at_certificate=False)
+    assert [(each.address, each.purpose, each.tls, each.auth) for each in settings.all_listeners] == [
+        ("0.0.0.0:465", "submission", "implicit", "required"),
+        ("[::]:25", "mx", "starttls", "off"),
+        ("0.0.0.0:587", "submission", "required", "offered"),
+    ]
+    assert [pair.names for pair in settings.certificate_pairs] == [(), ("*.example.org",)]
+    assert settings.certificate_pairs[1].certificate == f"{file.parent}/d.pem"
+
+
+def test_the_short_form_is_an_mx_listener_beside_others(file: Path) -> None:
+    file.write_text("[receiver]\nlisten = ['127.0.0.1:26']\n[[listener]]\naddress = '127.0.0.1:27'\n")
+    assert [each.address for each in load(file).all_listeners] == ["127.0.0.1:26", "127.0.0.1:27"]
 
 
 def test_a_certificate_that_would_fail_later_fails_at_the_start(file: Path) -> None:

@@ -11,6 +11,7 @@ import struct
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+from mailcore.config.listeners import MX, Listener
 from mailcore.config.settings import Receiver
 from mailcore.envelope import DataPlace, Envelope, Recipient
 from mailcore.receiver.intake import Done, Refusal, Stored
@@ -180,6 +181,13 @@ class Client:
             await self.writer.wait_closed()
 
 
+def any_certificate() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
 class Serving:
     def __init__(self, server: Server, intake: MemoryIntake, address: tuple[str, int]) -> None:
         self.server = server
@@ -189,6 +197,12 @@ class Serving:
 
     async def client(self) -> Client:
         client = Client(*await asyncio.open_connection(*self.address))
+        self._clients.append(client)
+        return client
+
+    async def client_tls(self) -> Client:
+        """A client that speaks TLS from the first byte."""
+        client = Client(*await asyncio.open_connection(*self.address, ssl=any_certificate()))
         self._clients.append(client)
         return client
 
@@ -213,6 +227,7 @@ async def serving(
     inline_limit: int = 65_536,
     host: str = "127.0.0.1",
     tls: ssl.SSLContext | None = None,
+    rule: Listener = MX,
     **settings: Any,
 ) -> AsyncIterator[Serving]:
     intake = MemoryIntake()
@@ -229,7 +244,7 @@ async def serving(
         spool_data_at=32,
         tls_context=tls,
     )
-    made.start([listener])
+    made.start([listener], rule)
     running = Serving(made, intake, address)
     try:
         yield running

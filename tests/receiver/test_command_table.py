@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from mailcore.receiver.command_table import TABLE, Phase
+from mailcore.receiver.command_table import TABLE, Gate, Phase, table_of
 from mailcore.receiver.session import ACTIONS, COMMANDS, ServerSession
 from tests.receiver.server_in_process import serving
 
@@ -81,8 +81,10 @@ def test_the_tables_above_have_every_command() -> None:
 
 
 def test_every_command_that_is_allowed_somewhere_has_an_action_and_no_other_has_one() -> None:
-    allowed = {verb for verb, rule in TABLE.items() if not all(rule.replies)}
+    tables = [table_of(gate) for gate in Gate]
+    allowed = {verb for table in tables for verb, rule in table.items() if not all(rule.replies)}
     assert set(ACTIONS) == allowed
+    assert all(set(table) == set(TABLE) for table in tables)
     assert set(COMMANDS) == set(TABLE)
     assert all(len(rule.replies) == len(ALL_PHASES) for rule in TABLE.values())
 

@@ -38,6 +38,7 @@ except ConfigError as error:
 """
 OF = {  # section and name of a setting ("": any) -> the variable that sets it
     ("receiver", "listen"): "waypost_listen",
+    ("", "listener"): "waypost_listeners",
     ("receiver", "processes"): "waypost_receiver_processes",
     ("receiver", "hostname"): "waypost_hostname",
     ("deliverer", "processes"): "waypost_deliverer_processes",
@@ -48,7 +49,13 @@ OF = {  # section and name of a setting ("": any) -> the variable that sets it
     ("reports", "zone"): "waypost_time_zone",
     ("", "home"): "waypost_home",
 }
-LISTS = ("waypost_listen", "waypost_relay_networks", "waypost_relay_domains", "waypost_https_listen")
+LISTS = (
+    "waypost_listen",
+    "waypost_listeners",
+    "waypost_relay_networks",
+    "waypost_relay_domains",
+    "waypost_https_listen",
+)
 LISTS_OF_FIREWALL = ("waypost_firewall_admin_networks", "waypost_firewall_ports")
 MAPPINGS = ("waypost_routes", "waypost_settings")
 BOUNDS = {  # a test compares those of settings with mailcore.config.settings
@@ -221,13 +228,17 @@ def _of_names(values: dict[str, Any]) -> list[str]:
 def _of_sockets(values: dict[str, Any]) -> list[str]:
     faults = []
     taken: dict[int, str] = {}
-    for name in ("waypost_listen", "waypost_https_listen"):
-        is_mail = name == "waypost_listen"
+    listeners = [each for each in values["waypost_listeners"] if isinstance(each, dict) and "address" in each]
+    if len(listeners) < len(values["waypost_listeners"]):
+        faults.append(_wrong("waypost_listeners", values["waypost_listeners"], "mappings, each with an address"))
+    addresses = {**values, "waypost_listeners": [each["address"] for each in listeners]}
+    for name in ("waypost_listen", "waypost_listeners", "waypost_https_listen"):
+        is_mail = name != "waypost_https_listen"
         if not is_mail and not _true(values["waypost_portal"]):
             continue
-        if not values[name]:
+        if not addresses[name] and name != "waypost_listeners":
             faults.append(_wrong(name, values[name], "one or more addresses"))
-        for given in map(str, values[name]):
+        for given in map(str, addresses[name]):
             port = _port_of(given if is_mail or ":" in given else f"0.0.0.0:{given}")
             if port is None:
                 also = "" if is_mail else "a port, or "
@@ -236,7 +247,7 @@ def _of_sockets(values: dict[str, Any]) -> list[str]:
                         name, given, f"{also}address:port, IPv6 in brackets, as in 0.0.0.0:25, ports from 1 to 65535"
                     )
                 )
-            elif values[name].count(given) > 1 or taken.get(port, name) != name:
+            elif addresses[name].count(given) > 1 or taken.get(port, name) != name:
                 faults.append(
                     _wrong(name, given, f"each port for one service, and each address once ({port} is taken)")
                 )
