@@ -79,7 +79,7 @@ class Deliver(msgspec.Struct, frozen=True, array_like=True, tag=3):
     length: int
     eight_bit: bool
     smtputf8: bool
-    tls: str = "may"  # transport's tls level: none, may, encrypt
+    tls: str = "may"  # transport's tls level, one of mailcore.config.tls.LEVELS
     options: Options = ()  # Envelope.options
     recipient_options: tuple[Options, ...] = ()  # Recipient.options of each of ``recipients``; () when none has any
     data_sums: bytes = b""  # Envelope.data_sums
@@ -98,8 +98,11 @@ class Delivered(msgspec.Struct, frozen=True, array_like=True, tag=4):
     transmit_s: float  # delay d: from MAIL FROM to the last reply
     transport_failure: bool = False  # a trouble of our own that no other site mends: no descriptors, no memory
     source_address: str = ""  # of our end of the connection; "" when no host was reached
-    tls_verified: bool = False  # the certificate was checked against the host's name
+    tls_verified: bool = False  # the certificate was checked, as the level demands
     damage: str = ""  # of the data on disk: why it was not sent; the message must be held
+    # The level that the connection was made under, ": " and the reason for it if that is no plain default; also of mail
+    # that was sent in the clear although the server offers TLS. "" in the clear otherwise.
+    tls_level: str = ""
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True, tag=5):

@@ -89,6 +89,7 @@ _COLUMNS = (
     ("sender_domain", StringType()),
     ("source_address", StringType()),
     ("tls_verified", BooleanType()),
+    ("tls_level", StringType()),
     ("tag", StringType()),
     ("tried", BooleanType()),  # a next hop was tried: neither put off for a dead destination nor a verdict of our own
     ("why", StringType()),

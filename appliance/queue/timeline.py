@@ -57,6 +57,7 @@ class ShownAttempt:
     tried: list[Bar]  # b, c and d
     verdicts: list[AttemptVerdict]  # the first VERDICTS_SHOWN
     more: int  # verdicts that are not shown
+    tls_level: str = ""  # the level and its reason
     event: str = "attempt"
 
 
@@ -134,6 +135,7 @@ def _shown(attempt: Attempt, told: Timeline) -> ShownAttempt:
         tried=_bars("bcd", rest, told.tried_max),
         verdicts=attempt.verdicts[:VERDICTS_SHOWN],
         more=_more(attempt),
+        tls_level=attempt.tls_level,
     )
 
 

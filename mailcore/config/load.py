@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from mailcore.bounds import BadValue, Bounds, Kind, bounds_by_name, shown
-from mailcore.config import values
+from mailcore.config import tls, values
 from mailcore.config.lines import Fault, located, report
 from mailcore.config.lines import Path as Key
 from mailcore.config.listeners import SUBMISSION, Certificate, Listener, listener_faults
@@ -36,6 +36,7 @@ from mailcore.config.settings import (
     Relay,
     Scheduler,
     Settings,
+    TlsPolicy,
     Transport,
 )
 from mailcore.routing.route import RouteError, parse_route
@@ -106,15 +107,17 @@ class _Reading:
             raise ConfigError(f"{path}: brackets are nested too deeply") from None
 
     def settings(self) -> Settings:
-        known = ("home", *DIRECTORIES, *SECTIONS, "listener", "certificate", "transports", "routes")
+        known = ("home", *DIRECTORIES, *SECTIONS, "listener", "certificate", "transports", "tls_policy", "routes")
         self._refuse_unknown((), self._document, known)
         home, directories = self._directories()
         sections = {name: self._section((name,), kind) for name, kind in SECTIONS.items()}
         transports = self._transports(sections["deliverer"].get("port", Deliverer().port))
         routes = self._routes(transports)
+        policies = self._tls_policies(sections["deliverer"].get("port", Deliverer().port))
         self._tls(sections["receiver"])
         certificates = self._certificates(sections["receiver"])
         listeners = self._listeners(sections["receiver"])
+        self._ca_file(("tls",), sections["tls"])
         self._backoff(sections["scheduler"])
         if self._faults:
             raise ConfigError.of(self._path, self._text, self._faults)
@@ -126,6 +129,7 @@ class _Reading:
             log_directory=directories["log_directory"],
             **{name: kind(**sections[name]) for name, kind in SECTIONS.items()},
             transports={name: Transport(**section) for name, section in transports.items()},
+            tls_policy={pattern: TlsPolicy(**policy) for pattern, policy in policies.items()},
             routes=routes,
             listener=listeners,
             certificate=certificates,
@@ -179,7 +183,11 @@ class _Reading:
             near = difflib.get_close_matches(name, known, n=1)
             sections = [
                 f"[{section}]"
-                for section, kind in (*SECTIONS.items(), ("transports.NAME", Transport))
+                for section, kind in (
+                    *SECTIONS.items(),
+                    ("transports.NAME", Transport),
+                    ('tls_policy."PATTERN"', TlsPolicy),
+                )
                 if name in bounds_by_name(kind)
             ]
             if table and (name == "home" or name in DIRECTORIES):
@@ -277,6 +285,30 @@ class _Reading:
             if pattern is not None:
                 destinations[pattern] = section
         return destinations
+
+    def _tls_policies(self, port: int) -> dict[str, dict[str, Any]]:
+        policies: dict[str, dict[str, Any]] = {}
+        for name, given in self._table(("tls_policy",)).items():
+            key = ("tls_policy", name)
+            pattern = self._checked(key, name, lambda text: tls.policy_pattern(text, port))
+            if pattern in policies:
+                self._fault(key, f"must not be there twice; it is the same as {pattern!r}")
+            faults = len(self._faults)
+            policy = self._section(key, TlsPolicy)
+            if pattern is None or not isinstance(given, dict) or len(self._faults) > faults:
+                continue
+            wrong = tls.contradiction(pattern, policy)
+            if wrong is not None:
+                self._fault((*key, wrong.name), wrong.reason)
+            self._ca_file(key, policy)
+            policies[pattern] = policy
+        return policies
+
+    def _ca_file(self, key: Key, section: dict[str, Any]) -> None:
+        if section.get("ca_file"):
+            section["ca_file"] = str(self._base / section["ca_file"])
+            if self._looks_at_certificate:
+                self._checked((*key, "ca_file"), section["ca_file"], tls.check_ca_file)
 
     def _routes(self, transports: Iterable[str]) -> dict[str, str]:
         names = tuple(transports)

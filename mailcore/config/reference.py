@@ -19,6 +19,7 @@ from mailcore.config.settings import (
     SECTIONS,
     SHIPPED_TRANSPORTS,
     Destination,
+    TlsPolicy,
     Transport,
 )
 from mailcore.routing.route import ROUTE_FORMS
@@ -60,6 +61,15 @@ it, then `".example.org"`, then `".org"`. A key that no pattern sets has the val
     destination_concurrency_positive_feedback = "1/concurrency"
 """
 
+_TLS_PATTERNS = """
+A pattern is a next hop or all subdomains of a domain, as above; `level` must be set. The most specific pattern wins. What each
+level protects against is in [tls.md](tls.md).
+
+    [tls_policy."example.org"]      # mail to this domain waits rather than go to a server that cannot prove its name
+    level = "verify"
+    match = ["nexthop", ".mx.example.net"]
+"""
+
 
 def reference() -> str:
     """Returns the whole page."""
@@ -82,6 +92,8 @@ def _lines() -> Iterator[str]:
     yield f"\n{shipped} always exist, with these defaults; any other name defines one more transport."
     yield from _section('transports.NAME.destinations."PATTERN"', Destination, "the transport's")
     yield _PATTERNS.rstrip()
+    yield from _section('tls_policy."PATTERN"', TlsPolicy)
+    yield _TLS_PATTERNS.rstrip()
 
 
 def _section(name: str, kind: type, default: str = "") -> Iterator[str]:

@@ -17,6 +17,7 @@ from mailcore.bounds import DAY_S, Bounds, Kind, choice, flag, number, text, tex
 from mailcore.config import values
 from mailcore.config.certificates import Pair
 from mailcore.config.listeners import Auth, Certificate, Listener
+from mailcore.config.tls import Tls, TlsPolicy, level_of_transport
 from mailcore.scheduler.feedback import Feedback
 from mailcore.scheduler.parameters import DESTINATION_SCOPE, GLOBAL_SCOPE, TRANSPORT_SCOPE
 
@@ -38,6 +39,8 @@ __all__ = [
     "Scheduler",
     "Settings",
     "Supervisor",
+    "Tls",
+    "TlsPolicy",
     "Transport",
 ]
 
@@ -436,9 +439,7 @@ class Transport(Destination):
     recipient_refill_limit: int = parameter(TRANSPORT_SCOPE, "recipient_refill_limit")
     recipient_refill_delay: float = parameter(TRANSPORT_SCOPE, "recipient_refill_delay")
     transport_rate_delay: float = parameter(TRANSPORT_SCOPE, "transport_rate_delay")
-    tls: str = choice(
-        "may", ("none", "may", "encrypt"), "STARTTLS: never; if the server offers it; always, or the mail is deferred"
-    )
+    tls: str = level_of_transport()
     destinations: dict[str, dict[str, Any]] = field(default_factory=dict)  # pattern -> the values set, of Destination
 
 
@@ -455,6 +456,7 @@ class Settings:
     receiver: Receiver = field(default_factory=Receiver)
     relay: Relay = field(default_factory=Relay)
     deliverer: Deliverer = field(default_factory=Deliverer)
+    tls: Tls = field(default_factory=Tls)
     control: Control = field(default_factory=Control)
     supervisor: Supervisor = field(default_factory=Supervisor)
     export: Export = field(default_factory=Export)
@@ -462,6 +464,7 @@ class Settings:
     reports: Reports = field(default_factory=Reports)
     scheduler: Scheduler = field(default_factory=Scheduler)
     transports: dict[str, Transport] = field(default_factory=dict)  # always has smtp, relay and bulk
+    tls_policy: dict[str, TlsPolicy] = field(default_factory=dict)  # by pattern of next hops
     routes: dict[str, str] = field(default_factory=dict)  # pattern -> "transport:next hop:port"; "*" is the default
     auth: Auth = field(default_factory=Auth)
     listener: tuple[Listener, ...] = ()  # without those of ``receiver.listen``
@@ -514,6 +517,7 @@ SECTIONS: dict[str, type] = {
     "relay": Relay,
     "auth": Auth,
     "deliverer": Deliverer,
+    "tls": Tls,
     "control": Control,
     "supervisor": Supervisor,
     "export": Export,

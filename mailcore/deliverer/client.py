@@ -8,12 +8,11 @@ Laws:
   found in DNS, no connection, no greeting, no EHLO, a broken handshake (as in Postfix's smtp(8)). ``transport_failure`` is
   set when the reason would have been the same for any site.
 - A kept connection that is found dead does not count as a failure: a fresh one is made, once.
-- With TLS level "may", a handshake that fails is followed by one try in the clear at the same address; the address is
-  remembered, so that this does not happen for every message. With "encrypt" nothing goes out in the clear.
+- A connection is used only under the policy that it was made under; how it is made is ``opening``'s.
 
 Knows nothing of queues; DNS is behind the HostFinder.
 
-Keeps law: site-failure-is-the-site, law: encrypt-never-clear, law: stale-connection-is-no-failure (docs/laws.md).
+Keeps law: site-failure-is-the-site, law: tls-level-is-kept, law: stale-connection-is-no-failure (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -24,13 +23,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mailcore.config.settings import Deliverer
-from mailcore.deliverer.connection import Cause, Connection, Failure, connect_error_text, opportunistic_tls
+from mailcore.deliverer.connection import Cause, Connection
 from mailcore.deliverer.connection_cache import AddressKey, ConnectionCache, HopKey
 from mailcore.deliverer.message_data import DataError, MessageData
-from mailcore.deliverer.replies import Reply, enhanced_code, status_of
+from mailcore.deliverer.opening import Opener, Unusable
+from mailcore.deliverer.tls_policy import Policies, Policy
 from mailcore.deliverer.transaction import Outcome, transact
 from mailcore.envelope import Status, Verdict
-from mailcore.esmtp import EXTENSIONS, Extension, OutgoingTable
+from mailcore.esmtp import EXTENSIONS, Extension
 from mailcore.frames import Deliver, Delivered
 from mailcore.routing.mx import Address, HostFinder
 from mailcore.routing.resolve import Refused
@@ -38,21 +38,6 @@ from mailcore.routing.resolve import Refused
 __all__ = ["Client"]
 
 SESSIONS_MAX = 2  # Postfix's smtp_mx_session_limit
-TLS_BROKEN_S = 600.0  # for this long an address cause handshake failed gets mail in the clear with "may"
-TLS_BROKEN_MAX = 1_000  # such addresses remembered
-
-_GREETING = "receiving the initial server greeting"
-_HELLO = "performing the EHLO handshake"
-
-
-class _Unusable(NamedTuple):
-    """Why there is no connection to an address."""
-
-    status: Status
-    dsn: str
-    text: str
-    cause: Cause = Cause.SITE
-    of_tls: bool = False  # perhaps it goes in the clear
 
 
 class _Session(NamedTuple):
@@ -61,6 +46,7 @@ class _Session(NamedTuple):
     connection: Connection
     outcome: Outcome
     begun_at: float
+    policy: Policy
 
 
 class Client:
@@ -73,14 +59,12 @@ class Client:
         our_name: str,
         loop: asyncio.AbstractEventLoop,
         extensions: Sequence[Extension] = EXTENSIONS,
+        policies: Policies | None = None,
     ) -> None:
         self._limits = limits
         self._finder = finder
-        self._our_name = our_name.encode("ascii")
-        self._loop = loop
-        self._extensions = extensions
-        self._tls = opportunistic_tls()
-        self._tls_broken: dict[AddressKey, float] = {}  # until when
+        self._policies = policies if policies is not None else Policies({}, limits.port)
+        self._opener = Opener(limits, our_name.encode("ascii"), loop, extensions)
         self._cache = ConnectionCache(
             loop,
             idle_s=limits.connection_idle_s,
@@ -94,13 +78,13 @@ class Client:
         When cancelled, nothing more is sent; whether the server has the message is then unknown.
         Raises DataError when the data cannot be read before anything was sent.
         """
-        hop: HopKey = (work.transport, work.tls, work.next_hop)
+        hop: HopKey = (work.transport, self._policies.of(work.transport, work.tls, work.next_hop), work.next_hop)
         connection = self._cache.take_for_hop(hop)
         if connection is not None:
             started_at = time.monotonic()
             outcome = await self._transact(connection, work, data)
             if outcome is not None:
-                return self._delivered(work, hop, _Session(connection, outcome, started_at), 0.0)
+                return self._delivered(work, hop, _Session(connection, outcome, started_at, hop[1]), 0.0)
         return await self._deliver_to_some_host(work, data, hop)
 
     def close(self) -> None:
@@ -114,15 +98,15 @@ class Client:
         addresses = await self._finder.find(work.next_hop)
         if isinstance(addresses, Refused):
             cause = Cause.MACHINE if addresses.ours else Cause.SITE
-            refusal = _Unusable(addresses.status, addresses.dsn, addresses.reply, cause)
+            refusal = Unusable(addresses.status, addresses.dsn, addresses.reply, cause)
             return self._unreached(work, [refusal], "none", started_at)
         answer: tuple[Delivered, DataError | None] | None = None  # of the host that was talked to last
         sessions = 0
-        unusable: list[_Unusable] = []
+        unusable: list[Unusable] = []
         relay = "none"
         for address in addresses[: self._limits.addresses_max]:
-            session = await self._try(work, data, address)
-            if isinstance(session, _Unusable):
+            session = await self._try(work, data, address, hop[1])
+            if isinstance(session, Unusable):
                 unusable.append(session)
                 relay = f"{address.host}[{address.address}]:{work.next_hop.port}"
                 if session.status is Status.BOUNCED:
@@ -134,22 +118,22 @@ class Client:
                 break
         return answer if answer is not None else self._unreached(work, unusable, relay, started_at)
 
-    async def _try(self, work: Deliver, data: MessageData, address: Address) -> _Session | _Unusable:
+    async def _try(self, work: Deliver, data: MessageData, address: Address, policy: Policy) -> _Session | Unusable:
         """Tries one address, over a connection kept under another next hop or a new one."""
-        key = _key(work, address)
+        key = _key(work, policy, address)
         connection = self._cache.take_for_address(key)
         if connection is not None:
             begun_at = time.monotonic()
             outcome = await self._transact(connection, work, data)
             if outcome is not None:
-                return _Session(connection, outcome, begun_at)
-        made = await self._connect(work.tls, address, key)
-        if isinstance(made, _Unusable):
+                return _Session(connection, outcome, begun_at, policy)
+        made = await self._opener.connect(policy, address, work.next_hop.port)
+        if isinstance(made, Unusable):
             return made
         begun_at = time.monotonic()
         outcome = await self._transact(made, work, data)
         assert outcome is not None  # only a kept connection is dead at its first command
-        return _Session(made, outcome, begun_at)
+        return _Session(made, outcome, begun_at, policy)
 
     async def _transact(self, connection: Connection, work: Deliver, data: MessageData) -> Outcome | None:
         try:
@@ -163,7 +147,7 @@ class Client:
     def _delivered(
         self, work: Deliver, hop: HopKey, session: _Session, connect_s: float
     ) -> tuple[Delivered, DataError | None]:
-        connection, outcome, begun_at = session
+        connection, outcome, begun_at, policy = session
         result = Delivered(
             work.entry,
             tuple(outcome.verdicts),
@@ -174,14 +158,15 @@ class Client:
             transmit_s=time.monotonic() - begun_at,
             source_address=connection.source_address,
             tls_verified=connection.tls_verified,
+            tls_level=connection.tls_level,
         )
         if connection.failure is None:
-            key = (work.transport, work.tls, connection.host, connection.address, work.next_hop.port)
-            self._cache.put(connection, hop, key)
+            address = Address(connection.host, connection.address)
+            self._cache.put(connection, hop, _key(work, policy, address))
         return result, outcome.data_error
 
     def _unreached(
-        self, work: Deliver, reasons: list[_Unusable], relay: str, started_at: float
+        self, work: Deliver, reasons: list[Unusable], relay: str, started_at: float
     ) -> tuple[Delivered, DataError | None]:
         """Makes the result when no host could be talked to; the reason is that of the last one."""
         reason = reasons[-1]
@@ -198,91 +183,6 @@ class Client:
         )
         return result, None
 
-    # Connecting
 
-    async def _connect(self, tls: str, address: Address, key: AddressKey) -> Connection | _Unusable:
-        if tls == "may" and self._tls_broken.get(key, 0.0) > time.monotonic():
-            tls = "none"
-        made = await self._open(tls, address, key[-1])
-        if isinstance(made, _Unusable) and made.of_tls and tls == "may":
-            if len(self._tls_broken) >= TLS_BROKEN_MAX:
-                self._tls_broken.clear()
-            self._tls_broken[key] = time.monotonic() + TLS_BROKEN_S
-            made = await self._open("none", address, key[-1])
-        return made
-
-    async def _open(self, tls: str, address: Address, port: int) -> Connection | _Unusable:
-        """Returns a connection after EHLO, encrypted as ``tls`` demands; or why there is none."""
-        loop = self._loop
-        try:
-            async with asyncio.timeout(self._limits.connect_timeout_s):
-                _, connection = await loop.create_connection(
-                    lambda: Connection(loop, address.host, address.address, port), address.address, port
-                )
-        except OSError as error:  # TimeoutError is one
-            text, cause = connect_error_text(error)
-            words = f"connect to {address.host}[{address.address}]:{port}: {text}"
-            return _Unusable(Status.DEFERRED, "4.4.1" if cause is Cause.SITE else "4.3.0", words, cause)
-        try:
-            reason = await self._begin(connection, tls)
-        except BaseException:
-            connection.abort()
-            raise
-        if reason is None:
-            return connection
-        connection.quit()
-        return reason
-
-    async def _begin(self, connection: Connection, tls: str) -> _Unusable | None:
-        limits = self._limits
-        greeting = await connection.greeting(limits.greeting_timeout_s)
-        if greeting is None:
-            return _failed(connection, _GREETING)
-        if greeting.code >= 300:  # 5xx too: another host may be better, and tomorrow too (smtp_skip_5xx_greeting)
-            return _refused(connection, greeting)._replace(
-                status=Status.DEFERRED, dsn="4" + enhanced_code(greeting)[1:]
-            )
-        reason = await self._hello(connection)
-        if reason is not None or tls == "none":
-            return reason
-        if "starttls" not in connection.features:
-            if tls == "encrypt":
-                words = f"TLS is required, but was not offered by host {connection.name}"
-                return _Unusable(Status.DEFERRED, "4.7.4", words)
-            return None
-        reply = await connection.encrypt(self._tls, limits.command_timeout_s)
-        if reply is None:
-            words = f"Cannot start TLS with {connection.name}: handshake failure"
-            return _Unusable(Status.DEFERRED, "4.7.5", words, of_tls=True)
-        if reply.code != 220:
-            if tls == "encrypt":
-                words = f"TLS is required, but host {connection.name} refused to start TLS: {reply.text}"
-                return _Unusable(Status.DEFERRED, "4.7.4", words)
-            return None  # the conversation continues in the clear
-        reason = await self._hello(connection)
-        # A server that dislikes our handshake in TLS 1.3 says so only here, by hanging up.
-        return reason._replace(of_tls=connection.failure is not None) if reason is not None else None
-
-    async def _hello(self, connection: Connection) -> _Unusable | None:
-        reply = await connection.hello(self._our_name, self._limits.greeting_timeout_s)
-        if reply is None:
-            return _failed(connection, _HELLO)
-        if reply.code >= 300:
-            return _refused(connection, reply)
-        connection.extensions = OutgoingTable(self._extensions, connection.features)
-        return None
-
-
-def _key(work: Deliver, address: Address) -> AddressKey:
-    return (work.transport, work.tls, address.host, address.address, work.next_hop.port)
-
-
-def _failed(connection: Connection, stage: str) -> _Unusable:
-    failure = connection.failure or Failure.LOST
-    words = failure.value.format(name=connection.name, stage=stage)
-    return _Unusable(Status.DEFERRED, "4.5.0" if failure is Failure.PROTOCOL else "4.4.2", words)
-
-
-def _refused(connection: Connection, reply: Reply) -> _Unusable:
-    words = f"host {connection.name} refused to talk to me: {reply.text}"
-    return _Unusable(status_of(reply), enhanced_code(reply), words)
+def _key(work: Deliver, policy: Policy, address: Address) -> AddressKey:
+    return work.transport, policy, address.host, address.address, work.next_hop.port

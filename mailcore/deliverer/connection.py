@@ -31,7 +31,7 @@ from mailcore.deliverer.replies import Reply, ReplyError, ReplyParser
 from mailcore.esmtp import OutgoingTable
 from mailcore.exhaustion import is_exhausted
 
-__all__ = ["Cause", "Connection", "Failure", "connect_error_text", "opportunistic_tls"]
+__all__ = ["Cause", "Connection", "Failure", "connect_error_text"]
 
 WRITE_BUFFER_HIGH = 64 * 1024  # bytes waiting in our memory for a slow server; beyond it we read no more from disk
 WRITE_BUFFER_LOW = 16 * 1024
@@ -47,17 +47,6 @@ class Failure(enum.Enum):
     PROTOCOL = "protocol error in the conversation with {name} while {stage}"
 
 
-def opportunistic_tls() -> ssl.SSLContext:
-    """Returns a context that accepts any certificate and old keys: with "may" the alternative is the clear."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    context.set_ciphers(
-        "DEFAULT:@SECLEVEL=0"
-    )  # as Postfix's tls_medium for opportunistic use: 1024-bit keys still occur
-    return context
-
-
 class Connection(SMTPProtocol):
     """A connection to ``host`` at ``address``; ``on_lost`` is called once, when the socket is gone."""
 
@@ -69,7 +58,9 @@ class Connection(SMTPProtocol):
         self.relay = f"{host}[{address}]:{port}"
         self.source_address = ""  # of our end, once connected
         self.tls = ""
-        self.tls_verified = False  # the certificate was checked against the host's name
+        self.tls_verified = False  # the certificate was checked, as ``tls_level`` demands
+        self.tls_level = ""  # as Delivered.tls_level
+        self.tls_error = ""  # why the handshake failed
         self.features: dict[str, str] = {}  # EHLO keyword in lower case -> parameters; empty after HELO
         self.extensions = _NONE_OFFERED  # what ``features`` mean for a transaction; the client sets it after EHLO
         self.pipelining = False
@@ -234,7 +225,10 @@ class Connection(SMTPProtocol):
         return await self.command(b"HELO " + our_name, timeout_s)
 
     async def encrypt(self, context: ssl.SSLContext, timeout_s: float) -> Reply | None:
-        """Sends STARTTLS and does the handshake; returns the reply, None when the handshake or the connection failed."""
+        """Sends STARTTLS and does the handshake; returns the reply, None when the handshake or the connection failed.
+
+        The names in the certificate are not looked at here; ``tls_error`` has the reason of a failed handshake.
+        """
         name = None if self.host == self.address else self.host
         try:
             response = await super().start_tls(context, server_hostname=name, timeout=timeout_s)
@@ -244,7 +238,15 @@ class Connection(SMTPProtocol):
                 return Reply(code, (str(getattr(error, "message", "")),))
             self.abort()
             return None
-        except (OSError, ValueError):  # ssl.SSLError is an OSError; a host name that SNI cannot say, a ValueError
+        except ssl.SSLCertVerificationError as error:
+            self.tls_error = f"Server certificate not trusted: {error.verify_message}"
+            self.abort()
+            return None
+        except (
+            OSError,
+            ValueError,
+        ) as error:  # ssl.SSLError is an OSError; a host name that SNI cannot say, a ValueError
+            self.tls_error = f"handshake failure{_reason(error)}"
             self.abort()
             return None
         # Forget what came in the clear after the 220: anyone on the network may have sent it (RFC 3207 6).
@@ -256,9 +258,16 @@ class Connection(SMTPProtocol):
         secured = self.transport.get_extra_info("ssl_object")
         cipher = secured.cipher()
         self.tls = f"{secured.version()} {cipher[0] if cipher else ''}".strip()
-        self.tls_verified = context.verify_mode is ssl.CERT_REQUIRED and context.check_hostname
         cast(asyncio.WriteTransport, self.transport).set_write_buffer_limits(WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW)
         return Reply(response.code, (response.message,))
+
+    @property
+    def ssl_object(self) -> ssl.SSLObject | None:
+        """Returns the TLS session; None in the clear."""
+        found: ssl.SSLObject | None = (
+            self.transport.get_extra_info("ssl_object") if self.transport is not None else None
+        )
+        return found
 
     async def read_response(self, timeout: float | None = None) -> SMTPResponse:  # noqa: ASYNC109
         """Returns the next reply in the form that aiosmtplib's start_tls asks for."""
@@ -316,6 +325,12 @@ class Connection(SMTPProtocol):
 
     def _write_buffer_size(self) -> int:
         return self.transport.get_write_buffer_size() if self.transport is not None else 0  # type: ignore[attr-defined]
+
+
+def _reason(error: Exception) -> str:
+    """Returns OpenSSL's word for the error of a handshake, with a colon in front; "" when it has none."""
+    reason = getattr(error, "reason", None)
+    return f": {reason.replace('_', ' ').lower()}" if isinstance(reason, str) else ""
 
 
 class Cause(enum.Enum):

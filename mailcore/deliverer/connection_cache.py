@@ -2,9 +2,9 @@
 
 Postfix's scache(8) in one process. Laws: at most ``idle_max`` connections rest here, each at most ``idle_s`` seconds, is
 used at most ``uses_max`` times and lives at most LIFE_S_MAX; when there are too many, the one that has been idle longest is
-closed. One timer for all of them.
+closed. One timer for all of them. Both keys hold the whole policy that the connection was made under.
 
-Keeps law: kept-connections-bounded (docs/laws.md).
+Keeps law: kept-connections-bounded, law: tls-level-is-kept (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ import asyncio
 from typing import TypeVar
 
 from mailcore.deliverer.connection import Connection
+from mailcore.deliverer.tls_policy import Policy
 from mailcore.frames import NextHop
 
 __all__ = ["AddressKey", "ConnectionCache", "HopKey"]
 
 LIFE_S_MAX = 300.0  # Postfix's smtp_connection_reuse_time_limit: after that, the best MX host gets its chance again
 
-HopKey = tuple[str, str, NextHop]  # transport, its TLS level, next hop
-AddressKey = tuple[str, str, str, str, int]  # transport, its TLS level, host name, address, port
+HopKey = tuple[str, Policy, NextHop]  # transport, policy of the next hop, next hop
+AddressKey = tuple[str, Policy, str, str, int]  # transport, policy of the connection, host name, address, port
 
 
 class _Resting:

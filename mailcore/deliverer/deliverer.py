@@ -30,6 +30,7 @@ import uvloop
 from mailcore.config.settings import Settings
 from mailcore.deliverer.client import Client
 from mailcore.deliverer.message_data import DamagedError, DataError, DataFiles
+from mailcore.deliverer.tls_policy import Policies
 from mailcore.envelope import Status, Verdict
 from mailcore.esmtp import EXTENSIONS, Extension
 from mailcore.exhaustion import is_exhausted
@@ -135,7 +136,8 @@ class Deliverer:
             chance=random.Random(),  # noqa: S311  which of two equal hosts comes first need not be secret
             clock=loop.time,
         )
-        self._client = Client(limits, finder, our_name, loop, extensions)
+        policies = Policies(settings.tls_policy, limits.port, settings.tls.ca_file)
+        self._client = Client(limits, finder, our_name, loop, extensions, policies)
 
     async def run(self) -> None:
         """Serves a manager, and waits for the next when it is gone. Never returns."""

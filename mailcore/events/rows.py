@@ -77,7 +77,10 @@ def _attempts(body: bytes) -> Iterator[tuple[str, Row]]:
     rest = (delivery.destination, delivery.relay, delivery.tls, *delivery.delays, delivery.generation)
     domains = delivery.recipient_domains
     domain = delivery.recipient_domain(0)
-    more = (delivery.sender_domain, delivery.source_address, delivery.tls_verified, delivery.tag, delivery.size_bytes)
+    more = (
+        delivery.sender_domain, delivery.source_address, delivery.tls_verified, delivery.tag, delivery.size_bytes,
+        delivery.tls_level,
+    )  # fmt: skip
     for part, verdict in enumerate(delivery.verdicts):
         status = _STATUSES[verdict.status]
         if len(domains) > 1:

@@ -59,7 +59,9 @@ COLUMNS: dict[str, str] = {
     "recipient_domain": "string",  # in lower case; "" where it is unknown
     "sender_domain": "string",  # in lower case, "" of a bounce
     "source_address": "string",  # of our end of the connection; "" when no host was reached
-    "tls_verified": "bool",  # the certificate was checked against the host's name; always false: the client checks none yet
+    "tls_verified": "bool",  # the next hop's certificate was checked, as the level demands
+    # attempt: the level, ": " and its reason if there is one; "may: sent in the clear: …" after a failed handshake
+    "tls_level": "string",
     "tag": "string",  # of accepted, attempt: value of the header field receiver.tag_header; "" without
     # finished: why "" or "deleted"; replaced: into which lane, due when; order: an operator's change
     "why": "string",
@@ -87,7 +89,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "attempt": (
         "recipient_count", "number", "status", "dsn", "reply", "destination", "relay", "tls", "delay_a", "delay_b", "delay_c",
         "delay_d", "generation", "recipient_domain", "sender_domain", "source_address", "tls_verified", "tag",
-        "size_bytes",
+        "size_bytes", "tls_level",
     ),
     "finished": ("generation", "why"),
     "replaced": ("generation", "to_lane", "due_at"),

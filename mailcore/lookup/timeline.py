@@ -166,6 +166,7 @@ class Timeline:
                 destination=delivery.destination,
                 relay=delivery.relay,
                 tls=delivery.tls,
+                tls_level=delivery.tls_level[:REPLY_CHARACTERS],
                 delays=list(delivery.delays),
                 verdicts=verdicts,
                 verdicts_left_out=left_out,

@@ -182,11 +182,12 @@ class MailLog:
         *,
         transport: str = "smtp",
         tls: str = "",
+        tls_level: str = "",
     ) -> None:
         """Logs the result of one attempt for one recipient, once it is synced.
 
         ``relay`` is ``host[address]:port``, or "none". ``delays_s``: before the manager, in the queue, connecting,
-        transmitting.
+        transmitting. ``tls_level`` is as ``Delivered.tls_level``; the line has the level alone.
         """
         status = STATUS[verdict.status]
         reply = verdict.reply
@@ -195,10 +196,12 @@ class MailLog:
             text = f"host {word(relay.rpartition(':')[0])} said: {text}"
         before, queued, connecting, transmitting = delays_s
         delay = before + queued + connecting + transmitting
+        # Postfix 3.11 has ", tls=" here, which Debian's pflogsumm does not count yet; it takes what belongs to "delays=".
+        level = f" tls={word(tls_level.partition(':')[0])}{'' if tls else '/cleartext'}" if tls_level else ""
         self._line(
             "smtp",
             f"{queue_id}: to=<{inside(recipient)}>, relay={word(relay)}, delay={seconds(delay)}, "
-            f"delays={seconds(before)}/{seconds(queued)}/{seconds(connecting)}/{seconds(transmitting)}, "
+            f"delays={seconds(before)}/{seconds(queued)}/{seconds(connecting)}/{seconds(transmitting)}{level}, "
             f"dsn={word(verdict.dsn)}, status={status} ({text})",
         )
         # Written out: this is the event of which there are most.
@@ -212,6 +215,7 @@ class MailLog:
                 "relay": relay,
                 "transport": transport,
                 "tls": tls,
+                "tls_level": tls_level,
                 "delay_s": delay,
                 "delays_s": delays_s,
                 "dsn": verdict.dsn,
@@ -221,6 +225,24 @@ class MailLog:
         )
         if self._have is None or not self._have.has_object(line):
             self._json.append(line)
+
+    def encrypted(
+        self, queue_id: str, relay: str, tls: str, tls_level: str, verified: bool, connecting_s: float
+    ) -> None:
+        """Logs the encryption of a new connection, as Postfix does; and mail that was sent in the clear instead.
+
+        ``connecting_s`` is 0 for a connection that was used before; its encryption is not logged again.
+        """
+        if not tls:
+            text = f"{queue_id}: no TLS with {word(relay)}: {free(tls_level)}"
+        elif connecting_s:
+            protocol, _, cipher = tls.partition(" ")
+            trust = "Verified" if verified else "Untrusted"
+            made = f"{trust} TLS connection established to {word(relay)}: {word(protocol)} with cipher {word(cipher)}"
+            text = f"{queue_id}: {made}; {free(tls_level)}"
+        else:
+            return
+        self._line("smtp", text)
 
     def expired(self, queue_id: str, sender: str) -> None:
         """Logs that a message reached the queue lifetime; each recipient concerned has a delivery line of its own."""

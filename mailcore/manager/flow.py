@@ -306,6 +306,7 @@ class Flow:
                     domains_of([recipient.address if recipient is not None else "" for recipient in known]),
                     envelope.tag,
                     envelope.size_bytes,
+                    frame.tls_level,
                 )
             )
             if frame.damage:
@@ -324,17 +325,19 @@ class Flow:
             raise error
         self._unsynced.popleft()  # commits are answered in their order
         now = context.now()
-        log_delivery, report = context.log.delivery, context.scheduler.report
+        log_delivery, log_tls, report = context.log.delivery, context.log.encrypted, context.scheduler.report
         note, settle, sizes, wall = context.outcomes.note, context.balance.settle, context.queue.sizes, context.wall()
         for flight, frame, delays in batch:
             active, entry = flight.active, flight.entry
             pending = active.pending
+            if frame.tls_level:
+                log_tls(active.queue_id, frame.relay, frame.tls, frame.tls_level, frame.tls_verified, delays[2])
             for verdict in frame.verdicts:
                 recipient = pending.get(verdict.number)
                 if recipient is not None:
                     log_delivery(
                         active.queue_id, recipient.address, frame.relay, verdict, delays,
-                        transport=entry.transport, tls=frame.tls,
+                        transport=entry.transport, tls=frame.tls, tls_level=frame.tls_level,
                     )  # fmt: skip
             note(active.destinations.get(entry.recipients[0], entry.destination), frame.verdicts, frame.relay, wall)
             settle(sizes, active, frame.verdicts)

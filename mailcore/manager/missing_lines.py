@@ -71,11 +71,20 @@ def log_missing(log: MailLog, directory: Path, queue: Queue, records: list[Unlog
             continue
         addresses = _addresses(queue, known, {verdict.number for verdict in delivery.verdicts})
         transport = delivery.destination.partition(":")[0] or "smtp"
+        if delivery.tls_level:
+            log.encrypted(
+                known.queue_id,
+                delivery.relay,
+                delivery.tls,
+                delivery.tls_level,
+                delivery.tls_verified,
+                delivery.delays[2],
+            )
         for verdict in delivery.verdicts:
             if verdict.number in addresses and verdict.status != Status.DELETED:
                 log.delivery(
                     known.queue_id, addresses[verdict.number], delivery.relay, verdict, delivery.delays,
-                    transport=transport, tls=delivery.tls,
+                    transport=transport, tls=delivery.tls, tls_level=delivery.tls_level,
                 )  # fmt: skip
     log.end_missing()
 

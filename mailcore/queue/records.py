@@ -82,11 +82,12 @@ class Delivery(msgspec.Struct, frozen=True, array_like=True):
     delays: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)  # a/b/c/d, seconds
     destination: str = ""
     source_address: str = ""  # of our end of the connection; "" when no host was reached
-    tls_verified: bool = False  # the certificate was checked against the host's name
+    tls_verified: bool = False  # the certificate was checked, as the level demands
     sender_domain: str = ""  # in lower case; "" of a bounce
     recipient_domains: tuple[str, ...] = ()  # in lower case: one for all verdicts, or one for each; (): unknown
     tag: str = ""  # as Envelope.tag
     size_bytes: int = 0  # of the message; 0 of our own verdicts
+    tls_level: str = ""  # as Delivered.tls_level
 
     def recipient_domain(self, index: int) -> str:
         """Returns the domain of the recipient of the verdict at this index; "" if it is unknown."""

@@ -139,8 +139,9 @@ def test_values_have_the_one_spelling_the_code_sees(file: Path) -> None:
 
 def test_every_section_arrives_in_the_settings(file: Path) -> None:
     group = grp.getgrgid(os.getgid()).gr_name
+    (file.parent / "ca.pem").write_bytes(certificate("ca.example.org")[0])
     file.write_text(
-        f'[queue]\nundo_time_s = 61\n[receiver]\nerror_limit = 7\n[relay]\ndomains = ["a.example"]\n'
+        f'[tls]\nca_file = "ca.pem"\n[queue]\nundo_time_s = 61\n[receiver]\nerror_limit = 7\n[relay]\ndomains = ["a.example"]\n'
         f'[deliverer]\nport = 26\n[control]\ngroup = "{group}"\n[export]\nkeep_days = 9\n[supervisor]\nsilent_s = 9\n'
         f"[auth]\nfailure_time_s = 9\n[portal]\nprocesses = 2\n[reports]\nretries = 1\n[scheduler]\ntransport_retry_time = 9\n"
     )
@@ -246,7 +247,7 @@ FAULTS = [
     ),
     (
         "[transports.smtp]\ntls = 'must'",
-        '2: [transports.smtp] tls must be "none", "may" or "encrypt" (got \'must\')',
+        '2: [transports.smtp] tls must be "none", "may", "encrypt" or "verify" (got \'must\')',
     ),
     ("[receiver]\nlisten = '127.0.0.1:25'", "2: [receiver] listen must be a list of strings (got '127.0.0.1:25')"),
     ("[receiver]\nlisten = []", "2: [receiver] listen must have at least one value (got [])"),

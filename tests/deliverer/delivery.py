@@ -10,6 +10,7 @@ from pathlib import Path
 from mailcore.config.settings import Deliverer
 from mailcore.deliverer.client import Client
 from mailcore.deliverer.message_data import DataFiles, MessageData
+from mailcore.deliverer.tls_policy import Policies
 from mailcore.envelope import Status
 from mailcore.frames import Deliver, Delivered, NextHop
 from mailcore.log.disk import Disk
@@ -46,14 +47,21 @@ class Sender:
     """A client, its files, and the message it sends."""
 
     def __init__(
-        self, directory: Path, port: int, finder: HostFinder | None = None, limits: Deliverer = LIMITS, **changes: float
+        self,
+        directory: Path,
+        port: int,
+        finder: HostFinder | None = None,
+        limits: Deliverer = LIMITS,
+        policies: Policies | None = None,
+        **changes: float,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.directory = directory
         self.port = port
         self.finder = finder or FixedHosts("127.0.0.1")
         self.files = DataFiles(Disk(), loop)
-        self.client = Client(replace(limits, **changes), self.finder, "our.example.net", loop)  # type: ignore[arg-type]
+        limits = replace(limits, **changes)  # type: ignore[arg-type]
+        self.client = Client(limits, self.finder, "our.example.net", loop, policies=policies)
         self._entries = 0
 
     def work(

@@ -58,7 +58,7 @@ async def test_what_connect_says_is_the_sites_or_ours_or_ours_with_this_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, errors: tuple[int, ...], site: bool, transport: bool
 ) -> None:
     sender = Sender(tmp_path, 1, FixedHosts("127.0.0.1", "127.0.0.2"))
-    monkeypatch.setattr(sender.client, "_loop", Failing(*errors))
+    monkeypatch.setattr(sender.client._opener, "_loop", Failing(*errors))
     result = await sender.send()
     assert (result.site_failure, result.transport_failure) == (site, transport)
 

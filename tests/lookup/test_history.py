@@ -66,7 +66,7 @@ def test_a_life_is_told_from_its_beginning_to_its_end(recorded: RecordedLives) -
     }  # fmt: skip
     assert first == {
         "at": recorded.now - 300, "event": "attempt", "destination": "smtp:x", "relay": "mx[192.0.2.1]:25", "tls": "",
-        "delays": list(DELAYS), "verdicts_left_out": 0,
+        "delays": list(DELAYS), "verdicts_left_out": 0, "tls_level": "",
         "verdicts": [
             {"number": 0, "address": "a@example.org", "status": "delivered", "dsn": "2.0.0", "reply": "250 OK"}
         ],

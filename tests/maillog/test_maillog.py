@@ -216,6 +216,40 @@ def test_a_line_tells_the_second_it_was_written_in(log: MailLog, tmp_path: Path,
     assert (int(second[-2:]) - int(first[-2:])) % 60 == 1
 
 
+# -- encryption
+
+
+def test_a_new_encrypted_connection_has_a_line_and_the_delivery_its_level(log: MailLog, tmp_path: Path) -> None:
+    tls, level = "TLSv1.3 TLS_AES_256_GCM_SHA384", "verify: [tls_policy] b.example"
+    log.encrypted("4abc", "mx.b.example[192.0.2.9]:25", tls, level, True, 0.1)
+    log.encrypted("4abd", "mx.b.example[192.0.2.9]:25", tls, "may", False, 0.1)
+    log.encrypted("4abe", "mx.b.example[192.0.2.9]:25", tls, level, True, 0.0)  # a connection that was kept
+    deliver(log, tls=tls, tls_level=level)
+    log.flush()
+    made = "TLS connection established to mx.b.example[192.0.2.9]:25: TLSv1.3 with cipher TLS_AES_256_GCM_SHA384"
+    assert lines(tmp_path) == [
+        f"waypost/smtp: 4abc: Verified {made}; {level}",
+        f"waypost/smtp: 4abd: Untrusted {made}; may",
+        "waypost/smtp: 4abc: to=<to@b.example>, relay=mx.b.example[192.0.2.9]:25, delay=1.4, "
+        "delays=0.05/0/0.1/1.2 tls=verify, dsn=2.0.0, status=sent (250 2.0.0 Ok)",
+    ]
+    assert objects(tmp_path)[-1]["tls_level"] == level
+
+
+def test_mail_in_the_clear_instead_of_tls_has_a_line_each_time(log: MailLog, tmp_path: Path) -> None:
+    level = "may: sent in the clear: mx said: 454 \n4abc: removed"
+    for connecting_s in (0.1, 0.0):
+        log.encrypted("4abc", "mx.b.example[192.0.2.9]:25", "", level, False, connecting_s)
+    deliver(log, tls_level=level)
+    log.flush()
+    *twice, delivery = lines(tmp_path)
+    assert len(twice) == 2
+    assert all(
+        line.startswith("waypost/smtp: 4abc: no TLS with mx.b.example[192.0.2.9]:25: may: sent in") for line in twice
+    )
+    assert "/1.2 tls=may/cleartext, dsn=2.0.0, status=sent" in delivery
+
+
 # -- pflogsumm
 
 
@@ -240,8 +274,11 @@ def test_pflogsumm_counts_what_happened(log: MailLog, tmp_path: Path) -> None:
         log.accepted(envelope(f"4m{at}", sender=f"s{at % 3}@a.example", size_bytes=1000 + at), f"c{at}.a.example")
     log.accepted(envelope("4local", origin=Origin.LOCAL, size_bytes=500))
     log.accepted(envelope("4m0B0", origin=Origin.BOUNCE, sender="", size_bytes=700))
+    tls = ("", "TLSv1.3 X")
     for at in range(5):
-        deliver(log, f"4m{at}", recipient=f"r{at % 2}@b.example")
+        level = ("", "may", "verify: [tls_policy] b.example", "may: sent in the clear: no")[at % 4]
+        log.encrypted(f"4m{at}", "mx.b.example[192.0.2.9]:25", tls[at % 2], level, False, 0.1)
+        deliver(log, f"4m{at}", recipient=f"r{at % 2}@b.example", tls=tls[at % 2], tls_level=level)
     deliver(
         log, "4m0B0", recipient="s0@a.example", verdict=Verdict(0, Status.DELIVERED, "2.0.0", "250 forwarded as =<")
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutations import of_cli, of_data, of_log, of_lookup, of_queue, of_recount, of_reports, of_scheduler
+from tests.mutations import of_cli, of_data, of_log, of_lookup, of_queue, of_recount, of_reports, of_scheduler, of_tls
 from tests.mutations.mutation import Mutation
 
 MUTATIONS = [
@@ -21,6 +21,7 @@ MUTATIONS = [
     *of_queue.MUTATIONS,
     *of_reports.MUTATIONS,
     *of_scheduler.MUTATIONS,
+    *of_tls.MUTATIONS,
 ]
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 300.0

@@ -81,6 +81,8 @@ def _event_lines(event: HistoryEvent) -> Iterator[str]:
     if isinstance(event, Attempt):
         delays = "/".join(f"{delay:.2g}" for delay in event.delays)
         yield f"    relay {plain(event.relay)}, delays {delays} s{', ' + plain(event.tls) if event.tls else ''}"
+        if event.tls_level:
+            yield f"    TLS level {plain(event.tls_level)}"
     if isinstance(event, Attempt | Settled):
         for verdict in event.verdicts:
             recipient = plain(verdict.address) or f"recipient {verdict.number}"

@@ -27,7 +27,7 @@ _STATUSES = {status.name.lower(): status for status in Status}
 _ATTEMPT = (
     "queue_id", "offset", "part", "at", "number", "status", "dsn", "reply", "destination", "relay", "tls", "delay_a", "delay_b",
     "delay_c", "delay_d", "generation", "recipient_domain", "sender_domain", "source_address", "tls_verified", "tag",
-    "size_bytes",
+    "size_bytes", "tls_level",
 )  # fmt: skip
 _TRIED = (
     "offset", "part", "at", "delay_a", "delay_b", "delay_c", "delay_d", "destination", "relay", "status", "dsn", "reply",
@@ -117,6 +117,7 @@ class _Attempt:
             _domains(self._domains),
             first.get("tag") or "",
             first.get("size_bytes") or 0,
+            first.get("tls_level") or "",
         )
 
 

@@ -279,7 +279,7 @@ def test_duckdb_counts_every_table_of_the_report(lived: Path, report: Report) ->
 
 
 def test_no_report_shows_certificates_as_checked(lived: Path, report: Report) -> None:
-    """docs/events.md says that the client checks none; once it does, this and the page change."""
+    """These days have no level above encrypt, and docs/events.md says that false means "not checked"."""
     said = duckdb.connect().execute(
         "select distinct tls_verified from read_parquet($files) where tls <> ''",
         {"files": [str(file) for file in lived.glob("dt=*/journal.*.parquet")]},

@@ -1,0 +1,191 @@
+"""Opens connections: connect, greeting, EHLO, STARTTLS as the policy demands. A connection, or the reason for none.
+
+Laws:
+- A connection is returned only if it has what its policy demands: under any level but "none" and "may" it is encrypted, and
+  under "verify" its certificate is trusted and has one of the policy's names.
+- Only under the level "may" is a failed handshake followed by one try in the clear at the same address. The address is
+  remembered, so that this does not happen for every message. What was sent in the clear although the server offered TLS says
+  so in ``Connection.tls_level``, which is logged and recorded.
+- Commands and replies in the clear count for nothing after the handshake (RFC 3207 4.2): EHLO is said again.
+
+Knows nothing of messages; DNS and connections that are kept are the client's.
+
+Keeps law: tls-level-is-kept, law: encrypt-never-clear (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from mailcore.config.settings import Deliverer
+from mailcore.deliverer.certificates import CHECKED_BY_NAME, Contexts, mismatch
+from mailcore.deliverer.connection import Cause, Connection, Failure, connect_error_text
+from mailcore.deliverer.replies import Reply, enhanced_code, status_of
+from mailcore.deliverer.tls_policy import Policy
+from mailcore.envelope import Status
+from mailcore.esmtp import Extension, OutgoingTable
+from mailcore.routing.mx import Address
+
+__all__ = ["Opener", "Unusable"]
+
+TLS_BROKEN_S = 600.0  # for this long an address that failed a handshake gets mail in the clear with "may"
+TLS_BROKEN_MAX = 1_000  # such addresses remembered
+CLEAR_WHY_MAX = (
+    200  # characters: it is recorded with every delivery over such a connection, and has words of the server
+)
+
+_GREETING = "receiving the initial server greeting"
+_HELLO = "performing the EHLO handshake"
+
+
+class Unusable(NamedTuple):
+    """Why there is no connection to an address."""
+
+    status: Status
+    dsn: str
+    text: str
+    cause: Cause = Cause.SITE
+    of_tls: bool = False  # perhaps it goes in the clear
+
+
+class Opener:
+    """Opens connections for one client. ``our_name`` is the name in EHLO."""
+
+    def __init__(
+        self,
+        limits: Deliverer,
+        our_name: bytes,
+        loop: asyncio.AbstractEventLoop,
+        extensions: Sequence[Extension],
+    ) -> None:
+        self._limits = limits
+        self._our_name = our_name
+        self._loop = loop
+        self._extensions = extensions
+        self._contexts = Contexts()
+        self._tls_broken: dict[tuple[str, int], tuple[float, str]] = {}  # address and port -> until when, why
+
+    async def connect(self, policy: Policy, address: Address, port: int) -> Connection | Unusable:
+        """Returns a connection that fulfils ``policy``, after EHLO; or why there is none."""
+        if policy.level != "may":
+            return await self._open(policy, address, port)
+        key = address.address, port
+        until, why = self._tls_broken.get(key, (0.0, ""))
+        if until <= time.monotonic():
+            made = await self._open(policy, address, port)
+            if isinstance(made, Connection) or not made.of_tls:
+                return made
+            why = made.text
+            if len(self._tls_broken) >= TLS_BROKEN_MAX:
+                self._tls_broken.clear()
+            self._tls_broken[key] = time.monotonic() + TLS_BROKEN_S, why
+        made = await self._open(policy._replace(level="none"), address, port)
+        if isinstance(made, Connection):
+            made.tls_level = _in_the_clear(policy, why)
+        return made
+
+    async def _open(self, policy: Policy, address: Address, port: int) -> Connection | Unusable:
+        loop = self._loop
+        try:
+            async with asyncio.timeout(self._limits.connect_timeout_s):
+                _, connection = await loop.create_connection(
+                    lambda: Connection(loop, address.host, address.address, port), address.address, port
+                )
+        except OSError as error:  # TimeoutError is one
+            text, cause = connect_error_text(error)
+            words = f"connect to {address.host}[{address.address}]:{port}: {text}"
+            return Unusable(Status.DEFERRED, "4.4.1" if cause is Cause.SITE else "4.3.0", words, cause)
+        try:
+            reason = await self._begin(connection, policy)
+        except BaseException:
+            connection.abort()
+            raise
+        if reason is None:
+            return connection
+        connection.quit()
+        return reason
+
+    async def _begin(self, connection: Connection, policy: Policy) -> Unusable | None:
+        greeting = await connection.greeting(self._limits.greeting_timeout_s)
+        if greeting is None:
+            return _failed(connection, _GREETING)
+        if greeting.code >= 300:  # 5xx too: another host may be better, and tomorrow too (smtp_skip_5xx_greeting)
+            return _refused(connection, greeting)._replace(
+                status=Status.DEFERRED, dsn="4" + enhanced_code(greeting)[1:]
+            )
+        reason = await self._hello(connection)
+        if reason is None and policy.level != "none":
+            reason = await self._encrypt(connection, policy)
+        return reason
+
+    async def _encrypt(self, connection: Connection, policy: Policy) -> Unusable | None:
+        """Starts TLS as ``policy`` demands; None if the connection is now what it demands."""
+        if "starttls" not in connection.features:
+            if policy.demands_tls:
+                words = f"TLS is required, but was not offered by host {connection.name}"
+                return Unusable(Status.DEFERRED, "4.7.4", words)
+            connection.tls_level = str(policy) if policy.why else ""
+            return None
+        try:
+            context = self._contexts.of(policy)
+        except OSError as error:
+            words = f"cannot read the certificates of CAs in {policy.ca_file or 'the system'}: {error}"
+            return Unusable(Status.DEFERRED, "4.3.5", words, Cause.MACHINE)
+        reply = await connection.encrypt(context, self._limits.command_timeout_s)
+        if reply is None:
+            words = f"Cannot start TLS with {connection.name}: {connection.tls_error or 'handshake failure'}"
+            return Unusable(Status.DEFERRED, "4.7.5", words, of_tls=True)
+        if reply.code != 220:
+            if policy.demands_tls:
+                words = f"TLS is required, but host {connection.name} refused to start TLS: {reply.text}"
+                return Unusable(Status.DEFERRED, "4.7.4", words)
+            connection.tls_level = _in_the_clear(policy, f"{connection.name} refused to start TLS: {reply.text}")
+            return None  # the conversation continues in the clear
+        wrong = _unfulfilled(connection, policy)
+        if wrong:
+            return Unusable(Status.DEFERRED, "4.7.5", f"Server certificate of {connection.name} not verified: {wrong}")
+        connection.tls_level = str(policy)
+        reason = await self._hello(connection)
+        # A server that dislikes our handshake in TLS 1.3 says so only here, by hanging up.
+        return reason._replace(of_tls=connection.failure is not None) if reason is not None else None
+
+    async def _hello(self, connection: Connection) -> Unusable | None:
+        reply = await connection.hello(self._our_name, self._limits.greeting_timeout_s)
+        if reply is None:
+            return _failed(connection, _HELLO)
+        if reply.code >= 300:
+            return _refused(connection, reply)
+        connection.extensions = OutgoingTable(self._extensions, connection.features)
+        return None
+
+
+def _unfulfilled(connection: Connection, policy: Policy) -> str:
+    """Returns what the policy demands and the encrypted connection lacks, "" if nothing."""
+    session = connection.ssl_object
+    if session is None:
+        return "the connection is not encrypted"
+    if policy.level in CHECKED_BY_NAME:
+        wrong = mismatch(session.getpeercert(), policy.names)
+        connection.tls_verified = not wrong
+        return wrong
+    return ""
+
+
+def _in_the_clear(policy: Policy, why: str) -> str:
+    """Returns what is recorded of mail that is sent in the clear to a server that offers TLS."""
+    why = why[:CLEAR_WHY_MAX]
+    return f"{policy}; sent in the clear: {why}" if policy.why else f"{policy.level}: sent in the clear: {why}"
+
+
+def _failed(connection: Connection, stage: str) -> Unusable:
+    failure = connection.failure or Failure.LOST
+    dsn = "4.5.0" if failure is Failure.PROTOCOL else "4.4.2"
+    return Unusable(Status.DEFERRED, dsn, failure.value.format(name=connection.name, stage=stage))
+
+
+def _refused(connection: Connection, reply: Reply) -> Unusable:
+    words = f"host {connection.name} refused to talk to me: {reply.text}"
+    return Unusable(status_of(reply), enhanced_code(reply), words)

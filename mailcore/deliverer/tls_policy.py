@@ -1,0 +1,104 @@
+"""The encryption that is demanded of a next hop: from the settings alone, and found without DNS.
+
+The most specific pattern of [tls_policy] wins: the next hop with its port, without it, then ``.example.org``, then ``.org``;
+without a match it is the transport's ``tls``. The names that level "verify" asks of a certificate are made from the next hop,
+which the operator or the recipient's address named: never from a name that DNS returned for it, because without DNSSEC anybody
+between us and the name server can return one.
+
+Law: a ``Policy`` is a value and part of every key under which a connection is kept, so that no connection is used for a policy
+other than the one that it was made under.
+
+Keeps law: tls-level-is-kept (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from mailcore.config.settings import TlsPolicy
+from mailcore.frames import NextHop
+
+__all__ = ["Policies", "Policy", "Tlsa"]
+
+HOPS_REMEMBERED = 10_000  # about 5 MB; when it is full it is cleared
+
+
+class Tlsa(NamedTuple):
+    """One TLSA record, RFC 6698 2.1."""
+
+    usage: int
+    selector: int
+    matching: int
+    data: bytes
+
+
+class Policy(NamedTuple):
+    """The encryption that one connection must have. ``why`` says where the level comes from, "" for a plain default."""
+
+    level: str  # one of mailcore.config.tls.LEVELS
+    why: str = ""
+    names: tuple[str, ...] = ()  # that the certificate must have one of: "example.org", ".example.org" for all below
+    ca_file: str = ""  # "": the CAs of this system
+    hosts: tuple[str, ...] = ()  # mta-sts: patterns of the MX hosts that the domain's policy allows
+    tlsa: tuple[Tlsa, ...] = ()  # dane: of which the certificate must match one
+
+    def __str__(self) -> str:
+        """Returns the level and its reason, as it is recorded."""
+        return f"{self.level}: {self.why}" if self.why else self.level
+
+    @property
+    def demands_tls(self) -> bool:
+        """Returns whether nothing may be sent in the clear."""
+        return self.level not in ("none", "may")
+
+    def instead(self, level: str, why: str) -> Policy:
+        """Returns a plain policy of another level, with the reason why it applies instead of this one."""
+        return Policy(level, f"{self.level}, {why}")
+
+
+class Policies:
+    """The policies of the settings, in the form in which they are searched."""
+
+    def __init__(self, policies: Mapping[str, TlsPolicy], port: int, ca_file: str = "") -> None:
+        self._policies = policies
+        self._port = port
+        self._ca_file = ca_file
+        self._known: dict[tuple[str, str, NextHop], Policy] = {}
+
+    def of(self, transport: str, level: str, next_hop: NextHop) -> Policy:
+        """Returns the policy of a next hop; ``level`` is the transport's."""
+        key = (transport, level, next_hop)
+        policy = self._known.get(key)
+        if policy is None:
+            if len(self._known) >= HOPS_REMEMBERED:
+                self._known.clear()
+            policy = self._known[key] = self._search(transport, level, next_hop)
+        return policy
+
+    def _search(self, transport: str, level: str, next_hop: NextHop) -> Policy:
+        host = next_hop.host
+        for pattern in _patterns(next_hop, self._port):
+            found = self._policies.get(pattern)
+            if found is not None:
+                return self._made(found, f"[tls_policy] {pattern}", host)
+        return self._made(TlsPolicy(level=level), f"[transports.{transport}]", host)
+
+    def _made(self, policy: TlsPolicy, why: str, host: str) -> Policy:
+        if policy.level in ("none", "may"):
+            return Policy(policy.level)
+        if policy.level != "verify":
+            return Policy(policy.level, why)
+        names = [{"nexthop": host, "dot-nexthop": "." + host}.get(name, name) for name in policy.match]
+        return Policy("verify", why, tuple(names), policy.ca_file or self._ca_file)
+
+
+def _patterns(next_hop: NextHop, port: int) -> list[str]:
+    """Returns the patterns that fit a next hop, the most specific first."""
+    named = next_hop.host if next_hop.mx else f"[{next_hop.host}]"
+    patterns = [f"{named}:{next_hop.port}", named] if next_hop.port != port else [named]
+    if ":" not in next_hop.host and not next_hop.host.replace(".", "").isdigit():
+        above = next_hop.host
+        while above := above.partition(".")[2]:
+            patterns.append("." + above)
+    return patterns
