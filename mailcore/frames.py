@@ -100,7 +100,7 @@ class Delivered(msgspec.Struct, frozen=True, array_like=True, tag=4):
     source_address: str = ""  # of our end of the connection; "" when no host was reached
     tls_verified: bool = False  # the certificate was checked, as the level demands
     damage: str = ""  # of the data on disk: why it was not sent; the message must be held
-    # The level that the connection was made under, ": " and the reason for it if that is no plain default; also of mail
+    # The level that the connection was made under, ": " and the reason for it unless that is a plain default; also of mail
     # that was sent in the clear although the server offers TLS. "" in the clear otherwise.
     tls_level: str = ""
 

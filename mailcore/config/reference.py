@@ -62,8 +62,8 @@ it, then `".example.org"`, then `".org"`. A key that no pattern sets has the val
 """
 
 _TLS_PATTERNS = """
-A pattern is a next hop or all subdomains of a domain, as above; `level` must be set. The most specific pattern wins. What each
-level protects against is in [tls.md](tls.md).
+A pattern is a next hop or all subdomains of a domain, as above; `level` must be set. The most specific pattern wins. The
+page [tls.md](tls.md) says what each level protects against.
 
     [tls_policy."example.org"]      # mail to this domain waits rather than go to a server that cannot prove its name
     level = "verify"

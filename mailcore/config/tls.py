@@ -34,7 +34,7 @@ def match_name(text: str) -> str:
     if text in _BY_KEYWORD:
         return text
     try:
-        if text == "hostname":  # Postfix allows it: the name of the MX host, which anybody can answer without DNSSEC
+        if text == "hostname":  # Postfix allows it: the name of the MX host, which an attacker can forge without DNSSEC
             raise RouteError
         return "." + domain_name(text[1:]) if text.startswith(".") else domain_name(text)
     except RouteError:

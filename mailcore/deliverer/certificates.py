@@ -92,7 +92,7 @@ def _fits(name: str, wanted: str) -> bool:
         return name.removeprefix("*").endswith(wanted) and len(name) > len(wanted) and "*" not in name[1:]
     if name.startswith("*."):
         label, _, rest = wanted.partition(".")
-        # "*.org" would be a certificate for all of .org; a star inside another label, or a second one, is no wildcard.
+        # "*.org" would be a certificate for all of .org; a star inside another label, or a second one, is not a wildcard.
         return bool(label) and "." in rest and "*" not in name[1:] and rest == name[2:]
     return name == wanted
 

@@ -328,7 +328,7 @@ class Connection(SMTPProtocol):
 
 
 def _reason(error: Exception) -> str:
-    """Returns OpenSSL's word for the error of a handshake, with a colon in front; "" when it has none."""
+    """Returns OpenSSL's word for the error of a handshake, with a colon in front; "" without one."""
     reason = getattr(error, "reason", None)
     return f": {reason.replace('_', ' ').lower()}" if isinstance(reason, str) else ""
 

@@ -4,8 +4,8 @@ Laws:
 - A connection is returned only if it has what its policy demands: under any level but "none" and "may" it is encrypted, and
   under "verify" its certificate is trusted and has one of the policy's names.
 - Only under the level "may" is a failed handshake followed by one try in the clear at the same address. The address is
-  remembered, so that this does not happen for every message. What was sent in the clear although the server offered TLS says
-  so in ``Connection.tls_level``, which is logged and recorded.
+  remembered, so that this does not happen for every message. If the server offered TLS and mail goes in the clear,
+  ``Connection.tls_level`` says so, which is logged and recorded.
 - Commands and replies in the clear count for nothing after the handshake (RFC 3207 4.2): EHLO is said again.
 
 Knows nothing of messages; DNS and connections that are kept are the client's.

@@ -15,7 +15,7 @@ MUTATIONS = [
         "tests/deliverer/test_tls_levels.py tests/deliverer/test_client.py",
     ),
     Mutation(
-        "a certificate is taken whatever its name",
+        "a certificate with another name is taken",
         "mailcore/deliverer/opening.py",
         "        wrong = mismatch(session.getpeercert(), policy.names)\n",
         "        wrong = ''\n",
