@@ -2,8 +2,8 @@
 
 The most specific pattern of [tls_policy] wins: the next hop with its port, without it, then ``.example.org``, then ``.org``;
 without a match it is the transport's ``tls``. The names that level "verify" asks of a certificate are made from the next hop,
-which the operator or the recipient's address named: never from a name that DNS returned for it, because without DNSSEC an attacker
-between us and the name server can return one.
+which the operator or the recipient's address named: never from a name that DNS returned for it, because without DNSSEC an
+attacker between us and the name server can return one.
 
 Law: a ``Policy`` is a value and part of every key under which a connection is kept, so that no connection is used for a policy
 other than the one that it was made under.
