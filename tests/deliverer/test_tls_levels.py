@@ -1,7 +1,4 @@
-"""The level of encryption that was demanded is the level that mail leaves with. Everything over real sockets and a real CA.
-
-Keeps law: tls-level-is-kept (docs/laws.md).
-"""
+"""The level of encryption that was demanded is the level that mail leaves with. Everything over real sockets and a real CA."""
 
 from __future__ import annotations
 
