@@ -124,6 +124,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     tag: str = ""  # value of the header field receiver.tag_header, as ``mailcore/tag.py`` takes it
     data_sums: bytes = b""  # checksums of the data's blocks (mailcore.log.data_blocks); b"" of data of an older version
     spool_bytes: int = 0  # size of the spool file; 0: inline, or written by an older version
+    delay_warned: bool = False  # its sender was warned of the delay; copied by every rewrite
 
 
 class Verdict(msgspec.Struct, frozen=True, array_like=True):
@@ -132,7 +133,13 @@ class Verdict(msgspec.Struct, frozen=True, array_like=True):
     number: int  # Recipient.number
     status: Status
     dsn: str  # enhanced status code, RFC 3463: "2.0.0"
-    reply: str  # the remote's reply, or our own text; control characters are escaped where it is printed
+    # The remote's reply, or our own text (mailcore.remote_reply tells them apart); control characters are escaped where it is
+    # printed.
+    reply: str
+    # The host that took the mail without offering DSN, although its sender asked for a notice of success: "name[address]". The
+    # notice is then ours to send (RFC 3461 5.2.2). "" otherwise.
+    relayed_to: str = ""
+    at: int = 0  # of a verdict that a report is owed for: the last attempt, wall clock, seconds; 0: it is in the record
 
 
 RECIPIENTS_PER_RECORD = (

@@ -1,5 +1,5 @@
-"""Bounces: the reports to senders about mail that could not be delivered."""
+"""Bounces: the reports to senders about mail that failed, that is delayed, or that was passed on."""
 
-from mailcore.bounce.dsn import bounce, bounce_queue_id, bounce_sender
+from mailcore.bounce.dsn import Bounce, bounce, bounce_queue_id, bounce_sender
 
-__all__ = ["bounce", "bounce_queue_id", "bounce_sender"]
+__all__ = ["Bounce", "bounce", "bounce_queue_id", "bounce_sender"]

@@ -8,9 +8,22 @@ from __future__ import annotations
 
 import binascii
 import re
+import textwrap
+from collections.abc import Sequence
 
-__all__ = ["address_field", "clean", "header_address", "header_section", "is_seven_bit", "quoted_printable"]
+__all__ = [
+    "ADDRESS_MAX",
+    "address_field",
+    "clean",
+    "encode",
+    "folded",
+    "header_address",
+    "header_section",
+    "is_seven_bit",
+    "quoted_printable",
+]
 
+LINE_WIDTH = 72
 LINE_MAX = 998  # RFC 5322 2.1.1, without CRLF
 ADDRESS_MAX = 900  # characters, and bytes where UTF-8 stands; RFC 5321 allows 320, more would break the line limit
 HEADERS_MAX = 50_000  # bytes of the returned header section; Postfix's bounce_size_limit
@@ -33,6 +46,30 @@ def clean(text: str, length_max: int) -> str:
     if text.isprintable():
         return text
     return "".join(character if character.isprintable() else " " for character in text).strip()
+
+
+def folded(text: str, first: str = "", others: str | None = None) -> list[str]:
+    """Returns the text in lines of LINE_WIDTH. A longer word stays whole, unless its line would be too long for mail.
+
+    ``first`` and ``others`` begin the first and all further lines.
+    """
+    wrapper = textwrap.TextWrapper(
+        LINE_WIDTH,
+        initial_indent=first,
+        subsequent_indent=first if others is None else others,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+    lines = wrapper.wrap(text)
+    if any(len(line.encode("utf-8", "replace")) > LINE_MAX for line in lines):
+        wrapper.break_long_words = True
+        lines = wrapper.wrap(text)
+    return lines
+
+
+def encode(lines: Sequence[str]) -> bytes:
+    """Returns the lines in UTF-8, each with CRLF."""
+    return "".join(f"{line}\r\n" for line in lines).encode("utf-8", "replace")
 
 
 def address_field(address: str, wide: bool) -> str:

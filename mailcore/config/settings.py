@@ -15,6 +15,7 @@ from typing import Any
 
 from mailcore.bounds import DAY_S, Bounds, Kind, choice, flag, number, text, texts, whole, wholes
 from mailcore.config import values
+from mailcore.config.bounce_settings import Bounce
 from mailcore.config.certificates import Pair
 from mailcore.config.listeners import Auth, Certificate, Listener
 from mailcore.config.tls import Tls, TlsPolicy, level_of_transport
@@ -27,6 +28,7 @@ __all__ = [
     "HOME_DEFAULT",
     "SECTIONS",
     "SHIPPED_TRANSPORTS",
+    "Bounce",
     "Control",
     "Deliverer",
     "Destination",
@@ -457,6 +459,7 @@ class Settings:
     relay: Relay = field(default_factory=Relay)
     deliverer: Deliverer = field(default_factory=Deliverer)
     tls: Tls = field(default_factory=Tls)
+    bounce: Bounce = field(default_factory=Bounce)
     control: Control = field(default_factory=Control)
     supervisor: Supervisor = field(default_factory=Supervisor)
     export: Export = field(default_factory=Export)
@@ -518,6 +521,7 @@ SECTIONS: dict[str, type] = {
     "auth": Auth,
     "deliverer": Deliverer,
     "tls": Tls,
+    "bounce": Bounce,
     "control": Control,
     "supervisor": Supervisor,
     "export": Export,

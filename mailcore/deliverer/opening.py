@@ -27,6 +27,7 @@ from mailcore.deliverer.replies import Reply, enhanced_code, status_of
 from mailcore.deliverer.tls_policy import Policy
 from mailcore.envelope import Status
 from mailcore.esmtp import Extension, OutgoingTable
+from mailcore.remote_reply import refused_to_talk
 from mailcore.routing.mx import Address
 
 __all__ = ["Opener", "Unusable"]
@@ -187,5 +188,5 @@ def _failed(connection: Connection, stage: str) -> Unusable:
 
 
 def _refused(connection: Connection, reply: Reply) -> Unusable:
-    words = f"host {connection.name} refused to talk to me: {reply.text}"
+    words = refused_to_talk(connection.name, reply.text)
     return Unusable(status_of(reply), enhanced_code(reply), words)

@@ -13,14 +13,13 @@ from typing import NamedTuple
 
 from mailcore.envelope import Status
 
-__all__ = ["REPLY_TEXT_MAX", "Reply", "ReplyError", "ReplyParser", "enhanced_code", "remote_reply", "said", "status_of"]
+__all__ = ["REPLY_TEXT_MAX", "Reply", "ReplyError", "ReplyParser", "enhanced_code", "status_of"]
 
 LINE_BYTES_MAX = 8_192  # RFC 5321 4.5.3.1.5 allows 512; aiosmtplib reads up to this
 REPLY_BYTES_MAX = 32_768  # all lines of one reply, as aiosmtplib; a real EHLO has a few hundred
 REPLY_TEXT_MAX = 1_000  # characters of a reply kept with a verdict: it is stored, logged and put in reports
 
 _ENHANCED = re.compile(r"([245])\.\d{1,3}\.\d{1,3}(?![\d.])")  # RFC 3463 2
-_SAID = re.compile(r"(?:said|refused to talk to me): (.*?)(?: \(in reply to [A-Za-z ]+ command\))?\Z", re.DOTALL)
 _DELIVERED = Status.DELIVERED  # reading a member from its class takes 0.1 us
 
 
@@ -110,16 +109,3 @@ def enhanced_code(reply: Reply) -> str:
     kind = "245"[(reply.code >= 300) + (reply.code >= 500)]
     found = _ENHANCED.match(text)
     return found.group() if found is not None and found.group(1) == kind else f"{kind}.0.0"
-
-
-def said(name: str, reply: Reply, command: str) -> str:
-    """Returns Postfix's text for a refusal, which pflogsumm and operators know."""
-    return f"host {name} said: {reply.text} (in reply to {command} command)"
-
-
-def remote_reply(words: str) -> str:
-    """Returns the remote's own reply out of ``Verdict.reply``, for Diagnostic-Code (RFC 3464 2.3.6); "" when there is none."""
-    if words[:3].isdigit():
-        return words
-    found = _SAID.search(words)
-    return found.group(1) if found is not None else ""

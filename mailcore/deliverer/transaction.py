@@ -23,10 +23,11 @@ from typing import NamedTuple
 from mailcore.config.settings import Deliverer
 from mailcore.deliverer.connection import Connection, Failure
 from mailcore.deliverer.message_data import DataError, MessageData
-from mailcore.deliverer.replies import Reply, enhanced_code, said, status_of
+from mailcore.deliverer.replies import Reply, enhanced_code, status_of
 from mailcore.envelope import Options, Status, Verdict
 from mailcore.esmtp import Extension
 from mailcore.frames import Deliver
+from mailcore.remote_reply import said
 from mailcore.routing.address import is_mailbox, is_return_path
 
 __all__ = ["Outcome", "transact"]
@@ -94,7 +95,7 @@ async def transact(connection: Connection, work: Deliver, data: MessageData, lim
     if replies[0].code >= 300:
         mail = replies[0]
         outcome = _all(
-            recipients, verdicts, status_of(mail), enhanced_code(mail), said(connection.name, mail, "MAIL FROM")
+            recipients, verdicts, status_of(mail), enhanced_code(mail), said(connection.name, mail.text, "MAIL FROM")
         )
         await _take_back_data(connection, replies, len(recipients), limits)
         return outcome
@@ -112,7 +113,7 @@ async def transact(connection: Connection, work: Deliver, data: MessageData, lim
             continue
         if reply.code == 552:  # "too many recipients" from obsolete servers, RFC 5321 4.5.3.1.10
             reply = Reply(452, tuple(line.replace("5.", "4.", 1) if line[:2] == "5." else line for line in reply.lines))
-        words = said(connection.name, reply, "RCPT TO")
+        words = said(connection.name, reply.text, "RCPT TO")
         verdicts.append(Verdict(recipient.number, status_of(reply), enhanced_code(reply), words))
 
     go_ahead = replies[len(recipients) + 1] if len(replies) > len(recipients) + 1 else None
@@ -126,7 +127,7 @@ async def transact(connection: Connection, work: Deliver, data: MessageData, lim
             connection.abort()
         if go_ahead.code == 421:
             connection.quit()
-        words = said(connection.name, go_ahead, "DATA")
+        words = said(connection.name, go_ahead.text, "DATA")
         status = status_of(go_ahead) if go_ahead.code >= 400 else Status.DEFERRED
         return _all(accepted, verdicts, status, enhanced_code(go_ahead) if go_ahead.code >= 400 else "4.5.0", words)
     return await _send(connection, data, accepted, verdicts, limits)
@@ -214,7 +215,7 @@ async def _send(
         if not early or early[0].code < 400:
             words = Failure.PROTOCOL.value.format(name=connection.name, stage=SENDING_BODY)
             return _all(accepted, verdicts, Status.DEFERRED, "4.5.0", words)
-        words = said(connection.name, early[0], "end of DATA")
+        words = said(connection.name, early[0].text, "end of DATA")
         return _all(accepted, verdicts, status_of(early[0]), enhanced_code(early[0]), words)
 
     connection.send(data.whole + tail if data.whole is not None else tail)
@@ -225,7 +226,7 @@ async def _send(
         connection.needs_reset = final[0].code >= 300
         status, dsn, words = status_of(final[0]), enhanced_code(final[0]), final[0].text
         if status is not _DELIVERED:
-            words = said(connection.name, final[0], "end of DATA")
+            words = said(connection.name, final[0].text, "end of DATA")
             if final[0].code == 421:
                 connection.quit()
     verdicts += [Verdict(recipient.number, status, dsn, words) for recipient in accepted]

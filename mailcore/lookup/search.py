@@ -65,7 +65,7 @@ class _Fate:
         elif isinstance(body, Start):
             self.begun = True
             self.whole = self.whole or bool(body.generation == 0 and body.resting)
-            self.statuses.update(verdict.status for verdict in body.refused)
+            self.statuses.update(verdict.status for verdict in body.owed)
             self.finished_at = None
         elif isinstance(body, Finish):
             self.finished_at, self.why = body.at, body.why

@@ -17,7 +17,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -249,10 +249,23 @@ class MailLog:
         self._line("qmgr", f"{queue_id}: from=<{inside(sender)}>, status=expired, returned to sender")
         self._object("expired", queue_id=queue_id, sender=sender)
 
-    def bounced(self, queue_id: str, bounce_id: str) -> None:
-        """Logs that a bounce was queued for the sender; ``bounce_id`` is its queue id."""
-        self._line("bounce", f"{queue_id}: sender non-delivery notification: {bounce_id}")
-        self._object("bounced", queue_id=queue_id, bounce_id=bounce_id)
+    def notified(
+        self, queue_id: str, bounce_id: str, statuses: Collection[Status], for_postmaster: bool = False
+    ) -> None:
+        """Logs that a report was queued for the sender; ``bounce_id`` is its queue id.
+
+        ``statuses`` are those of the verdicts that it tells of; the line, which is Postfix's, names the worst.
+        """
+        if for_postmaster:
+            event, kind = "bounced", "postmaster non-delivery notification"
+        elif Status.BOUNCED in statuses or Status.EXPIRED in statuses:
+            event, kind = "bounced", "sender non-delivery notification"
+        elif Status.DEFERRED in statuses:
+            event, kind = "delay_warned", "sender delay notification"
+        else:
+            event, kind = "success_reported", "sender delivery status notification"
+        self._line("bounce", f"{queue_id}: {kind}: {bounce_id}")
+        self._object(event, queue_id=queue_id, bounce_id=bounce_id)
 
     def removed(self, queue_id: str) -> None:
         """Logs that a message left the queue."""

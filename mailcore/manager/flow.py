@@ -341,7 +341,7 @@ class Flow:
                     )  # fmt: skip
             note(active.destinations.get(entry.recipients[0], entry.destination), frame.verdicts, frame.relay, wall)
             settle(sizes, active, frame.verdicts)
-            active.settle(frame.verdicts)
+            active.settle(frame.verdicts, int(wall) if frame.relay != "none" or frame.connect_s else 0)
             numbers = [v.number for v in frame.verdicts]
             if frame.site_failure or frame.transport_failure:
                 reply = frame.verdicts[0].reply if frame.verdicts else ""

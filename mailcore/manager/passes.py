@@ -1,8 +1,8 @@
 """The end of a pass: every recipient of an active message has its verdict, or an operator moves the message.
 
-Refused recipients share one bounce. Deferred recipients go into a retry lane or, after the queue lifetime, into the bounce.
-A message without any recipient left gets a FINISH. The spool file and the bounce's envelope are written first, then the record
-that depends on them.
+Refused recipients share one report to the sender (``notices``). Deferred recipients go into a retry lane or, after the queue
+lifetime, into the report. A message without any recipient left gets a FINISH. The spool file and the report's envelope are
+written first, then the record that depends on them.
 
 Keeps law: data-before-replacement, law: bounce-before-finish, law: damaged-data-is-held (docs/laws.md).
 """
@@ -15,18 +15,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from mailcore.bounce.dsn import bounce, bounce_queue_id, bounce_sender
-from mailcore.envelope import DataPlace, Envelope, Origin, Recipient, Status, Verdict
+from mailcore.envelope import DataPlace, Envelope, Recipient, Status, Verdict
 from mailcore.log.data_blocks import DataDamaged, sums_of
 from mailcore.log.lane import LaneFailed
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.damage import hold_damaged, is_held_as_damaged
+from mailcore.manager.notices import Notice, notice_of
 from mailcore.manager.placing import Placing
 from mailcore.queue.active import Active
 from mailcore.queue.aside import SLACK_S, paused_s
 from mailcore.queue.lanes import DELETED, HOLD, LOCAL, retry_lane
 from mailcore.queue.queue import Gone
-from mailcore.queue.recipients import all_recipients, whole_envelope
+from mailcore.queue.recipients import whole_envelope
 from mailcore.queue.records import Administrative, Delivery, Place
 from mailcore.queue.rewrite import (
     VERDICTS_PER_RECORD,
@@ -36,15 +36,13 @@ from mailcore.queue.rewrite import (
     write_replacement,
 )
 from mailcore.queue.spool import DATA_AT
+from mailcore.remote_reply import expired
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL
 
 __all__ = ["Passes"]
 
 Rest = tuple[str, Envelope]  # the lane and the envelope to write there; its RECIPIENTS records are written
 
-HEADER_BYTES_MAX = (
-    65_536  # of a message that failed, read for its bounce; Postfix's bounce returns 50 000 bytes at most
-)
 AGAIN_S = 10.0  # before the end of a pass that failed for lack of disk space is retried
 _TIMED = frozenset({"deferred", "delayed"})  # states of recipients aside that end by themselves; keys of Envelope.aside
 ROOM_MAX = 1_000  # messages put back in one step
@@ -106,11 +104,8 @@ class Passes:
                 hold_damaged(context, active, f"{active.data.path}: {damage}")
                 self._obey(active)
                 return
-        notice: tuple[Envelope, bytes] | None = None
-        sender = bounce_sender(active.envelope) if active.refused else None
-        if sender is not None:
-            notice = self._notice(active, sender)
-        if moved is None and (notice is None or notice[0].data is not DataPlace.SPOOL):
+        notice = self._notice(active, stays=replace is not None)
+        if moved is None and (notice is None or notice.envelope.data is not DataPlace.SPOOL):
             self._record(active, notice, replace)
             return
 
@@ -121,8 +116,8 @@ class Passes:
             spool = context.queue.spool
             if moved is not None:
                 spool_bytes = spool.store(*moved).spool_bytes
-            if notice is not None and notice[0].data is DataPlace.SPOOL:
-                notice = spool.store(*notice), notice[1]
+            if notice is not None and notice.envelope.data is DataPlace.SPOOL:
+                notice = notice._replace(envelope=spool.store(notice.envelope, notice.data))
 
         future = context.loop.run_in_executor(context.pool, store)
 
@@ -171,11 +166,11 @@ class Passes:
         except Gone as gone:
             self._unreadable(gone)
 
-    def _record(
-        self, active: Active, notice: tuple[Envelope, bytes] | None, replace: Callable[[], Rest] | None
-    ) -> None:
+    def _record(self, active: Active, notice: Notice | None, replace: Callable[[], Rest] | None) -> None:
         context = self.context
         rest: Rest | None = None
+        if notice is not None and notice.warns:  # REPLACED counts only with both, replacement and warning
+            active.envelope = msgspec.structs.replace(active.envelope, delay_warned=True)
         if replace is not None:
             try:
                 rest = replace()  # before the bounce: if this fails, nothing has changed
@@ -184,9 +179,9 @@ class Passes:
                 return
         place: Place | None = None
         if notice is not None:
-            envelope, data = notice
-            place = context.queue.put(LOCAL, envelope, b"" if envelope.data is DataPlace.SPOOL else data)
-            context.log.bounced(active.queue_id, envelope.queue_id)
+            envelope = notice.envelope
+            place = context.queue.put(LOCAL, envelope, b"" if envelope.data is DataPlace.SPOOL else notice.data)
+            context.log.notified(active.queue_id, envelope.queue_id, notice.statuses, notice.for_postmaster)
             context.log.accepted(envelope)
             context.count("bounces")
             context.balance.accept(envelope)
@@ -201,53 +196,9 @@ class Passes:
             context.balance.finish(active)
         context.go_on()
 
-    def _notice(self, active: Active, sender: str) -> tuple[Envelope, bytes]:
-        """Returns the bounce for all recipients that were refused in this pass, and its envelope."""
-        context = self.context
-        envelope = active.envelope
-        try:
-            headers = context.queue.read_data(active, HEADER_BYTES_MAX)
-        except (OSError, DataDamaged) as error:  # the bounce is sent without the headers
-            context.log.failed("manager", f"{envelope.queue_id}: its header can't be read for its bounce: {error}")
-            headers = b""
-        self._look_up_refused(active)
-        failures = [
-            (active.refused_recipients[verdict.number], verdict)
-            for verdict in active.refused
-            if verdict.number in active.refused_recipients
-        ]
-        queue_id = bounce_queue_id(envelope.queue_id, envelope.generation)
-        data = bounce(envelope, failures, headers, context.hostname, context.wall(), queue_id)
-        inline = len(data) <= context.settings.queue.inline_limit
-        held = context.restored.is_held_back(active.lane, active.offset, envelope)
-        wide = not data.isascii()
-        notice = Envelope(
-            queue_id=queue_id,
-            generation=0,
-            sender="",
-            recipients=(Recipient(0, sender),),
-            recipient_count=1,
-            arrived_at=context.wall(),
-            size_bytes=len(data),
-            data=DataPlace.INLINE if inline else DataPlace.SPOOL,
-            data_offset=0 if inline else DATA_AT,
-            origin=Origin.BOUNCE,
-            helo=context.hostname,
-            eight_bit=wide,
-            smtputf8=wide,
-            message_id=f"<{queue_id}@{context.hostname}>",
-            data_sums=sums_of(data),
-            held_because=context.restored.why if held else "",
-        )
-        return notice, data
-
-    def _look_up_refused(self, active: Active) -> None:
-        """Reads the recipients whose verdicts are known from a recovery but whose addresses are not in memory."""
-        wanted = {verdict.number for verdict in active.refused} - active.refused_recipients.keys()
-        if not wanted:
-            return
-        for recipients in all_recipients(self.context.queue, active):
-            active.refused_recipients.update((r.number, r) for r in recipients if r.number in wanted)
+    def _notice(self, active: Active, *, stays: bool) -> Notice | None:
+        """Returns what the sender must hear of this pass. Raises Gone."""
+        return notice_of(self.context, active, stays=stays)
 
     # -- verdicts of our own
 
@@ -259,8 +210,8 @@ class Passes:
         for recipient in remaining_recipients(context.queue, active):
             if recipient.number not in active.deferred or age_s - paused_s(recipient, active.age_s) < lifetime_s:
                 continue
-            reply = f"message has been in the queue too long, last: {recipient.reply}"
-            verdicts.append(Verdict(recipient.number, Status.EXPIRED, "4.4.7", reply))
+            at = active.deferred[recipient.number][3]
+            verdicts.append(Verdict(recipient.number, Status.EXPIRED, "4.4.7", expired(recipient.reply), at=at))
             active.pending[recipient.number] = recipient
         if not verdicts:
             return False
@@ -437,7 +388,7 @@ class Passes:
         context.scheduler.withdraw(active.queue_id, now)
         attempted = bool(active.deferred)
         for number, destination in active.destinations.items():
-            active.deferred[number] = (destination, "its destination is suspended")
+            active.deferred[number] = (destination, "its destination is suspended", "4.3.2", 0)
         self._uncount(active)
         active.ending = True
         context.count("put_back")

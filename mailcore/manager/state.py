@@ -169,7 +169,7 @@ class State:
                     offset=active.offset,
                     generation=active.envelope.generation,
                     done=sorted(active.done)[:NAMES_MAX],
-                    replies={number: reply for number, (_, reply) in list(active.deferred.items())[:NAMES_MAX]},
+                    replies={number: reply for number, (_, reply, *_) in list(active.deferred.items())[:NAMES_MAX]},
                     destinations=_first(islice(active.destinations.values(), NAMES_MAX)),
                     states=_states(active, states),
                     recipient_states=dict(list(states.items())[:NAMES_MAX]) if len(queue_ids) == 1 else {},

@@ -52,14 +52,14 @@ def why_active(context: ManagerContext, deliverers: Sequence[DelivererLink], act
     return reasons
 
 
-def why_deferred(deferred: Mapping[int, tuple[str, str]]) -> list[Reason]:
+def why_deferred(deferred: Mapping[int, tuple[str, str, str, int]]) -> list[Reason]:
     """Explains the recipients that this pass deferred: a reason for each destination, with its last reply.
 
-    ``deferred``: number of a recipient -> its destination and reply.
+    ``deferred``: as ``Active.deferred``.
     """
     counts: dict[str, int] = {}
     replies: dict[str, str] = {}
-    for destination, reply in deferred.values():
+    for destination, reply, *_ in deferred.values():
         if destination in counts or len(counts) < GROUPS_MAX:
             counts[destination] = counts.get(destination, 0) + 1
             replies[destination] = reply[:REPLY_CHARACTERS]

@@ -1,7 +1,7 @@
 """A message being worked on, as the manager holds it in memory, and the state of each of its recipients.
 
 In a pass, a recipient is unread (still in the log), pending (in the scheduler or in flight), deferred (to be tried in a later
-pass), refused (a bounce is owed), or done. A pass is over when no recipient is unread or pending.
+pass), or done; of some that are done, the sender is owed a report. A pass is over when no recipient is unread or pending.
 """
 
 from __future__ import annotations
@@ -9,11 +9,18 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
+import msgspec
+
 from mailcore.envelope import Envelope, Recipient, Verdict
 from mailcore.queue.lanes import DELETED, HOLD
 from mailcore.queue.records import Administrative
 
-__all__ = ["Active", "DataAt"]
+__all__ = ["Active", "DataAt", "attempted"]
+
+
+def attempted(verdict: Verdict, at: int) -> Verdict:
+    """Returns the verdict with the time of its attempt, as a report needs it; as it is if it has one, or ``at`` is 0."""
+    return verdict if verdict.at or not at else msgspec.structs.replace(verdict, at=at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +52,15 @@ class Active:
     stripped: bool = False  # ``envelope`` lacks its recipients: they are in the log only
     pending: dict[int, Recipient] = field(default_factory=dict)
     destinations: dict[int, str] = field(default_factory=dict)  # of pending recipients, by number
-    deferred: dict[int, tuple[str, str]] = field(default_factory=dict)  # number -> (destination, reply)
+    # number -> (destination, reply, enhanced status code, when it was attempted: wall clock, 0 if it was not)
+    deferred: dict[int, tuple[str, str, str, int]] = field(default_factory=dict)
     done: set[int] = field(default_factory=set)  # delivered or refused, in this pass or before recovery
     done_before: frozenset[int] = frozenset()  # of these, the ones that are not in this generation's envelope
     remaining: int = 0  # recipients not done yet, as counted in Sizes.working
-    refused: list[Verdict] = field(default_factory=list)  # bounced or expired: a bounce is owed for them
-    refused_recipients: dict[int, Recipient] = field(default_factory=dict)
+    owed: list[Verdict] = field(
+        default_factory=list
+    )  # bounced, expired or ``relayed_to``: a report may be owed for them
+    owed_recipients: dict[int, Recipient] = field(default_factory=dict)
     in_flight: int = 0  # entries with a deliverer
     unsynced: int = 0  # DELIVERY records that are not on disk yet
     settling: int = 0  # of these, records with our own verdicts
@@ -66,20 +76,23 @@ class Active:
         """Returns the message's queue id."""
         return self.envelope.queue_id
 
-    def settle(self, verdicts: Collection[Verdict]) -> None:
-        """Moves each recipient out of ``pending`` to where its verdict, which is on disk now, puts it."""
+    def settle(self, verdicts: Collection[Verdict], attempted_at: int = 0) -> None:
+        """Moves each recipient out of ``pending`` to where its verdict, which is on disk now, puts it.
+
+        ``attempted_at``: wall clock, seconds; 0 of verdicts of our own.
+        """
         for verdict in verdicts:
             recipient = self.pending.pop(verdict.number, None)
             destination = self.destinations.pop(verdict.number, "")
             if recipient is None:
                 continue
             if verdict.status == 1:  # DEFERRED; an enum member costs ten times as much here, and this is the hot path
-                self.deferred[verdict.number] = (destination, verdict.reply)
+                self.deferred[verdict.number] = (destination, verdict.reply, verdict.dsn, attempted_at)
                 continue
             self.done.add(verdict.number)
-            if verdict.status in (2, 3):  # BOUNCED, EXPIRED
-                self.refused.append(verdict)
-                self.refused_recipients[verdict.number] = recipient
+            if verdict.status in (2, 3) or verdict.relayed_to:  # BOUNCED, EXPIRED
+                self.owed.append(attempted(verdict, attempted_at))
+                self.owed_recipients[verdict.number] = recipient
 
     @property
     def has_aside(self) -> bool:

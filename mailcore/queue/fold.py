@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from mailcore.envelope import Status, Verdict
 from mailcore.log.record import Record, RecordType
+from mailcore.queue.active import attempted
 from mailcore.queue.lanes import is_incoming
 from mailcore.queue.records import (
     Administrative,
@@ -49,7 +50,7 @@ class Known:
     stage: Stage = Stage.WORKING
     done: set[int] = field(default_factory=set)  # of this generation's recipients
     done_before: set[int] = field(default_factory=set)  # of earlier generations
-    refused: list[Verdict] = field(default_factory=list)  # of this generation: a bounce is owed
+    owed: list[Verdict] = field(default_factory=list)  # of this generation: a report may be owed
     replacement: Place | None = None
     bounce: Place | None = None
     ended_at: int = -1  # journal offset of its FINISH
@@ -98,11 +99,10 @@ def fold(records: Iterable[Record], counted_to: int) -> Folded:
                         _count(folded, record, verdict, counted_to)
                         known.done.add(verdict.number)
                         known.deleted -= verdict.status == Status.DELETED and known.deleted > 0
-                        if delivery.generation == known.generation and verdict.status in (
-                            Status.BOUNCED,
-                            Status.EXPIRED,
+                        if delivery.generation == known.generation and (
+                            verdict.status in (Status.BOUNCED, Status.EXPIRED) or verdict.relayed_to
                         ):
-                            known.refused.append(verdict)
+                            known.owed.append(attempted(verdict, delivery.attempted_at))
         elif record.type == RecordType.REPLACED:
             replaced = decode_replaced(record.body)
             _name(folded, replaced.place)
@@ -153,7 +153,7 @@ def _start(folded: Folded, record: Record, counted_to: int) -> None:
         known.done_before |= known.done
         known.done = set()
         known.stage, known.replacement, known.bounce = Stage.WORKING, None, None
-        known.refused.clear()
+        known.owed.clear()
         known.orders.clear()
     elif start.generation == known.generation:
         # Restated by a recovery that did not believe the REPLACED or FINISH before it.
@@ -161,10 +161,10 @@ def _start(folded: Folded, record: Record, counted_to: int) -> None:
     known.restated = 0
     known.deleted = start.deleted
     known.done.update(start.done)
-    for verdict in start.refused:
-        if start.generation == known.generation and all(verdict.number != v.number for v in known.refused):
+    for verdict in start.owed:
+        if start.generation == known.generation and all(verdict.number != v.number for v in known.owed):
             known.done.add(verdict.number)
-            known.refused.append(verdict)
+            known.owed.append(verdict)
 
 
 def _order(known: Known, change: Administrative) -> None:

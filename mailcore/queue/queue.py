@@ -271,7 +271,7 @@ class Queue:
         active = self._active(lane, record, envelope, start, now)
         active.done = known.done | known.done_before
         active.done_before = frozenset(known.done_before - known.done)
-        active.refused = list(known.refused)
+        active.owed = list(known.owed)
         active.recovered = True
         active.orders = list(known.orders)
         active.deleted = known.deleted

@@ -55,7 +55,8 @@ class Start(msgspec.Struct, frozen=True, array_like=True):
 
     ``resting`` holds the recipients per destination as they were counted while the message rested in its lane, so that counts
     can be brought up to date from the journal. ``recipients`` is the number in the envelope. In the START of a restated
-    message (decision 0006), ``done`` holds the recipients that are done, and ``refused`` the verdicts that still need a bounce.
+    message (decision 0006), ``done`` holds the recipients that are done, and ``owed`` the verdicts that still need a
+    report.
     ``deleted`` recipients, which can still be undeleted, do not count as queued.
     """
 
@@ -66,7 +67,7 @@ class Start(msgspec.Struct, frozen=True, array_like=True):
     floor: int = -1  # lane offset of its first RECIPIENTS record; -1: there is no such record
     resting: dict[str, int] = {}
     done: tuple[int, ...] = ()
-    refused: tuple[Verdict, ...] = ()
+    owed: tuple[Verdict, ...] = ()
     deleted: int = 0
 
 
@@ -98,6 +99,11 @@ class Delivery(msgspec.Struct, frozen=True, array_like=True):
     def is_attempt(self) -> bool:
         """Returns False for our own verdicts, such as those of a deletion: nothing was sent, so there are no delays."""
         return self.relay != "none" or any(self.delays)
+
+    @property
+    def attempted_at(self) -> int:
+        """Returns when a next hop was looked for or asked (wall clock, seconds); 0 of mail put off, and of our own verdicts."""
+        return int(self.at) if self.relay != "none" or self.delays[2] else 0
 
 
 def domain_of(address: str) -> str:

@@ -27,7 +27,7 @@ __all__ = ["MESSAGES_MAX", "shorten", "state_known"]
 
 MESSAGES_MAX = 1_000  # restated before one checkpoint: 15 ms of the manager's time
 SHARE = 16  # restating writes at most a sixteenth of the bound per checkpoint, so that the suffix gets shorter
-REFUSED_PER_RECORD = 1_000  # verdicts with replies of some hundred bytes: far below a record's LENGTH_MAX
+OWED_PER_RECORD = 1_000  # verdicts with replies of some hundred bytes: far below a record's LENGTH_MAX
 
 
 def shorten(queue: Queue, bytes_max: int) -> int:
@@ -84,7 +84,7 @@ def state_known(queue: Queue, known: Known) -> int:
         known.recipients,
         known.floor,
         known.done,
-        known.refused,
+        known.owed,
         known.orders,
         known.deleted,
     )
@@ -100,7 +100,7 @@ def _state_active(queue: Queue, active: Active) -> int:
         envelope.recipient_count,
         active.floor,
         active.done - active.done_before,
-        active.refused,
+        active.owed,
         active.orders,
         active.deleted,
     )
@@ -114,16 +114,16 @@ def _state(
     recipients: int,
     floor: int,
     done: Collection[int],
-    refused: Sequence[Verdict],
+    owed: Sequence[Verdict],
     orders: Sequence[Administrative],
     deleted: int,
 ) -> int:
-    """Appends START (several if many verdicts still need a bounce) and the pending orders; returns the first offset."""
+    """Appends START (several if many verdicts still need a report) and the pending orders; returns the first offset."""
     floor = -1 if floor == place.offset else floor
-    parts = range(0, max(len(refused), 1), REFUSED_PER_RECORD)
+    parts = range(0, max(len(owed), 1), OWED_PER_RECORD)
     first = -1
     for at in parts:
-        some = tuple(refused[at : at + REFUSED_PER_RECORD])
+        some = tuple(owed[at : at + OWED_PER_RECORD])
         numbers = tuple(sorted(done)) if at == 0 else ()
         body = encode(Start(queue_id, generation, place, recipients, floor, {}, numbers, some, deleted))
         offset = journal.append(RecordType.START, body)

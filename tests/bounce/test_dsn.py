@@ -46,7 +46,7 @@ def failed(address: str = "to@b.example", verdict: Verdict = REFUSED, number: in
 
 
 def make(*failures: Failure, headers: bytes = HEADERS, **fields: Any) -> bytes:
-    return bounce(envelope(**fields), failures or (failed(),), headers, "mx.example.org", NOW, "4abcB0")
+    return bounce(envelope(**fields), failures or (failed(),), headers, "mx.example.org", NOW, "4abcB0").data
 
 
 def unstuff(data: bytes) -> bytes:

@@ -12,8 +12,6 @@ from mailcore.deliverer.replies import (
     ReplyError,
     ReplyParser,
     enhanced_code,
-    remote_reply,
-    said,
     status_of,
 )
 from mailcore.envelope import Status
@@ -105,11 +103,3 @@ def test_2xx_delivers_5xx_bounces_and_all_else_defers() -> None:
         550: Status.BOUNCED,
         571: Status.BOUNCED,
     }
-
-
-def test_the_remotes_own_reply_can_be_taken_out_of_the_words() -> None:
-    reply = Reply(550, ("5.1.1 <a@b>: unknown (sorry)",))
-    assert remote_reply(said("mx[192.0.2.1]", reply, "RCPT TO")) == "550 5.1.1 <a@b>: unknown (sorry)"
-    assert remote_reply("host mx[192.0.2.1] refused to talk to me: 421 busy") == "421 busy"
-    assert remote_reply("250 2.0.0 Ok") == "250 2.0.0 Ok"
-    assert remote_reply("connect to mx[192.0.2.1]:25: Connection refused") == ""

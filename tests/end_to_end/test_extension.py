@@ -16,14 +16,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from mailcore.bounce import bounce
+from mailcore.bounce import Bounce, bounce
 from mailcore.config.settings import Receiver, Relay, Settings
 from mailcore.deliverer.deliverer import Deliverer
+from mailcore.dsn_request import NOTIFY_NEVER
 from mailcore.envelope import Envelope, Recipient, Status, Verdict
 from mailcore.esmtp import EXTENSIONS, Extension, Parameter, ReplyOf
 from mailcore.frames import Deliver, Delivered, FrameDecoder, NextHop, encode
 from mailcore.log.disk import Disk
-from mailcore.manager import passes
+from mailcore.manager import notices
 from mailcore.queue.spool import Spool
 from mailcore.receiver.receiver import Receiving
 from tests.deliverer.scripted_server import ScriptedServer
@@ -175,11 +176,11 @@ async def test_mail_that_needs_the_extension_bounces_at_a_next_hop_without_it_an
 ) -> None:
     bounced: list[tuple[Envelope, Sequence[tuple[Recipient, Verdict]]]] = []
 
-    def watched(envelope: Envelope, failures: Sequence[tuple[Recipient, Verdict]], *rest: Any) -> bytes:
+    def watched(envelope: Envelope, failures: Sequence[tuple[Recipient, Verdict]], *rest: Any, **more: Any) -> Bounce:
         bounced.append((envelope, failures))
-        return bounce(envelope, failures, *rest)
+        return bounce(envelope, failures, *rest, **more)
 
-    monkeypatch.setattr(passes, "bounce", watched)
+    monkeypatch.setattr(notices, "bounce", watched)
     appliance = Appliance(tmp_path, row(missing_dsn="5.7.9"))
     work = await deferred_once(appliance)
     async with next_hop(ScriptedServer(keywords=WITHOUT_KEYWORD)) as hop:
@@ -190,7 +191,7 @@ async def test_mail_that_needs_the_extension_bounces_at_a_next_hop_without_it_an
     await appliance.settled()
     notice = await appliance.entry()
     assert notice.recipients == ((0, "author@sender.example"),)
-    assert (notice.options, notice.recipient_options) == ((), ())
+    assert (notice.options, notice.recipient_options) == ((), (NOTIFY_NEVER,))
     ((envelope, failures),) = bounced
     assert envelope.options == OPTIONS
     assert tuple(recipient.options for recipient, _ in failures) == RECIPIENT_OPTIONS

@@ -96,7 +96,11 @@ async def test_what_is_in_flight_and_what_waits_for_it(tmp_path: Path) -> None:
 
 def test_what_a_pass_deferred_has_a_reason_for_each_destination_without_a_count_in_it() -> None:
     one, two = "smtp:one.example", "smtp:two.example"
-    deferred = {0: (one, "450 busy"), 1: (two, "Connection refused"), 2: (one, "451 still busy")}
+    deferred = {
+        0: (one, "450 busy", "", 0),
+        1: (two, "Connection refused", "", 0),
+        2: (one, "451 still busy", "", 0),
+    }
     reasons = why_deferred(deferred)
     assert [(each.destination, each.recipients, each.reply) for each in reasons] == [
         (one, 2, "451 still busy"), (two, 1, "Connection refused"),
@@ -106,7 +110,7 @@ def test_what_a_pass_deferred_has_a_reason_for_each_destination_without_a_count_
         f"{after}; last: 451 still busy",
         f"{after}; last: Connection refused",
     ]
-    many = why_deferred({number: (f"smtp:{number}.example", "") for number in range(GROUPS_MAX + 5)})
+    many = why_deferred({number: (f"smtp:{number}.example", "", "", 0) for number in range(GROUPS_MAX + 5)})
     assert (len(many), many[0].sentence, many[-1].recipients) == (GROUPS_MAX + 1, after, 5)
 
 

@@ -10,10 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutations import of_cli, of_data, of_log, of_lookup, of_queue, of_recount, of_reports, of_scheduler, of_tls
+from tests.mutations import (
+    of_bounces,
+    of_cli,
+    of_data,
+    of_log,
+    of_lookup,
+    of_queue,
+    of_recount,
+    of_reports,
+    of_scheduler,
+    of_tls,
+)
 from tests.mutations.mutation import Mutation
 
 MUTATIONS = [
+    *of_bounces.MUTATIONS,
     *of_cli.MUTATIONS,
     *of_data.MUTATIONS,
     *of_log.MUTATIONS,

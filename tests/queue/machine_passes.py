@@ -7,8 +7,9 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from mailcore.envelope import Envelope, Status, Verdict
+from mailcore.envelope import Status, Verdict
 from mailcore.manager.context import ManagerContext
+from mailcore.manager.notices import Notice, outcomes_of
 from mailcore.manager.outcomes import Balance
 from mailcore.manager.passes import Passes
 from mailcore.queue.active import Active
@@ -41,7 +42,10 @@ class _Context:
     hostname = "here.example"
     pool = None
     restored = NOT_RESTORED
-    settings = SimpleNamespace(queue=SimpleNamespace(inline_limit=1 << 20))
+    settings = SimpleNamespace(
+        queue=SimpleNamespace(inline_limit=1 << 20),
+        bounce=SimpleNamespace(delay_warning_time=0, bounce_size_limit=0, double_bounce_recipient=""),
+    )
 
     def __init__(self, machine: SimulatedMachine) -> None:
         self.machine = machine
@@ -95,8 +99,9 @@ class MachinePasses(Passes):
         self._ours = _Context(machine)
         super().__init__(cast(ManagerContext, self._ours))
 
-    def _notice(self, active: Active, sender: str) -> tuple[Envelope, bytes]:
-        return self.machine.bounce_of(active)
+    def _notice(self, active: Active, *, stays: bool) -> Notice | None:
+        outcomes = outcomes_of(self.context, active, stays=stays) if active.envelope.sender else []
+        return self.machine.notice_of(active, outcomes) if outcomes else None
 
     def settle_ourselves(self, active: Active, verdicts: Sequence[Verdict]) -> None:
         self._ours.synced.append(lambda: self.machine.tell_outside(active, verdicts))

@@ -19,6 +19,7 @@ from mailcore.log.lane import LaneWriter
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import RecordType
 from mailcore.log.segment import Damage
+from mailcore.manager.notices import Notice, Outcomes
 from mailcore.queue.active import Active
 from mailcore.queue.aside import NUMBERS, Change, is_due, paused_s, ranges_of, with_its_state
 from mailcore.queue.checkpoint import SUFFIX_BYTES_MAX, unlink
@@ -237,16 +238,16 @@ class SimulatedMachine:
             spooled = msgspec.structs.replace(envelope, data=DataPlace.SPOOL, data_offset=DATA_AT)
             queue.spool.store(spooled, data)
         bounce: Place | None = None
-        if active.refused and envelope.sender:
-            bounce = queue.put(LOCAL, *self.bounce_of(active))
+        if notice := self.passes._notice(active, stays=bool(remaining)):
+            bounce = queue.put(LOCAL, notice.envelope, notice.data)
         if remaining:
             replacement = write_replacement(queue, active, lane, interval_s, age_s=active.age_s, attempted=True)
             queue.replaced(active, lane, replacement, bounce)
         else:
             queue.finish(active, bounce)
 
-    def bounce_of(self, active: Active) -> tuple[Envelope, bytes]:
-        numbers = sorted(verdict.number for verdict in active.refused)
+    def notice_of(self, active: Active, outcomes: Outcomes) -> Notice:
+        numbers = sorted(recipient.number for recipient, _ in outcomes)
         data = ",".join(map(str, numbers)).encode()
         envelope = Envelope(
             queue_id=f"{active.queue_id}B{active.envelope.generation}",
@@ -260,7 +261,7 @@ class SimulatedMachine:
             origin=Origin.BOUNCE,
             helo=",".join(map(str, numbers)),  # of whom it tells, for the audit
         )
-        return envelope, data
+        return Notice(envelope, data, frozenset(verdict.status for _, verdict in outcomes), for_postmaster=False)
 
     def order(self, active: Active, operation: str, numbers: Collection[int] | None = None, **arguments: Any) -> None:
         """An operator's change, answered once its record is synced; then it is carried out."""
@@ -332,7 +333,7 @@ class SimulatedMachine:
             assert record is not None, f"the recipients of {envelope.queue_id} are gone"
             recipients += decode_recipients(record.body)
         assert len(recipients) == envelope.recipient_count
-        orders, refused = (known.orders, [verdict.number for verdict in known.refused]) if known else ([], [])
+        orders, refused = (known.orders, [verdict.number for verdict in known.owed]) if known else ([], [])
         done = known.done | known.done_before if known else set()
         recipients = [
             with_its_state(each, envelope, place.lane, self.outside.now)

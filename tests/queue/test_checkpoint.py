@@ -11,7 +11,7 @@ from mailcore.queue.active import Active
 from mailcore.queue.lanes import JOURNAL
 from mailcore.queue.records import Delivery
 from mailcore.queue.recovery import recover
-from mailcore.queue.suffix import REFUSED_PER_RECORD, shorten
+from mailcore.queue.suffix import OWED_PER_RECORD, shorten
 from tests.queue.audit import audit
 from tests.queue.simulated_machine import HOME, INCOMING, SPOOL, UNDO_S, OutsideMemory, SimulatedMachine
 from tests.queue.test_compaction import audit_at_every_change, bases, deliver, settle, take_in
@@ -106,7 +106,7 @@ def test_what_is_done_and_what_is_owed_is_stated_with_it(machine: SimulatedMachi
     assert active is not None
     again.load(active)
     assert sorted(active.pending) == [2, 4, 5]
-    assert [verdict.number for verdict in active.refused] == [1]
+    assert [verdict.number for verdict in active.owed] == [1]
     assert again.queue.sizes.summary().recipients == 3
 
 
@@ -191,13 +191,13 @@ def test_a_message_that_cannot_be_read_holds_its_segment_and_not_the_journal(mac
 
 
 def test_many_refused_recipients_are_stated_in_several_records(machine: SimulatedMachine) -> None:
-    count = 2 * REFUSED_PER_RECORD + 1
+    count = 2 * OWED_PER_RECORD + 1
     (waiting,) = take_in(machine, 1, recipients=count)
     machine.attempt(waiting, dict.fromkeys(range(count - 1), Status.BOUNCED))
     again = recovered(machine)
     again = recovered(again)
     ((known, start),) = again.queue.recovered
-    assert len(known.refused) == count - 1
+    assert len(known.owed) == count - 1
     assert known.done == set(range(count - 1))
     assert start == again.checkpoints.newest.suffix
 

@@ -58,12 +58,12 @@ def test_recipients_with_a_final_verdict_are_done_and_the_refused_are_owed_a_bou
         start(), delivery(r0=Status.DELIVERED, r1=Status.DEFERRED), delivery(r1=Status.BOUNCED, r2=Status.EXPIRED)
     )
     assert message.done == {0, 1, 2}
-    assert [verdict.number for verdict in message.refused] == [1, 2]
+    assert [verdict.number for verdict in message.owed] == [1, 2]
 
 
 def test_a_verdict_read_twice_counts_once() -> None:
     message = known(start(), delivery(r1=Status.BOUNCED), delivery(r1=Status.BOUNCED))
-    assert len(message.refused) == 1
+    assert len(message.owed) == 1
 
 
 def test_done_adds_up_over_generations_and_what_a_bounce_was_written_for_does_not() -> None:
@@ -74,7 +74,7 @@ def test_done_adds_up_over_generations_and_what_a_bounce_was_written_for_does_no
         start(1, 64, "retry.1"),
         delivery(1, r2=Status.DELIVERED),
     )
-    assert (message.generation, message.done, message.done_before, message.refused) == (1, {2}, {0, 1}, [])
+    assert (message.generation, message.done, message.done_before, message.owed) == (1, {2}, {0, 1}, [])
     assert (message.stage, message.replacement, message.bounce) == (Stage.WORKING, None, None)
     assert message.older == [Place("incoming.0", 64)]
 
@@ -113,10 +113,10 @@ def test_what_ends_another_generation_ends_nothing() -> None:
 
 def test_a_message_stated_anew_keeps_what_is_done_and_owed() -> None:
     owed = Verdict(1, Status.BOUNCED, "5.1.1", "no")
-    message = known(start(done=(0,), refused=(owed,)))
-    assert (message.done, message.refused) == ({0, 1}, [owed])
-    again = known(start(), delivery(r1=Status.BOUNCED), start(done=(0, 1), refused=(owed,)))
-    assert [verdict.number for verdict in again.refused] == [1]
+    message = known(start(done=(0,), owed=(owed,)))
+    assert (message.done, message.owed) == ({0, 1}, [owed])
+    again = known(start(), delivery(r1=Status.BOUNCED), start(done=(0, 1), owed=(owed,)))
+    assert [verdict.number for verdict in again.owed] == [1]
 
 
 def test_records_of_messages_without_a_start_are_of_the_time_before() -> None:

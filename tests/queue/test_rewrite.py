@@ -66,10 +66,10 @@ def test_a_settled_recipient_is_deferred_done_or_refused(machine: SimulatedMachi
     active.destinations = dict.fromkeys(range(4), DESTINATION)
     active.settle(verdicts(r0=Status.DELIVERED, r1=Status.DEFERRED, r2=Status.BOUNCED, r9=Status.DELIVERED))
     assert list(active.pending) == [3]
-    assert active.deferred == {1: (DESTINATION, "said r1")}
+    assert active.deferred == {1: (DESTINATION, "said r1", "4.0.0", 0)}
     assert active.done == {0, 2}
-    assert [verdict.number for verdict in active.refused] == [2]
-    assert active.refused_recipients[2].address == "r2@example.org"
+    assert [verdict.number for verdict in active.owed] == [2]
+    assert active.owed_recipients[2].address == "r2@example.org"
     assert active.destinations == {3: DESTINATION}
     assert not active.pass_over
     active.settle(verdicts(r3=Status.EXPIRED))

@@ -1,0 +1,86 @@
+"""Reports to senders, as the senders receive them: who refused, when, in which words; what comes back; who is told at all."""
+
+from __future__ import annotations
+
+import time
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+from mailcore.lab.lab import Lab
+from tests.bounce.report import Read
+from tests.running.catcher import Catcher
+from tests.running.running_core import RunningCore, Sections, running
+
+REFUSING = "reject(no*@example.org, 550)+reject(later*@example.org, 450)"
+SHORT_LIFE: Sections = {"scheduler": {"maximal_queue_lifetime": 0}}
+BODY = b"Subject: Report\r\n\r\nThe body \xc3\xa9\r\n.a line with a dot\r\n"
+
+
+def reports(author: Catcher) -> list[Read]:
+    return [Read(data, stuffed=False) for _, _, data in author.caught]
+
+
+async def test_a_bounce_says_which_server_refused_when_and_in_its_own_words(tmp_path: Path) -> None:
+    """Until this test, no bounce did: our sentence about the reply hid the reply."""
+    begun = int(time.time())
+    async with (
+        Lab([f"{REFUSING}:127.0.0.1:0"]) as lab,
+        Catcher() as author,
+        running(tmp_path, lab, SHORT_LIFE, author=author) as core,
+    ):
+        queue_id = await core.send("no@example.org", "later@example.org", "yes@example.org", data=BODY)
+        await core.until_empty()
+        (report,) = reports(author)
+        replies = {line["recipient"]: line["reply"] for line in core.log() if line["event"] == "delivery"}
+        assert sorted(report.groups) == ["later@example.org", "no@example.org"]
+        for address, code in (("no@example.org", "550 5.1.1"), ("later@example.org", "450 4.1.1")):
+            fields = report.groups[address]
+            reply = " ".join(fields["Diagnostic-Code"].split())
+            assert reply.startswith(f"smtp; {code} "), reply
+            assert f"said: {reply.removeprefix('smtp; ')} (in reply to RCPT TO command)" in replies[address]
+            assert fields["Remote-MTA"] == "dns; [127.0.0.1]"
+            assert begun <= parsedate_to_datetime(fields["Last-Attempt-Date"]).timestamp() <= time.time()
+            assert fields["Action"] == "failed"
+        assert report.of_message["X-Waypost-Queue-ID"] == queue_id
+        assert report.returned.get_content_type() == "message/rfc822"
+        assert BODY in report.raw, "the message itself, byte for byte"
+        ((sender, _, _),) = author.caught
+        assert sender == ""
+
+
+async def test_a_message_above_the_limit_comes_back_as_its_header(tmp_path: Path) -> None:
+    small: Sections = {"bounce": {"bounce_size_limit": 2000}}
+    async with (
+        Lab([f"{REFUSING}:127.0.0.1:0"]) as lab,
+        Catcher() as author,
+        running(tmp_path, lab, small, author=author) as core,
+    ):
+        big = b"Subject: Big\r\n\r\n" + b"never comes back\r\n" * 200
+        await core.send("no@example.org", data=big)
+        await core.until_empty()
+        (report,) = reports(author)
+        assert report.returned.get_content_type() == "text/rfc822-headers"
+        assert b"Subject: Big" in report.raw
+        assert b"never comes back" not in report.raw
+
+
+async def test_the_postmaster_is_told_once_of_mail_without_a_sender(tmp_path: Path) -> None:
+    """All of it is refused: the message, its bounce, and what the postmaster is sent about it."""
+    told: Sections = {"bounce": {"double_bounce_recipient": "postmaster@example.net"}}
+    async with Lab(["reject(1, 550):127.0.0.1:0"]) as lab, running(tmp_path, lab, told) as core:
+        queue_id = await core.send("a@example.org")
+        await core.until_empty()
+        ends = [(line["queue_id"], line["recipient"]) for line in core.log() if line["event"] == "delivery"]
+        assert ends == [
+            (queue_id, "a@example.org"),
+            (f"{queue_id}B0", "author@sender.example"),
+            (f"{queue_id}B0B0", "postmaster@example.net"),
+        ]
+        await _the_postmaster_reads(core, lab)
+
+
+async def _the_postmaster_reads(core: RunningCore, lab: Lab) -> None:
+    await lab.hops[0].set_behaviour("reject(no@example.org, 550)")
+    await core.send("no@example.org", sender="")
+    await core.until_empty()
+    assert [message.recipients for message in lab.messages] == [("postmaster@example.net",)]

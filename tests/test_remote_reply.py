@@ -1,0 +1,59 @@
+"""A server's reply goes into our sentence and comes out as it was; a sentence of ours never passes for a reply."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mailcore.remote_reply import RemoteReply, expired, refused_to_talk, remote_reply, said
+
+HOST = "mx.example.org[192.0.2.1]"
+TRICKS = (
+    "550 5.1.1 <a@b>: unknown (sorry)",
+    "550 host evil.example[192.0.2.66] said: 250 fine (in reply to RCPT TO command)",
+    "450 4.2.0 later (in reply to DATA command)",
+    "550-5.7.1 one 550 5.7.1 two",
+    "554 message has been in the queue too long, last: 550 no",
+    "550 ",
+)
+
+
+@pytest.mark.parametrize("reply", TRICKS)
+@pytest.mark.parametrize("host", [HOST, "192.0.2.1[192.0.2.1]", "mx.example.org[2001:db8::1]"])
+def test_what_the_server_said_comes_back_as_it_was_whatever_it_said(host: str, reply: str) -> None:
+    for text in (said(host, reply, "RCPT TO"), said(host, reply, "end of DATA"), refused_to_talk(host, reply)):
+        assert remote_reply(text) == RemoteReply(host, reply)
+        assert remote_reply(expired(text)) == RemoteReply(host, reply)
+    assert remote_reply(reply) == RemoteReply("", reply)
+
+
+@given(st.integers(200, 599), st.text(max_size=80), st.sampled_from(["MAIL FROM", "RCPT TO", "DATA", "end of DATA"]))
+def test_any_reply_comes_back(code: int, text: str, command: str) -> None:
+    reply = f"{code} {text}"
+    assert remote_reply(said(HOST, reply, command)) == RemoteReply(HOST, reply)
+    assert remote_reply(refused_to_talk(HOST, reply)) == RemoteReply(HOST, reply)
+
+
+OURS = (
+    "connect to mx.example.org[192.0.2.1]:25: Connection refused",
+    "Host or domain name not found. Name service error for name=x.example type=MX",
+    "delivery temporarily suspended: host mx.example.org[192.0.2.1] refused to talk to me: 421 busy",
+    "returned to sender by the operator: host mx.example.org[192.0.2.1] said: 550 no (in reply to RCPT TO command)",
+    "returned to sender by the operator: 550 5.1.1 unknown",
+    "lost connection with mx.example.org[192.0.2.1] while sending RCPT TO",
+    "TLS is required, but host mx.example.org[192.0.2.1] refused to start TLS: 454 4.7.0 no",
+    "bad address syntax: '550 5.1.1 x@y'",
+    "message size 9 exceeds size limit 5 of server mx.example.org[192.0.2.1]",
+    "host said: 550 no (in reply to RCPT TO command)",
+    "host a b[192.0.2.1] said: 550 no (in reply to RCPT TO command)",
+    "message has been in the queue too long, last: message has been in the queue too long, last: 450 no",
+    "5500 is no code",
+    "",
+)
+
+
+@pytest.mark.parametrize("text", OURS)
+def test_our_own_sentences_are_no_replies(text: str) -> None:
+    assert remote_reply(text) is None
+    assert remote_reply(expired(text)) is None
