@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from mailcore.bounds import BadValue, Bounds, Kind, bounds_by_name, shown
-from mailcore.config import tls, values
+from mailcore.config import client_auth, tls, values
 from mailcore.config.lines import Fault, located, report
 from mailcore.config.lines import Path as Key
 from mailcore.config.listeners import SUBMISSION, Certificate, Listener, listener_faults
@@ -118,6 +118,7 @@ class _Reading:
         certificates = self._certificates(sections["receiver"])
         listeners = self._listeners(sections["receiver"])
         self._ca_file(("tls",), sections["tls"])
+        self._password_file(sections["client_auth"], sections["deliverer"].get("port", Deliverer().port))
         self._backoff(sections["scheduler"])
         if self._faults:
             raise ConfigError.of(self._path, self._text, self._faults)
@@ -309,6 +310,13 @@ class _Reading:
             section["ca_file"] = str(self._base / section["ca_file"])
             if self._looks_at_certificate:
                 self._checked((*key, "ca_file"), section["ca_file"], tls.check_ca_file)
+
+    def _password_file(self, section: dict[str, Any], port: int) -> None:
+        if section.get("password_file"):
+            section["password_file"] = str(self._base / section["password_file"])
+            if self._looks_at_certificate:
+                key = ("client_auth", "password_file")
+                self._checked(key, section["password_file"], lambda file: client_auth.check_file(file, port))
 
     def _routes(self, transports: Iterable[str]) -> dict[str, str]:
         names = tuple(transports)

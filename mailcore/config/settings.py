@@ -17,6 +17,7 @@ from mailcore.bounds import DAY_S, Bounds, Kind, choice, flag, number, text, tex
 from mailcore.config import values
 from mailcore.config.bounce_settings import Bounce
 from mailcore.config.certificates import Pair
+from mailcore.config.client_auth import ClientAuth
 from mailcore.config.listeners import Auth, Certificate, Listener
 from mailcore.config.tls import Tls, TlsPolicy, level_of_transport
 from mailcore.scheduler.feedback import Feedback
@@ -460,6 +461,7 @@ class Settings:
     deliverer: Deliverer = field(default_factory=Deliverer)
     tls: Tls = field(default_factory=Tls)
     bounce: Bounce = field(default_factory=Bounce)
+    client_auth: ClientAuth = field(default_factory=ClientAuth)
     control: Control = field(default_factory=Control)
     supervisor: Supervisor = field(default_factory=Supervisor)
     export: Export = field(default_factory=Export)
@@ -522,6 +524,7 @@ SECTIONS: dict[str, type] = {
     "deliverer": Deliverer,
     "tls": Tls,
     "bounce": Bounce,
+    "client_auth": ClientAuth,
     "control": Control,
     "supervisor": Supervisor,
     "export": Export,

@@ -22,9 +22,11 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from mailcore.config.client_auth import NO_LOGINS, ClientAuth, Login, LoginFileError
 from mailcore.config.settings import Deliverer
 from mailcore.deliverer.connection import Cause, Connection
 from mailcore.deliverer.connection_cache import AddressKey, ConnectionCache, HopKey
+from mailcore.deliverer.login import LoginFile
 from mailcore.deliverer.message_data import DataError, MessageData
 from mailcore.deliverer.opening import Opener, Unusable
 from mailcore.deliverer.tls_policy import Policies, Policy
@@ -60,11 +62,13 @@ class Client:
         loop: asyncio.AbstractEventLoop,
         extensions: Sequence[Extension] = EXTENSIONS,
         policies: Policies | None = None,
+        auth: ClientAuth = NO_LOGINS,
     ) -> None:
         self._limits = limits
         self._finder = finder
         self._policies = policies if policies is not None else Policies({}, limits.port)
-        self._opener = Opener(limits, our_name.encode("ascii"), loop, extensions)
+        self._opener = Opener(limits, our_name.encode("ascii"), loop, extensions, auth)
+        self._logins = LoginFile(auth.password_file, limits.port) if auth.password_file else None
         self._cache = ConnectionCache(
             loop,
             idle_s=limits.connection_idle_s,
@@ -78,13 +82,20 @@ class Client:
         When cancelled, nothing more is sent; whether the server has the message is then unknown.
         Raises DataError when the data cannot be read before anything was sent.
         """
-        hop: HopKey = (work.transport, self._policies.of(work.transport, work.tls, work.next_hop), work.next_hop)
+        policy, login = self._policies.of(work.transport, work.tls, work.next_hop), None
+        if self._logins is not None:
+            try:
+                login = self._logins.of(work.next_hop, work.sender)
+            except LoginFileError as error:
+                reason = Unusable(Status.DEFERRED, "4.3.5", f"the logins are not known: {error}", Cause.MACHINE)
+                return self._unreached(work, [reason], "none", time.monotonic())
+        hop: HopKey = (work.transport, policy, work.next_hop, login)
         connection = self._cache.take_for_hop(hop)
         if connection is not None:
             started_at = time.monotonic()
             outcome = await self._transact(connection, work, data)
             if outcome is not None:
-                return self._delivered(work, hop, _Session(connection, outcome, started_at, hop[1]), 0.0)
+                return self._delivered(work, hop, _Session(connection, outcome, started_at, policy), 0.0)
         return await self._deliver_to_some_host(work, data, hop)
 
     def close(self) -> None:
@@ -105,7 +116,7 @@ class Client:
         unusable: list[Unusable] = []
         relay = "none"
         for address in addresses[: self._limits.addresses_max]:
-            session = await self._try(work, data, address, hop[1])
+            session = await self._try(work, data, address, hop[1], hop[3])
             if isinstance(session, Unusable):
                 unusable.append(session)
                 relay = f"{address.host}[{address.address}]:{work.next_hop.port}"
@@ -118,16 +129,18 @@ class Client:
                 break
         return answer if answer is not None else self._unreached(work, unusable, relay, started_at)
 
-    async def _try(self, work: Deliver, data: MessageData, address: Address, policy: Policy) -> _Session | Unusable:
+    async def _try(
+        self, work: Deliver, data: MessageData, address: Address, policy: Policy, login: Login | None
+    ) -> _Session | Unusable:
         """Tries one address, over a connection kept under another next hop or a new one."""
-        key = _key(work, policy, address)
+        key = _key(work, policy, address, login)
         connection = self._cache.take_for_address(key)
         if connection is not None:
             begun_at = time.monotonic()
             outcome = await self._transact(connection, work, data)
             if outcome is not None:
                 return _Session(connection, outcome, begun_at, policy)
-        made = await self._opener.connect(policy, address, work.next_hop.port)
+        made = await self._opener.connect(policy, address, work.next_hop.port, login)
         if isinstance(made, Unusable):
             return made
         begun_at = time.monotonic()
@@ -162,7 +175,7 @@ class Client:
         )
         if connection.failure is None:
             address = Address(connection.host, connection.address)
-            self._cache.put(connection, hop, _key(work, policy, address))
+            self._cache.put(connection, hop, _key(work, policy, address, hop[3]))
         return result, outcome.data_error
 
     def _unreached(
@@ -184,5 +197,5 @@ class Client:
         return result, None
 
 
-def _key(work: Deliver, policy: Policy, address: Address) -> AddressKey:
-    return work.transport, policy, address.host, address.address, work.next_hop.port
+def _key(work: Deliver, policy: Policy, address: Address, login: Login | None) -> AddressKey:
+    return work.transport, policy, address.host, address.address, work.next_hop.port, login

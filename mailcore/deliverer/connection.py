@@ -61,6 +61,7 @@ class Connection(SMTPProtocol):
         self.tls_verified = False  # the certificate was checked, as ``tls_level`` demands
         self.tls_level = ""  # as Delivered.tls_level
         self.tls_error = ""  # why the handshake failed
+        self.mechanisms: list[str] = []  # of AUTH, as EHLO offered them
         self.features: dict[str, str] = {}  # EHLO keyword in lower case -> parameters; empty after HELO
         self.extensions = _NONE_OFFERED  # what ``features`` mean for a transaction; the client sets it after EHLO
         self.pipelining = False
@@ -212,12 +213,12 @@ class Connection(SMTPProtocol):
 
     async def hello(self, our_name: bytes, timeout_s: float) -> Reply | None:
         """Sends EHLO, or HELO where that is refused; returns the last reply. ``features`` are what EHLO offered."""
-        self.features, self.pipelining, self.size_limit = {}, False, 0
+        self.features, self.mechanisms, self.pipelining, self.size_limit = {}, [], False, 0
         reply = await self.command(b"EHLO " + our_name, timeout_s)
         if reply is None or reply.code == 421:
             return reply
         if 200 <= reply.code < 300:
-            self.features, _ = parse_esmtp_extensions("\n".join(reply.lines))
+            self.features, self.mechanisms = parse_esmtp_extensions("\n".join(reply.lines))
             self.pipelining = "pipelining" in self.features
             size = self.features.get("size", "").strip()
             self.size_limit = int(size) if size.isdecimal() and len(size) < 20 else 0
@@ -252,7 +253,7 @@ class Connection(SMTPProtocol):
         # Forget what came in the clear after the 220: anyone on the network may have sent it (RFC 3207 6).
         self._replies.clear()
         self._parser.clear()
-        self.features = {}
+        self.features, self.mechanisms = {}, []
         if self.failure is not None or self.transport is None:
             return None
         secured = self.transport.get_extra_info("ssl_object")

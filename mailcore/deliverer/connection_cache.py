@@ -2,7 +2,8 @@
 
 Postfix's scache(8) in one process. Laws: at most ``idle_max`` connections rest here, each at most ``idle_s`` seconds, is
 used at most ``uses_max`` times and lives at most LIFE_S_MAX; when there are too many, the one that has been idle longest is
-closed. One timer for all of them. Both keys hold the whole policy that the connection was made under.
+closed. One timer for all of them. Both keys hold the whole policy that the connection was made under,
+and the login that was used on it.
 
 Keeps law: kept-connections-bounded, law: tls-level-is-kept (docs/laws.md).
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from typing import TypeVar
 
+from mailcore.config.client_auth import Login
 from mailcore.deliverer.connection import Connection
 from mailcore.deliverer.tls_policy import Policy
 from mailcore.frames import NextHop
@@ -20,8 +22,10 @@ __all__ = ["AddressKey", "ConnectionCache", "HopKey"]
 
 LIFE_S_MAX = 300.0  # Postfix's smtp_connection_reuse_time_limit: after that, the best MX host gets its chance again
 
-HopKey = tuple[str, Policy, NextHop]  # transport, policy of the next hop, next hop
-AddressKey = tuple[str, Policy, str, str, int]  # transport, policy of the connection, host name, address, port
+HopKey = tuple[str, Policy, NextHop, Login | None]  # transport, policy of the next hop, next hop, login
+AddressKey = tuple[
+    str, Policy, str, str, int, Login | None
+]  # transport, policy of the connection, host name, address, port, login
 
 
 class _Resting:

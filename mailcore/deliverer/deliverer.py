@@ -137,7 +137,7 @@ class Deliverer:
             clock=loop.time,
         )
         policies = Policies(settings.tls_policy, limits.port, settings.tls.ca_file)
-        self._client = Client(limits, finder, our_name, loop, extensions, policies)
+        self._client = Client(limits, finder, our_name, loop, extensions, policies, settings.client_auth)
 
     async def run(self) -> None:
         """Serves a manager, and waits for the next when it is gone. Never returns."""

@@ -1,4 +1,4 @@
-"""Opens connections: connect, greeting, EHLO, STARTTLS as the policy demands. A connection, or the reason for none.
+"""Opens connections: connect, greeting, EHLO, STARTTLS as the policy demands, login. A connection, or the reason for none.
 
 Laws:
 - A connection is returned only if it has what its policy demands: under any level but "none" and "may" it is encrypted, and
@@ -20,9 +20,11 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from mailcore.config.client_auth import NO_LOGINS, ClientAuth, Login
 from mailcore.config.settings import Deliverer
 from mailcore.deliverer.certificates import CHECKED_BY_NAME, Contexts, mismatch
 from mailcore.deliverer.connection import Cause, Connection, Failure, connect_error_text
+from mailcore.deliverer.login import authenticate
 from mailcore.deliverer.replies import Reply, enhanced_code, status_of
 from mailcore.deliverer.tls_policy import Policy
 from mailcore.envelope import Status
@@ -61,34 +63,38 @@ class Opener:
         our_name: bytes,
         loop: asyncio.AbstractEventLoop,
         extensions: Sequence[Extension],
+        auth: ClientAuth = NO_LOGINS,
     ) -> None:
         self._limits = limits
         self._our_name = our_name
         self._loop = loop
         self._extensions = extensions
+        self._auth = auth
         self._contexts = Contexts()
         self._tls_broken: dict[tuple[str, int], tuple[float, str]] = {}  # address and port -> until when, why
 
-    async def connect(self, policy: Policy, address: Address, port: int) -> Connection | Unusable:
-        """Returns a connection that fulfils ``policy``, after EHLO; or why there is none."""
+    async def connect(
+        self, policy: Policy, address: Address, port: int, login: Login | None = None
+    ) -> Connection | Unusable:
+        """Returns a connection that fulfils ``policy``, after EHLO and ``login``; or why there is none."""
         if policy.level != "may":
-            return await self._open(policy, address, port)
+            return await self._open(policy, address, port, login)
         key = address.address, port
         until, why = self._tls_broken.get(key, (0.0, ""))
         if until <= time.monotonic():
-            made = await self._open(policy, address, port)
+            made = await self._open(policy, address, port, login)
             if isinstance(made, Connection) or not made.of_tls:
                 return made
             why = made.text
             if len(self._tls_broken) >= TLS_BROKEN_MAX:
                 self._tls_broken.clear()
             self._tls_broken[key] = time.monotonic() + TLS_BROKEN_S, why
-        made = await self._open(policy._replace(level="none"), address, port)
+        made = await self._open(policy._replace(level="none"), address, port, login)
         if isinstance(made, Connection):
             made.tls_level = _in_the_clear(policy, why)
         return made
 
-    async def _open(self, policy: Policy, address: Address, port: int) -> Connection | Unusable:
+    async def _open(self, policy: Policy, address: Address, port: int, login: Login | None) -> Connection | Unusable:
         loop = self._loop
         try:
             async with asyncio.timeout(self._limits.connect_timeout_s):
@@ -100,7 +106,7 @@ class Opener:
             words = f"connect to {address.host}[{address.address}]:{port}: {text}"
             return Unusable(Status.DEFERRED, "4.4.1" if cause is Cause.SITE else "4.3.0", words, cause)
         try:
-            reason = await self._begin(connection, policy)
+            reason = await self._begin(connection, policy, login)
         except BaseException:
             connection.abort()
             raise
@@ -109,7 +115,7 @@ class Opener:
         connection.quit()
         return reason
 
-    async def _begin(self, connection: Connection, policy: Policy) -> Unusable | None:
+    async def _begin(self, connection: Connection, policy: Policy, login: Login | None) -> Unusable | None:
         greeting = await connection.greeting(self._limits.greeting_timeout_s)
         if greeting is None:
             return _failed(connection, _GREETING)
@@ -120,6 +126,10 @@ class Opener:
         reason = await self._hello(connection)
         if reason is None and policy.level != "none":
             reason = await self._encrypt(connection, policy)
+        if reason is None and login is not None:
+            dsn, words = await authenticate(connection, login, self._auth, self._limits.command_timeout_s)
+            if dsn:
+                return Unusable(Status.DEFERRED, dsn, words, Cause.MACHINE if dsn == "4.3.5" else Cause.SITE)
         return reason
 
     async def _encrypt(self, connection: Connection, policy: Policy) -> Unusable | None:

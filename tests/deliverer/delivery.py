@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
+from mailcore.config.client_auth import NO_LOGINS, ClientAuth
 from mailcore.config.settings import Deliverer
 from mailcore.deliverer.client import Client
 from mailcore.deliverer.message_data import DataFiles, MessageData
@@ -53,6 +54,7 @@ class Sender:
         finder: HostFinder | None = None,
         limits: Deliverer = LIMITS,
         policies: Policies | None = None,
+        auth: ClientAuth = NO_LOGINS,
         **changes: float,
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -61,7 +63,7 @@ class Sender:
         self.finder = finder or FixedHosts("127.0.0.1")
         self.files = DataFiles(Disk(), loop)
         limits = replace(limits, **changes)  # type: ignore[arg-type]
-        self.client = Client(limits, self.finder, "our.example.net", loop, policies=policies)
+        self.client = Client(limits, self.finder, "our.example.net", loop, policies=policies, auth=auth)
         self._entries = 0
 
     def work(

@@ -7,6 +7,7 @@ has none gets the usual. DOT is the answer to the end of the data. Not a mock: b
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import datetime
 import enum
@@ -58,6 +59,7 @@ class Message:
 class Session:
     lines: list[str] = field(default_factory=list)  # commands as they came; "." for the end of the data
     tls: bool = False
+    user: str = ""  # after AUTH
     data_bytes: int = 0
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     writer: asyncio.StreamWriter | None = None
@@ -78,6 +80,8 @@ class ScriptedServer:
         refuse: dict[str, bytes] | None = None,
         tls: ssl.SSLContext | None = None,
         keep_data: bool = True,
+        keywords_in_tls: tuple[str, ...] | None = None,
+        users: dict[str, str] | None = None,
     ) -> None:
         self.answers = {
             verb: [answer] if not isinstance(answer, list) else answer for verb, answer in (answers or {}).items()
@@ -86,6 +90,8 @@ class ScriptedServer:
         self.refuse = refuse or {}
         self.tls = tls
         self.keep_data = keep_data
+        self.keywords_in_tls = keywords if keywords_in_tls is None else keywords_in_tls
+        self.users = users or {}  # name -> password or token: AUTH is answered by these
         self.sessions: list[Session] = []
         self.messages: list[Message] = []
         self.bursts: list[bytes] = []  # one entry for each time the socket had commands
@@ -108,12 +114,12 @@ class ScriptedServer:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _answer(self, verb: str) -> Answer:
+    def _answer(self, verb: str, in_tls: bool = False) -> Answer:
         if verb in self.answers:
             answers = self.answers[verb]
             return answers.pop(0) if len(answers) > 1 else answers[0]
         if verb == "EHLO":
-            lines = ["sink.example.org", *self.keywords]
+            lines = ["sink.example.org", *(self.keywords_in_tls if in_tls else self.keywords)]
             return "".join(f"250-{line}\r\n" for line in lines[:-1]).encode() + f"250 {lines[-1]}\r\n".encode()
         return USUAL.get(verb, b"502 5.5.2 Error: command not recognized\r\n")
 
@@ -156,7 +162,10 @@ class ScriptedServer:
                 writer.write(self.refuse[command[8:].strip("<>")])
                 continue
             go_ahead = self.answers.get("DATA", [b"354"])[0]
-            if not await self._say(verb, writer):
+            if verb == "AUTH" and self.users and verb not in self.answers:
+                await self._authenticate(command, reader, writer, session)
+                continue
+            if not await self._say(verb, writer, session.tls):
                 return
             if verb == "MAIL":
                 sender, recipients = command[10:], []
@@ -197,9 +206,35 @@ class ScriptedServer:
             if not pending:
                 raise ConnectionResetError
 
-    async def _say(self, verb: str, writer: asyncio.StreamWriter) -> bool:
+    async def _authenticate(
+        self, command: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, session: Session
+    ) -> None:
+        """RFC 4954, and Google's XOAUTH2: a fault is a 334, and the 535 follows an empty line."""
+        _, mechanism, *initial = command.split(" ")
+        user, secret = "", ""
+        if mechanism == "PLAIN":
+            _, user, secret = base64.b64decode(initial[0]).decode().split("\0")
+        elif mechanism == "XOAUTH2":
+            fields = dict(each.split("=", 1) for each in base64.b64decode(initial[0]).decode().split("\1") if each)
+            user, secret = fields["user"], fields["auth"].removeprefix("Bearer ")
+        else:
+            found = []
+            for question in (b"VXNlcm5hbWU6", b"UGFzc3dvcmQ6"):
+                writer.write(b"334 " + question + b"\r\n")
+                found.append(base64.b64decode((await reader.readline()).strip()).decode())
+            user, secret = found
+        if self.users.get(user) == secret:
+            session.user = user
+            writer.write(b"235 2.7.0 Authentication successful\r\n")
+            return
+        if mechanism == "XOAUTH2":
+            writer.write(b"334 eyJzdGF0dXMiOiI0MDEifQ==\r\n")
+            assert (await reader.readline()).strip() == b""
+        writer.write(f"535 5.7.8 Error: {mechanism} {user} {secret} {' '.join(initial)}\r\n".encode())
+
+    async def _say(self, verb: str, writer: asyncio.StreamWriter, in_tls: bool = False) -> bool:
         """False when the conversation is over."""
-        answer = self._answer(verb)
+        answer = self._answer(verb, in_tls)
         if isinstance(answer, bytes):
             writer.write(answer)
             await writer.drain()

@@ -1,4 +1,4 @@
-"""Ways to send mail with less encryption than was demanded."""
+"""Ways to send mail with less encryption than was demanded, or a password to a place where it must not go."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ MUTATIONS = [
     Mutation(
         "a connection is kept without its policy",
         "mailcore/deliverer/client.py",
-        "    return work.transport, policy, address.host, address.address, work.next_hop.port\n",
-        "    return work.transport, Policy('may'), address.host, address.address, work.next_hop.port\n",
+        "    return work.transport, policy, address.host, address.address, work.next_hop.port, login\n",
+        "    return work.transport, Policy('may'), address.host, address.address, work.next_hop.port, login\n",
         "tests/deliverer/test_tls_levels.py tests/deliverer/test_client.py",
     ),
     Mutation(
@@ -27,5 +27,26 @@ MUTATIONS = [
         '        if policy.level != "may":\n',
         '        if policy.level == "none":\n',
         "tests/deliverer/test_tls_levels.py",
+    ),
+    Mutation(
+        "a password goes out in the clear",
+        "mailcore/deliverer/login.py",
+        "    if not connection.tls and not settings.without_tls:\n",
+        "    if False:\n",
+        "tests/deliverer/test_login.py -k clear",
+    ),
+    Mutation(
+        "what a server repeats of a login is recorded",
+        "mailcore/deliverer/login.py",
+        "    text = _struck_out(reply.text, secrets)\n",
+        "    text = reply.text\n",
+        "tests/deliverer/test_login.py -k wrong_password",
+    ),
+    Mutation(
+        "a connection is used for mail of another login",
+        "mailcore/deliverer/client.py",
+        "        hop: HopKey = (work.transport, policy, work.next_hop, login)\n",
+        "        hop: HopKey = (work.transport, policy, work.next_hop, None)\n",
+        "tests/deliverer/test_login.py -k sender_with_a_line",
     ),
 ]

@@ -1,0 +1,68 @@
+"""[client_auth], checked at load with the file that it names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mailcore.cli.main import main
+from mailcore.config.load import ConfigError, load, load_text
+from mailcore.config.settings import Settings
+
+FAULTS = [
+    (
+        "[client_auth]\nmechanisms = ['CRAM-MD5']",
+        "2: [client_auth] mechanisms must be a mechanism: XOAUTH2, PLAIN, LOGIN (got 'CRAM-MD5')",
+    ),
+    ("[client_auth]\nmechanisms = []", "2: [client_auth] mechanisms must have at least one value"),
+    ("[client_auth]\npassword = 'x'", "2: [client_auth] password is not a setting here; did you mean 'password_file'?"),
+]
+
+
+@pytest.mark.parametrize(("text", "what"), FAULTS)
+def test_a_fault_names_its_line(text: str, what: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        load_text(Path("/etc/waypost/waypost.toml"), text)
+    assert what in str(error.value)
+
+
+def test_check_config_checks_the_file_and_shows_nothing_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config, passwords = tmp_path / "waypost.toml", tmp_path / "passwords"
+    config.write_text("[client_auth]\npassword_file = 'passwords'\nmechanisms = ['plain']\n")
+
+    def checked(text: str, mode: int = 0o600) -> tuple[int, str]:
+        passwords.write_text(text)
+        passwords.chmod(mode)
+        status = main(["check-config", "--config", str(config)])
+        output = capsys.readouterr()
+        assert "hunter2" not in output.out + output.err
+        return status, output.err
+
+    assert checked("[mx.test]:587 joe:hunter2\n") == (0, "")
+    assert checked("[mx.test]:587 hunter2\n")[0] == 2
+    status, said = checked("# a\n[mx.test]:587 joe:hunter2\n[mx.test]:587 joe:hunter2\n")
+    assert (
+        f"2: [client_auth] password_file must be a file of logins: {passwords}:3: must not have [mx.test]:587 twice"
+        in said
+    )
+    assert "has mode 0644, so every user of this host can open it" in checked("", 0o644)[1]
+    token = tmp_path / "token"
+    token.write_text("hunter2")
+    token.chmod(0o644)
+    assert f"{token}: has mode 0644" in checked("mx.test xoauth2 joe token\n")[1]
+    passwords.unlink()
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        load(config)
+
+
+def test_the_settings_that_are_stored_have_the_path_only(tmp_path: Path) -> None:
+    config, passwords = tmp_path / "waypost.toml", tmp_path / "passwords"
+    config.write_text("[client_auth]\npassword_file = 'passwords'\n")
+    passwords.write_text("[mx.test]:587 joe:hunter2\n")
+    passwords.chmod(0o600)
+    settings: Settings = load(config)
+    assert settings.client_auth.password_file == str(passwords)
+    assert "hunter2" not in repr(settings)
