@@ -43,7 +43,7 @@ def test_check_config_checks_the_file_and_shows_nothing_of_it(
 
     assert checked("[mx.test]:587 joe:hunter2\n") == (0, "")
     assert checked("[mx.test]:587 hunter2\n")[0] == 2
-    status, said = checked("# a\n[mx.test]:587 joe:hunter2\n[mx.test]:587 joe:hunter2\n")
+    said = checked("# a\n[mx.test]:587 joe:hunter2\n[mx.test]:587 joe:hunter2\n")[1]
     assert (
         f"2: [client_auth] password_file must be a file of logins: {passwords}:3: must not have [mx.test]:587 twice"
         in said
