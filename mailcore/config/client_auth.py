@@ -2,7 +2,7 @@
 
 A line of the file is ``NEXT_HOP USER:PASSWORD`` as in Postfix's smtp_sasl_password_maps, ``NEXT_HOP xoauth2 USER FILE`` with a
 file that holds a token, or the same with a sender's address in the place of the next hop. A sender's login is used only
-towards next hops that have a line of their own, so that no password goes to a stranger's server.
+towards next hops that have a line of their own, so that no password goes to the server of any other domain.
 
 Law: a text that is made here, errors included, never has a password or a token in it.
 
@@ -94,7 +94,7 @@ class Logins(NamedTuple):
     by_sender: Mapping[str, Login]
 
     def of(self, names: tuple[str, ...], sender: str) -> Login | None:
-        """Returns the login towards a next hop with these names, the most specific first; None if it has none."""
+        """Returns the login towards a next hop with these names, the most specific first; None without one."""
         for name in names:
             found = self.by_hop.get(name)
             if found is not None:
