@@ -2,7 +2,8 @@
 
     python -m mailcore.processes ROLE NUMBER PARENT SETTINGS
 
-Here a process is also given what it needs of rooms it does not know itself: the control process gets the archive of events.
+Here a process is also given what it needs of rooms it does not know itself: the control process gets the archive of events,
+and the pickup to run beside its server.
 
 Laws
 - Each role imports its room inside its own function, so that a receiver does not load the manager or the control server.
@@ -41,8 +42,9 @@ def _deliverer() -> Main:
 def _control() -> Main:
     from mailcore.control import server
     from mailcore.events.read.archive import open_archive
+    from mailcore.pickup import pickup
 
-    return partial(server.main, open_archive)
+    return partial(server.main, open_archive, pickup.run)
 
 
 def _exporter() -> Main:

@@ -173,6 +173,13 @@ class SimulatedDisk(Disk):
         self._call("open_read", path, changes=False)
         return self._descriptor(path, self._file(path), False)
 
+    def open_foreign(self, path: str) -> int:
+        return self.open_read(path)
+
+    def owner_of(self, fd: int) -> int | None:
+        self._get(fd)
+        return 1000
+
     def open_write(self, path: str) -> int:
         self._call("open_write", path, changes=False)
         return self._descriptor(path, self._file(path), True)

@@ -128,6 +128,7 @@ def _is_introduced(name: str) -> bool:
 IMPORTS_ON_DEMAND = {
     "mailcore/processes.py": "a process loads its own room only",
     "mailcore/cli/commands.py": "a command loads its own module only",
+    "mailcore/cli/postfix/main.py": "a command loads its own module only",
     "mailcore/cli/simulate/command.py": "matplotlib takes half a second, and is needed for --chart only",
     "mailcore/events/read/archive.py": "pyarrow takes half a second and 50 MB, and is needed when there is a file to read",
     "appliance/accounts/apps.py": "Django has no models before ready()",

@@ -19,6 +19,7 @@ from mailcore.config.bounce_settings import Bounce
 from mailcore.config.certificates import Pair
 from mailcore.config.client_auth import ClientAuth
 from mailcore.config.listeners import Auth, Certificate, Listener
+from mailcore.config.maildrop import Maildrop
 from mailcore.config.tls import Tls, TlsPolicy, level_of_transport
 from mailcore.scheduler.feedback import Feedback
 from mailcore.scheduler.parameters import DESTINATION_SCOPE, GLOBAL_SCOPE, TRANSPORT_SCOPE
@@ -34,6 +35,7 @@ __all__ = [
     "Deliverer",
     "Destination",
     "Export",
+    "Maildrop",
     "Portal",
     "Queue",
     "Receiver",
@@ -465,6 +467,7 @@ class Settings:
     control: Control = field(default_factory=Control)
     supervisor: Supervisor = field(default_factory=Supervisor)
     export: Export = field(default_factory=Export)
+    maildrop: Maildrop = field(default_factory=Maildrop)
     portal: Portal = field(default_factory=Portal)
     reports: Reports = field(default_factory=Reports)
     scheduler: Scheduler = field(default_factory=Scheduler)
@@ -528,6 +531,7 @@ SECTIONS: dict[str, type] = {
     "control": Control,
     "supervisor": Supervisor,
     "export": Export,
+    "maildrop": Maildrop,
     "portal": Portal,
     "reports": Reports,
     "scheduler": Scheduler,

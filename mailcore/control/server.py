@@ -18,8 +18,9 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from mailcore.config.scheduler_parameters import parameters_of
 from mailcore.config.settings import Settings
@@ -70,6 +71,9 @@ LOCK_WAIT_S = 5.0  # the control process before us may still be dying
 ANSWERED = (FaultError, CursorError, OSError, PositionsDamaged, PositionsTooNew, SegmentTooNew)
 
 
+Beside = Callable[[Settings], Coroutine[Any, Any, None]]
+
+
 class Forbidden(FaultError):
     """An operation that this client may not ask for."""
 
@@ -83,8 +87,9 @@ class ClientGone(Exception):
 class ControlServer:
     """The server of the control socket: what all connections share."""
 
-    def __init__(self, settings: Settings, archive: Archive) -> None:
-        """``archive``: what was exported; it answers also when no more is exported."""
+    def __init__(self, settings: Settings, archive: Archive, beside: Beside | None = None) -> None:
+        """``archive``: what was exported; it answers also when no more is exported. ``beside`` runs as long as this process."""
+        self._beside = beside
         self.settings = settings
         self.group = group_id(settings.control.group)
         self.clients_max = settings.control.clients_max
@@ -128,6 +133,8 @@ class ControlServer:
         os.fchmod(lock, 0o640)  # not for the directory's group to write, which may be the deliverer's, too
         try:
             self.start(asyncio.create_task(self.link.run()))
+            if self._beside is not None:
+                self.start(asyncio.create_task(self._beside(self.settings)))
             async with asyncio.timeout(1):
                 await self.link.tried.wait()
             loop = asyncio.get_running_loop()
@@ -314,9 +321,12 @@ def _who_may(settings: Settings) -> str:
     return "root and the user Waypost runs as may" + (f", and group {group}" if group else " (see control.group)")
 
 
-def main(open_archive: Callable[[Settings], Archive], settings: Settings, number: int) -> None:
-    """Runs until it is killed. There is one control process, number 0; ``open_archive`` opens what was exported."""
+def main(open_archive: Callable[[Settings], Archive], beside: Beside, settings: Settings, number: int) -> None:
+    """Runs until it is killed. There is one control process, number 0.
+
+    ``open_archive`` opens what was exported; ``beside`` is other work that the process does.
+    """
     try:
-        asyncio.run(ControlServer(settings, open_archive(settings)).run())
+        asyncio.run(ControlServer(settings, open_archive(settings), beside).run())
     except Locked as error:
         sys.exit(f"waypost: control: {error}; that process is running and keeps the socket")

@@ -21,6 +21,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Callable, Sequence
 
 __all__ = ["Buffer", "Disk", "Exchanged", "Guard", "Locked", "Relief", "is_full"]
@@ -140,6 +141,16 @@ class Disk:
         """Opens a file for reading; returns its descriptor."""
         self.check(path)
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def open_foreign(self, path: str) -> int:
+        """Opens a file that another user may have put there, for reading: follows no link and waits for no writer."""
+        self.check(path)
+        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def owner_of(self, fd: int) -> int | None:
+        """Returns the user id of an open file's owner; None if it is not a plain file, or has more than one name."""
+        status = os.fstat(fd)
+        return status.st_uid if stat.S_ISREG(status.st_mode) and status.st_nlink == 1 else None
 
     def open_write(self, path: str) -> int:
         """Opens an existing file, to rewrite bytes in place; returns its descriptor."""

@@ -93,7 +93,7 @@ class MailLog:
 
     # -- mail
 
-    def accepted(self, envelope: Envelope, client_name: str = "unknown") -> None:
+    def accepted(self, envelope: Envelope, client_name: str = "unknown", uid: int = 0) -> None:
         """Logs that a message is on disk: its client, its Message-ID, and that it is queued (three lines, as in Postfix)."""
         queue_id = envelope.queue_id
         if envelope.origin is Origin.SMTP:
@@ -101,7 +101,7 @@ class MailLog:
             client = _client(client_name, envelope.client_address)
             self._line("smtpd", f"{queue_id}: client={client}{login}")
         elif envelope.origin is Origin.LOCAL:
-            self._line("pickup", f"{queue_id}: uid=0 from=<{inside(envelope.sender)}>")
+            self._line("pickup", f"{queue_id}: uid={uid} from=<{inside(envelope.sender)}>")
         self._line("cleanup", f"{queue_id}: message-id=<{inside(envelope.message_id.strip().strip('<>'))}>")
         self._queue_active(envelope)
         self._object(
@@ -335,6 +335,11 @@ class MailLog:
         """Logs that a process ended. ``how``: "exit status 1", "signal 9"."""
         self._warning("master", f"process {word(process)} pid {pid} ended: {free(how)}; restarting it")
         self._object("child_ended", process=process, child_pid=pid, how=how)
+
+    def maildrop_damaged(self, file: str, what: str) -> None:
+        """Logs that a file of the maildrop is not a message; it is kept under another name and not sent."""
+        self._warning("pickup", f"{word(file)}: {free(what)}; set aside, not sent")
+        self._object("maildrop_damaged", file=file, what=what)
 
     def record_set_aside(self, file: str, offset: int, what: str) -> None:
         """Logs a damaged record. It stays where it is, and what follows it is still read."""

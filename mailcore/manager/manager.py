@@ -23,6 +23,7 @@ import uvloop
 from mailcore.config.scheduler_parameters import parameters_of
 from mailcore.config.settings import Settings
 from mailcore.config.tuned import Tuned
+from mailcore.envelope import Origin
 from mailcore.faults import Code, Fault, FaultError
 from mailcore.frames import (
     FrameWriter,
@@ -47,8 +48,8 @@ from mailcore.manager.passes import Passes
 from mailcore.manager.state import State
 from mailcore.queue.checkpoint import unlink
 from mailcore.queue.exported import EXPORTED, Candidate, Keeper
-from mailcore.queue.lanes import DELETED, HOLD, is_incoming
-from mailcore.queue.queue_id import MANAGER, QueueIds
+from mailcore.queue.lanes import DELETED, HOLD, incoming, is_incoming
+from mailcore.queue.queue_id import MANAGER, PICKUP, QueueIds
 from mailcore.queue.recovery import Recovered, recover
 from mailcore.queue.restored import RestoredDamaged, read_restored
 from mailcore.routing.resolve import Routing
@@ -126,6 +127,8 @@ class Manager:
         self._last_taken: object = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._taken_over: set[str] = set()
+        # Its end is not to be read before the pickup says so (law: taken-once), even if no pickup runs.
+        self._pickup = incoming(PICKUP)
         self.control: dict[str, Callable[[dict[str, Any]], Any]] = {
             "state": self.state.state,
             "size": self.state.size,
@@ -281,7 +284,7 @@ class Manager:
         for lane, runner in list(queue.runners.items()):
             number = lane.partition(".")[2]
             written = number.isdecimal() and int(number) < self.settings.receiver.processes
-            if not is_incoming(lane) or written or lane in self._taken_over:
+            if not is_incoming(lane) or written or lane == self._pickup or lane in self._taken_over:
                 continue
             with contextlib.suppress(Locked):  # its receiver is still ending: retried with the next checkpoint
                 writer = LaneWriter(
@@ -311,7 +314,8 @@ class Manager:
                 queue.arrived(lane, messages, recipients)
             else:
                 messages, recipients = queue.count_arrived(lane, runner.readable_end, end)
-            self.context.balance.arrive(messages, recipients, heard=heard)
+            origin = Origin.LOCAL if lane == self._pickup else Origin.SMTP
+            self.context.balance.arrive(messages, recipients, heard=heard, origin=origin)
             runner.extend(end)
             self.go_on()
 

@@ -74,13 +74,13 @@ class Balance:
         """Returns those of the lanes whose receiver has not reported its position."""
         return [lane for lane in lanes if lane not in self._heard]
 
-    def arrive(self, messages: int, recipients: int, *, heard: bool) -> None:
+    def arrive(self, messages: int, recipients: int, *, heard: bool, origin: Origin = Origin.SMTP) -> None:
         """Counts mail in a receiver's lane.
 
         What was there before the receiver's first report counts as queued at the start of this manager. It came after the last
         checkpoint of the one before, so that totals that continue count it as accepted.
         """
-        _add(self.accepted[Origin.SMTP] if heard else self.late, messages, recipients)
+        _add(self.accepted[origin] if heard else self.late, messages, recipients)
 
     def accept(self, envelope: Envelope) -> None:
         """Counts a message that the manager wrote: a bounce, or an injected one."""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["MANAGER", "QueueIds", "arrival_of"]
+__all__ = ["MANAGER", "PICKUP", "QueueIds", "arrival_of"]
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _TIME_CHARACTERS = 11  # 55 bits of microseconds: until the year 3111
 _WRITERS = 1024  # two characters
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
 MANAGER = _WRITERS - 1  # the manager's own mail; receivers count from 0
+PICKUP = _WRITERS - 3  # mail of local programs; also the number of its lane, incoming.1021
 _VALUES = {character: value for value, character in enumerate(_ALPHABET)}
 
 

@@ -30,9 +30,9 @@ from mailcore.esmtp import EXTENSIONS, Extension
 from mailcore.log.commit import GroupCommit
 from mailcore.log.disk import Disk, Locked
 from mailcore.log.lane import LaneWriter
-from mailcore.log.positions import PositionsDamaged, read_positions
 from mailcore.maillog import MailLog
 from mailcore.queue.lanes import incoming
+from mailcore.queue.named import named_end
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.spool import DATA_AT
 from mailcore.receiver.manager_link import MANAGER_SOCKET, ManagerLink
@@ -73,7 +73,7 @@ class Receiving:
             segment_bytes=settings.queue.segment_bytes,
             clock=time.time,
             salt=lambda: secrets.randbits(64),
-            floor=_named(disk, settings, lane),
+            floor=named_end(disk, str(settings.queue_directory), lane),
         )
         disk.make_directory(str(settings.spool_directory))
         self.commit = GroupCommit(self.writer, loop, settings.queue.commit_delay_ms / 1000)
@@ -122,19 +122,6 @@ class Receiving:
         self._threads.shutdown()
         self.writer.close()
         self.log.close()
-
-
-def _named(disk: Disk, settings: Settings, lane: str) -> int:
-    """Returns the offset beyond every position of the lane that was ever named, even if its files are gone.
-
-    law: positions-never-reused.
-    """
-    try:
-        positions = read_positions(disk, str(settings.queue_directory))
-    except (OSError, PositionsDamaged):  # the manager says so; the lane's own files tell as well
-        return 0
-    known = positions.lanes.get(lane) if positions is not None else None
-    return max(known.runner, known.end) if known is not None else 0
 
 
 def _tls_context(settings: Settings) -> ssl.SSLContext | None:

@@ -45,6 +45,7 @@ __all__ = [
     "not_empty",
     "queue_id",
     "settings_of",
+    "who",
 ]
 
 DONE = 0
@@ -188,7 +189,7 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
 
 def control_client(arguments: argparse.Namespace) -> ControlClient:
     """Returns a client that is not connected yet. Raises ConfigError."""
-    return ControlClient(settings_of(arguments).run_directory / "control.sock", who=_who())
+    return ControlClient(settings_of(arguments).run_directory / "control.sock", who=who())
 
 
 def moment(text: str) -> float:
@@ -214,7 +215,7 @@ def queue_id(text: str) -> str:
     return text.upper()
 
 
-def _who() -> str:
+def who() -> str:
     """Returns the name of the calling user; under sudo, of the user who called sudo."""
     for name in ("SUDO_USER", "LOGNAME"):
         if os.environ.get(name):

@@ -6,10 +6,12 @@ Only root can start them so; Debian's own accounts stand for them: ``games`` for
 
 from __future__ import annotations
 
+import asyncio
 import grp
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -97,6 +99,38 @@ def reached(place: Path, user: str, groups: list[str], how: int, paths: Iterable
     return {Path(line) for line in done.stdout.splitlines() if line}
 
 
+async def submitted_by_anybody(core: OwnUsers, place: Path, drop: Path) -> None:
+    """A user without rights submits with sendmail; other users can neither list the maildrop nor read what is there."""
+    config = place / "for-all.toml"
+    config.write_text(core.config.read_text())
+    config.chmod(0o644)
+    os.kill(core.processes()["control"], signal.SIGSTOP)  # nothing is taken meanwhile
+    command = ["setpriv", f"--reuid={PORTAL}", f"--regid={PORTAL}", "--clear-groups", sys.executable, "-m"]
+    command += [
+        "mailcore.cli.postfix.main",
+        "sendmail",
+        "-C",
+        str(config),
+        "-f",
+        "sender@example.org",
+        "local@example.org",
+    ]
+    await asyncio.to_thread(subprocess.run, entered(place, command), check=True, input=b"Subject: x\n\nbody\n")
+    (name,) = os.listdir(drop)
+    assert reached(place, DELIVERER, [GROUP], os.R_OK, [drop, drop / name]) == set()
+    assert reached(place, RECEIVER, [GROUP], os.R_OK, [drop, drop / name]) == set()
+    remove = ["setpriv", f"--reuid={DELIVERER}", f"--regid={DELIVERER}", "--clear-groups", "rm", "-f", str(drop / name)]
+    removed = await asyncio.to_thread(subprocess.run, entered(place, remove), check=False, capture_output=True)
+    assert removed.returncode != 0
+    os.kill(core.processes()["control"], signal.SIGCONT)
+
+    async def taken() -> bool:
+        return any(line["event"] == "accepted" and line["login"] == PORTAL for line in core.log())
+
+    await core.eventually(taken, "the message of a local program")
+    assert os.listdir(drop) == []
+
+
 @as_root
 async def test_each_writes_where_it_must_and_nowhere_else(place: Path) -> None:
     async with Lab(["greylist(1):127.0.0.1:0"]) as lab:
@@ -129,7 +163,9 @@ async def test_each_writes_where_it_must_and_nowhere_else(place: Path) -> None:
             everything = [core.home, *core.home.rglob("*")]
             mail = [each for each in everything if each.is_file() and {"queue", "spool"} & set(each.parts)]
             sockets = {core.home / "run" / "manager.sock"}  # written to by being connected to
-            assert reached(place, DELIVERER, [GROUP], os.W_OK, everything) == sockets
+            drop = core.home / "maildrop"
+            assert reached(place, DELIVERER, [GROUP], os.W_OK, everything) == sockets | {drop}
+            await submitted_by_anybody(core, place, drop)
             read = reached(place, DELIVERER, [GROUP], os.R_OK, mail)
             assert {each.name for each in read} >= kept
             assert {each for each in mail if each.exists()} <= read

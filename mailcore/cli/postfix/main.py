@@ -1,0 +1,113 @@
+"""One program for all these commands: it is what its name says, or what its first argument says.
+
+A package links ``sendmail``, ``mailq``, ``newaliases``, ``postqueue``, ``postsuper``, ``postcat`` and ``qshape`` to it. Under
+any other name the first argument is the name of the command.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from mailcore.cli.postfix.exits import CONFIG, DATAERR, OK, SOFTWARE, TEMPFAIL, UNAVAILABLE, USAGE, Ended
+from mailcore.config.load import ConfigError, load
+from mailcore.config.settings import Settings
+from mailcore.control.client import ControlClient, ControlError
+from mailcore.faults import Code
+from mailcore.terminal.command import CONFIGURATIONS, INTERRUPTED
+
+__all__ = ["COMMANDS", "main"]
+
+Command = Callable[[Sequence[str]], int]
+NO_ALIASES = (
+    "Waypost has no aliases and delivers no mail to mailboxes of this host; mail for a local user goes where "
+    "the routes of the configuration send its domain"
+)
+
+
+def settings_at(config: str = "") -> Settings:
+    """Loads the configuration: the file given, that of WAYPOST_CONFIG, or the usual one. Raises Ended."""
+    given = config or os.environ.get("WAYPOST_CONFIG", "")
+    paths = [Path(given)] if given else [path for path in CONFIGURATIONS if path.exists()]
+    if not paths:
+        raise Ended(CONFIG, f"no configuration file: neither {' nor '.join(map(str, CONFIGURATIONS))} exists")
+    try:
+        return load(paths[0], look_at_certificate=False)
+    except ConfigError as error:
+        raise Ended(CONFIG, str(error).splitlines()[0]) from None
+
+
+def client_of(config: str = "") -> ControlClient:
+    """Returns a client of the control socket. Raises Ended."""
+    from mailcore.terminal.command import who
+
+    return ControlClient(settings_at(config).run_directory / "control.sock", who=who())
+
+
+def _sendmail(argv: Sequence[str]) -> int:
+    from mailcore.cli.postfix import stdin_smtp, submit
+    from mailcore.cli.postfix.options import read_options
+
+    given = read_options(argv)
+    if given.mode == "s":
+        return stdin_smtp.Session(settings_at(given.config), sys.stdin.buffer, sys.stdout.buffer).run()
+    if given.mode == "i":
+        return _newaliases(())
+    if given.mode in ("p", "q"):
+        return _of_queue(given.config, given.mode, given.queue_id, given.site)
+    return submit.submit(given, settings_at(given.config), sys.stdin.buffer)
+
+
+def _of_queue(config: str, mode: str, queue_id: str, site: str) -> int:
+    raise Ended(UNAVAILABLE, "not yet")
+
+
+def _newaliases(argv: Sequence[str]) -> int:
+    print(f"newaliases: {NO_ALIASES}", file=sys.stderr)
+    return OK
+
+
+COMMANDS: dict[str, Command] = {
+    "sendmail": _sendmail,
+    "newaliases": _newaliases,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit status, one of sysexits.h."""
+    name, *arguments = sys.argv if argv is None else argv
+    name = os.path.basename(name)
+    if name not in COMMANDS:
+        if arguments and arguments[0] in COMMANDS:
+            name, *arguments = arguments
+        else:
+            print(f"{name}: name one of these commands first: {', '.join(sorted(COMMANDS))}", file=sys.stderr)
+            return USAGE
+    try:
+        status = COMMANDS[name](arguments)
+        sys.stdout.flush()
+        return status
+    except Ended as error:
+        print(f"{name}: fatal: {error}", file=sys.stderr)
+        return error.status
+    except ControlError as error:
+        print(f"{name}: fatal: {error}", file=sys.stderr)
+        away = error.code in (Code.UNAVAILABLE, Code.BUSY, Code.OUTCOME_UNKNOWN)
+        return TEMPFAIL if away else DATAERR if error.code is Code.INVALID else UNAVAILABLE
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except OSError as error:
+        print(f"{name}: fatal: {error}", file=sys.stderr)
+        return TEMPFAIL
+    except Exception as error:  # for a caller that reads the status, a traceback is status 1: not one of sysexits.h
+        print(f"{name}: panic: {error!r}", file=sys.stderr)
+        return SOFTWARE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

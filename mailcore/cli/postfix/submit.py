@@ -1,0 +1,242 @@
+"""Submits a message: reads it from stdin and puts it into the maildrop of the home, whether Waypost runs or not.
+
+Exit status 0 means that the message is on disk, with its name (law: submitted-is-durable). With any other, no message was
+taken.
+
+Keeps law: submitted-is-durable (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from types import FrameType
+from typing import BinaryIO
+
+from mailcore.cli.postfix.addresses import NotAddresses, addresses_in
+from mailcore.cli.postfix.exits import DATAERR, OK, TEMPFAIL, UNAVAILABLE, USAGE, Ended
+from mailcore.cli.postfix.options import Given
+from mailcore.config.settings import Settings
+from mailcore.log.disk import Disk
+from mailcore.pickup.dropped import DIRECTORY, PIECE_BYTES, RECIPIENTS_MAX, Draft, Submission, names_of
+from mailcore.pickup.letter import Header, HeaderTooLong, split_header
+from mailcore.routing.address import is_mailbox, is_return_path
+
+__all__ = ["author", "complain", "hostname_of", "open_draft", "qualified", "submit", "write"]
+
+UMASK = 0o027  # the directory's group, which Waypost has, may read the file
+
+
+class _Killed(BaseException):
+    """A signal that ends the program: no part of a message stays."""
+
+
+def hostname_of(settings: Settings) -> str:
+    """Returns the name that completes an address without domain."""
+    return settings.receiver.hostname or socket.gethostname()
+
+
+def author() -> tuple[str, str]:
+    """Returns login name and full name of the calling user."""
+    try:
+        entry = pwd.getpwuid(os.getuid())
+    except KeyError:
+        return f"uid{os.getuid()}", ""
+    return entry.pw_name, entry.pw_gecos.partition(",")[0].replace("&", entry.pw_name.capitalize())
+
+
+def qualified(address: str, hostname: str) -> str:
+    """Returns the address with a domain, as Postfix's append_at_myorigin; "" stays."""
+    return address if not address or "@" in address else f"{address}@{hostname}"
+
+
+def open_draft(settings: Settings) -> Draft:
+    """Begins a message in the maildrop. Raises Ended."""
+    disk, directory = Disk(), str(settings.home / DIRECTORY)
+    os.umask(UMASK)
+    try:
+        free_bytes, free_inodes = disk.free_bytes(directory), disk.free_inodes(directory)
+        if free_bytes < settings.queue.reserve_bytes or free_inodes < settings.queue.reserve_inodes:
+            raise Ended(TEMPFAIL, f"{directory}: the disk has less room than [queue] reserve_bytes; try again later")
+        try:
+            waiting = len(names_of(disk.list(directory)))
+        except (
+            PermissionError
+        ):  # as it is for all but the owner: then Waypost shuts the directory when there are too many
+            waiting = 0
+        if waiting >= settings.maildrop.files_max:
+            raise Ended(
+                TEMPFAIL, f"{directory}: {waiting} messages wait already ([maildrop] files_max); try again later"
+            )
+        return Draft(disk, directory)
+    except FileNotFoundError:
+        raise Ended(TEMPFAIL, f"{directory} does not exist: Waypost was never started on this home") from None
+    except PermissionError:
+        text = f"{directory}: this user may not submit, or too many messages wait; try again later"
+        raise Ended(TEMPFAIL, text) from None
+    except OSError as error:
+        raise Ended(TEMPFAIL, f"{directory}: {error.strerror or error}") from None
+
+
+def submit(given: Given, settings: Settings, stdin: BinaryIO) -> int:
+    """Reads a message and submits it; returns the exit status. Raises Ended."""
+    hostname = hostname_of(settings)
+    user, full_name = author()
+    sender = _sender(given.sender, user, hostname)
+    recipients = [address for text in given.recipients for address in _addresses(text, hostname, USAGE)]
+    if not recipients and not given.from_header:
+        raise Ended(USAGE, "name the recipients on the command line, or use -t to take them from the header")
+    pieces = _until_dot(stdin, ignore_dots=given.ignore_dots)
+    beginning = b""
+    if given.from_header:
+        header, beginning = _read_header(pieces)
+        recipients += _in_header(header, hostname)
+        if not recipients:
+            raise Ended(USAGE, "no recipient addresses found in the header section")
+    recipients = list(dict.fromkeys(recipients))
+    if len(recipients) > RECIPIENTS_MAX:
+        raise Ended(USAGE, f"{len(recipients)} recipients; at most {RECIPIENTS_MAX} are allowed")
+    options: list[tuple[str, str]] = []
+    if given.ret:
+        options.append(("RET", given.ret))
+    if given.envelope_id:
+        options.append(("ENVID", _xtext(given.envelope_id)))
+    submission = Submission(
+        sender=sender,
+        recipients=tuple(recipients),
+        submitted_at=time.time(),
+        user=user,
+        full_name=given.full_name or full_name,
+        options=tuple(options),
+        recipient_options=((("NOTIFY", given.notify),),) * len(recipients) if given.notify else (),
+    )
+    write(settings, submission, _chained(beginning, pieces))
+    return OK
+
+
+def write(settings: Settings, submission: Submission, pieces: Iterable[bytes]) -> None:
+    """Puts a whole message into the maildrop; returns when it is on disk. Raises Ended, and then there is no message."""
+    draft = open_draft(settings)
+    signals = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+    limit = settings.receiver.message_size_limit
+    try:
+        draft.begin(submission)
+        for piece in pieces:
+            if draft.data_bytes + len(piece) > limit:
+                raise Ended(UNAVAILABLE, f"the message is bigger than {limit} bytes ([receiver] message_size_limit)")
+            draft.write(piece)
+        draft.submit()
+    except OSError as error:
+        draft.abandon()
+        raise Ended(TEMPFAIL, f"the message was not taken: {error.strerror or error}") from None
+    except _Killed:
+        draft.abandon()
+        raise Ended(TEMPFAIL, "interrupted; the message was not taken") from None
+    except BaseException:
+        draft.abandon()
+        raise
+    finally:
+        for number, before in signals.items():
+            signal.signal(number, before)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise _Killed
+
+
+def _chained(beginning: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
+    if beginning:
+        yield beginning
+    yield from pieces
+
+
+def _until_dot(stdin: BinaryIO, *, ignore_dots: bool) -> Iterator[bytes]:
+    """Yields the message in pieces; a line that is a dot ends it, unless ``ignore_dots``."""
+    if ignore_dots:
+        while piece := stdin.read(PIECE_BYTES):
+            yield piece
+        return
+    lines: list[bytes] = []
+    size = 0
+    continued = False  # the line did not end with the piece before
+    while line := stdin.readline(PIECE_BYTES):
+        if not continued and line.rstrip(b"\r\n") == b"." and len(line) <= 3:
+            break
+        continued = not line.endswith(b"\n")
+        lines.append(line)
+        size += len(line)
+        if size >= PIECE_BYTES:
+            yield b"".join(lines)
+            lines, size = [], 0
+    if lines:
+        yield b"".join(lines)
+
+
+def _read_header(pieces: Iterator[bytes]) -> tuple[Header, bytes]:
+    """Reads on until the header section is complete; returns it and all that was read. Raises Ended."""
+    beginning = b""
+    try:
+        for piece in pieces:
+            beginning += piece
+            if (header := split_header(beginning, is_all=False)) is not None:
+                return header, beginning
+        header = split_header(beginning, is_all=True)
+    except HeaderTooLong as error:
+        raise Ended(DATAERR, str(error)) from None
+    assert header is not None
+    return header, beginning
+
+
+def _in_header(header: Header, hostname: str) -> list[str]:
+    """Returns the addresses of To, Cc and Bcc; of a message that is resent, those of the Resent- fields. Raises Ended."""
+    prefix = b"resent-" if any(field.name.startswith(b"resent-") for field in header.fields) else b""
+    wanted = {prefix + name for name in (b"to", b"cc", b"bcc")}
+    found = []
+    for field in header.fields:
+        if field.name in wanted:
+            found += _addresses(field.value.decode("utf-8", "surrogateescape"), hostname, DATAERR)
+    return found
+
+
+def _addresses(text: str, hostname: str, wrong: int) -> list[str]:
+    """Returns the addresses in a list (RFC 5322 3.4), with domains. Raises Ended with ``wrong`` if one is not an address."""
+    try:
+        found = addresses_in(text)
+    except NotAddresses:
+        raise Ended(wrong, f"{text!a}: not a list of addresses") from None
+    addresses = [qualified(each, hostname) for each in found]
+    for address in addresses:
+        if not is_mailbox(address):
+            raise Ended(wrong, f"{address!a} is not an address; allowed: local@domain")
+    return addresses
+
+
+def _sender(given: str | None, user: str, hostname: str) -> str:
+    if given is None:
+        return qualified(user, hostname)
+    text = given.strip()
+    if text in ("", "<>"):
+        return ""
+    try:
+        (address,) = addresses_in(text)
+    except ValueError:
+        address = ""
+    sender = qualified(address, hostname)
+    if not address or not is_return_path(sender):
+        raise Ended(USAGE, f"-f {given!a}: not an address; allowed: local@domain, or <>")
+    return sender
+
+
+def _xtext(text: str) -> str:
+    """Returns the text as a parameter's value (RFC 3461 4)."""
+    return "".join(c if "!" <= c <= "~" and c not in "+=" else f"+{ord(c):02X}" for c in text)
+
+
+def complain(program: str, message: str) -> None:
+    """Prints an error as Postfix's sendmail does."""
+    print(f"{program}: fatal: {message}", file=sys.stderr)

@@ -1,0 +1,118 @@
+"""Completes the header section of a message that a local program submitted, as Postfix's cleanup(8) does it.
+
+Removed: Bcc, Resent-Bcc, Content-Length, Return-Path (message_drop_headers), and a line "From ..." of a mailbox at the top.
+Added when missing: Message-ID, Date and From, with Resent- in front of all of them if the message is resent. Everything else
+stays as it is. A header section ends at an empty line, or at the first line that cannot be of a header: then an empty line is
+put before it (RFC 5322 2.1).
+
+Pure: the same arguments give the same bytes, so that a message that is taken again is the same.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+__all__ = ["HEADER_BYTES_MAX", "Field", "Header", "HeaderTooLong", "complete", "split_header"]
+
+HEADER_BYTES_MAX = 1 << 20  # of a whole section; Postfix cuts a single field at 100 kB (header_size_limit)
+
+DROPPED = frozenset({b"bcc", b"resent-bcc", b"content-length", b"return-path"})
+RESENT = b"resent-"
+_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)")
+_FIELD = re.compile(rb"([\x21-\x39\x3b-\x7e]+)[ \t]*:")
+_MAILBOX_LINE = re.compile(rb">*From ")
+_ATOMS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~. -]*\Z")
+
+
+class HeaderTooLong(Exception):
+    """Raised if the header section does not end within HEADER_BYTES_MAX."""
+
+    def __init__(self) -> None:
+        super().__init__(f"its header section is longer than {HEADER_BYTES_MAX} bytes")
+
+
+class Field(NamedTuple):
+    """One header field: its name in lower case, and its lines as they came."""
+
+    name: bytes
+    lines: bytes
+
+    @property
+    def value(self) -> bytes:
+        """Returns what follows the colon, unfolded."""
+        return re.sub(rb"[\r\n]+", b"", self.lines[self.lines.index(b":") + 1 :]).strip()
+
+
+class Header(NamedTuple):
+    """A header section, and the beginning of the body that came with it."""
+
+    fields: Sequence[Field]
+    rest: bytes  # the body's beginning, without the empty line
+
+    def first(self, name: bytes) -> Field | None:
+        """Returns the first field of this name (in lower case)."""
+        return next((field for field in self.fields if field.name == name), None)
+
+
+def split_header(data: bytes, *, is_all: bool) -> Header | None:
+    """Splits the beginning of a message; None if its header section does not end in ``data`` and more may come.
+
+    ``is_all``: no more comes. Raises HeaderTooLong.
+    """
+    fields: list[Field] = []
+    at = 0
+    while True:
+        line = _LINE.match(data, at)
+        if line is None or (line.end() == len(data) and line[0].endswith(b"\r") and not is_all):
+            if not is_all:  # the line, or its LF, may come with the next piece
+                if len(data) > HEADER_BYTES_MAX:
+                    raise HeaderTooLong
+                return None
+            if at == len(data):
+                return Header(fields, b"")
+            text, end = data[at:], len(data)
+        else:
+            text, end = line[0], line.end()
+        bare = text.rstrip(b"\r\n")
+        if not bare:
+            return Header(fields, data[end:])
+        if bare[:1] in b" \t" and fields:
+            fields[-1] = Field(fields[-1].name, fields[-1].lines + text)
+        elif (name := _FIELD.match(bare)) is not None:
+            fields.append(Field(name[1].lower(), text))
+        elif not fields and _MAILBOX_LINE.match(bare):
+            pass
+        else:
+            return Header(fields, data[at:])
+        at = end
+
+
+def complete(
+    header: Header, *, queue_id: str, hostname: str, sender: str, full_name: str, submitted: datetime
+) -> bytes:
+    """Returns the header section with the empty line at its end; line ends as they came, those added are CRLF."""
+    prefix = "Resent-" if any(field.name.startswith(RESENT) for field in header.fields) else ""
+    present = {field.name for field in header.fields}
+    lines = [field.lines for field in header.fields if field.name not in DROPPED]
+    if lines and not lines[-1].endswith((b"\r", b"\n")):
+        lines[-1] += b"\r\n"
+    if f"{prefix}message-id".lower().encode() not in present:
+        lines.append(f"{prefix}Message-ID: <{submitted:%Y%m%d%H%M%S}.{queue_id}@{hostname}>\r\n".encode())
+    if f"{prefix}date".lower().encode() not in present:
+        lines.append(f"{prefix}Date: {email.utils.format_datetime(submitted)}\r\n".encode())
+    if f"{prefix}from".lower().encode() not in present:
+        lines.append(f"{prefix}From: {_author(full_name, sender or f'MAILER-DAEMON@{hostname}')}\r\n".encode())
+    return b"".join(lines) + b"\r\n"
+
+
+def _author(full_name: str, address: str) -> str:
+    name = re.sub(r"[\x00-\x1f\x7f]+", " ", full_name).strip()
+    if not name:
+        return address
+    if not _ATOMS.match(name) or "." in name:
+        name = '"' + re.sub(r'(["\\])', r"\\\1", name) + '"'
+    return f"{name} <{address}>"

@@ -1,0 +1,391 @@
+"""Takes messages out of the maildrop into a lane of its own, each exactly once.
+
+The order is the law (law: taken-once):
+
+1. The message is appended to the lane ``incoming.1021``, with a name of the maildrop in it, and the lane is synced.
+2. The file is removed from the maildrop, and the names there are synced.
+3. Only then the manager hears that the lane reaches so far. It reads no message before that (law: read-only-durable).
+
+A process that starts finds in the end of its lane what it has not reported, removes the files that are named there, and then
+does step 3. So a message in the maildrop is in no part of the lane that the manager reads, and a kill or a power failure at any
+point neither loses a message nor takes it twice. A user who chooses the name of a file reaches no other message with it: queue
+ids are given out here.
+
+Blocks; runs in a thread. Errors of the disk are raised as OSError or LaneFailed; the next call begins where this ended.
+
+Keeps law: taken-once (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import msgspec
+
+from mailcore.config.settings import Settings
+from mailcore.control.injection import WireForm
+from mailcore.envelope import RECIPIENTS_PER_RECORD, DataPlace, Envelope, Options, Origin, Recipient
+from mailcore.log.data_blocks import BlockSums
+from mailcore.log.disk import Disk
+from mailcore.log.lane import LaneFailed, LaneWriter
+from mailcore.log.positions import PositionsDamaged, read_positions
+from mailcore.log.reader import LaneReader
+from mailcore.log.record import RecordType
+from mailcore.pickup.dropped import ASIDE, DIRECTORY, Dropped, DroppedDamaged, is_unfinished, names_of
+from mailcore.pickup.letter import complete, split_header
+from mailcore.queue.ballast import INTAKE_BYTES, INTAKE_INODES
+from mailcore.queue.lanes import incoming
+from mailcore.queue.named import named_end
+from mailcore.queue.queue_id import PICKUP, QueueIds
+from mailcore.queue.records import append_envelope, append_recipients, decode_envelope
+from mailcore.queue.spool import DATA_AT, Spool, SpoolFile
+from mailcore.routing.address import is_mailbox, is_return_path
+from mailcore.tag import pattern_of, tag_of
+
+__all__ = ["Taken", "Taking"]
+
+BATCH = 100  # messages that share a sync of the lane and one of the names
+UNFINISHED_S_MAX = 86_400.0  # as Postfix's pickup: a program that was killed leaves a part of a message
+ASIDE_MAX = 1_000  # files set aside; further damaged ones stay where they are and are not looked at again
+OPTIONS_MAX = 10
+_CAME_FROM = f"{DIRECTORY}/"  # begins Envelope.helo of a message of the maildrop; its file's name follows
+_OPTION = re.compile(r"[\x21-\x7e]{0,500}\Z")  # characters that may be written to the next hop (mailcore.esmtp)
+
+
+@dataclass(slots=True)
+class Taken:
+    """The result of one look. ``end``: up to where the manager may read the lane."""
+
+    end: int = 0
+    envelopes: list[Envelope] = field(default_factory=list)
+    uids: list[int] = field(default_factory=list)  # the authors of ``envelopes``
+    damaged: list[tuple[str, str]] = field(default_factory=list)  # (file, why): set aside
+    failed: list[tuple[str, str]] = field(default_factory=list)  # (file, why): tried again with the next look
+    is_full: bool = False  # nothing was taken, since the disk has less than the reserve
+    more: bool = False  # there are more files than one batch
+
+
+class Taking:
+    """The lane of the pickup, and the maildrop. One process at a time: the lane has a lock. Raises Locked, OSError."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        settings: Settings,
+        *,
+        hostname: str,
+        clock: Callable[[], float],
+        salt: Callable[[], int],
+        written: Callable[[str], float],
+    ) -> None:
+        """``written`` returns when a file of the maildrop was written last."""
+        self._disk = disk
+        self._settings = settings
+        self._hostname = hostname
+        self._clock = clock
+        self._written = written
+        self._directory = str(settings.home / DIRECTORY)
+        self._ids = QueueIds(PICKUP, clock)
+        self._spool = Spool(disk, str(settings.spool_directory))
+        self._tag = pattern_of(settings.receiver.tag_header)
+        queue = str(settings.queue_directory)
+        lane = incoming(PICKUP)
+        self._writer = LaneWriter(
+            disk,
+            os.path.join(queue, lane),
+            segment_bytes=settings.queue.segment_bytes,
+            clock=clock,
+            salt=salt,
+            floor=named_end(disk, queue, lane),
+        )
+        self._to_remove = self._unreported(queue, lane)
+        self._ignored: set[str] = set()  # damaged ones that could not be set aside
+        self._names_unsynced = True  # the process before may have removed names and not synced them
+        self._failed = False
+
+    @property
+    def lane(self) -> str:
+        """Returns the name of the lane."""
+        return self._writer.lane
+
+    def _unreported(self, queue: str, lane: str) -> list[str]:
+        """Returns the names of the maildrop that messages in the end of the lane came from: the manager may not know them."""
+        known = None
+        with contextlib.suppress(OSError, PositionsDamaged):
+            positions = read_positions(self._disk, queue)
+            known = positions.lanes.get(lane) if positions is not None else None
+        reader = LaneReader(self._disk, os.path.join(queue, lane), lambda _: None)
+        names = []
+        try:
+            for record in reader.records(known.end if known is not None else 0, self._writer.durable):
+                if record.type != RecordType.ENVELOPE:
+                    continue
+                with contextlib.suppress(msgspec.MsgspecError, struct.error):
+                    came_from = decode_envelope(record.body).helo
+                    if came_from.startswith(_CAME_FROM):
+                        names.append(came_from.removeprefix(_CAME_FROM))
+        finally:
+            reader.close()
+        return names_of(names)
+
+    def recover(self) -> int:
+        """Removes the files of what was taken before; returns up to where the manager may read. Raises OSError."""
+        self._remove()
+        return self._writer.durable
+
+    def look(self) -> Taken:
+        """Takes what is in the maildrop, a batch at most. Raises LaneFailed, OSError."""
+        taken = Taken()
+        self._remove()  # of a look before that failed half-way: until they are gone, nothing more is taken
+        names = names_of(self._disk.list(self._directory))
+        waiting = [name for name in names if name not in self._ignored]
+        if waiting and self._is_full():
+            taken.is_full = True
+        elif waiting:
+            self._reopen()
+            self._take_batch(waiting[:BATCH], taken)
+            taken.more = len(waiting) > BATCH
+        taken.end = self._writer.durable
+        return taken
+
+    def remove_unfinished(self) -> int:
+        """Removes what programs that were killed have left; returns how many files. Raises OSError."""
+        removed = 0
+        for name in filter(is_unfinished, self._disk.list(self._directory)):
+            path = os.path.join(self._directory, name)
+            if self._clock() - self._written(path) > UNFINISHED_S_MAX:
+                with contextlib.suppress(FileNotFoundError):
+                    self._disk.unlink(path)
+                    removed += 1
+        return removed
+
+    def close(self) -> None:
+        """Closes the lane, for tests; the process itself just ends."""
+        self._writer.close()
+
+    # -- inside
+
+    def _reopen(self) -> None:
+        if self._failed:  # a failed sync is not tried again on the same file (law: no-sync-retry)
+            self._writer.reopen()
+            self._failed = False
+
+    def _take_batch(self, names: list[str], taken: Taken) -> None:
+        appended: list[tuple[str, Envelope, int]] = []
+        self._failed = True  # until the end of this: what is appended and not synced must not stay in the writer
+        for name in names:
+            try:
+                dropped = Dropped(self._disk, self._directory, name)
+            except FileNotFoundError:
+                continue
+            except (DroppedDamaged, OSError) as error:
+                self._set_aside(name, str(error), taken)
+                continue
+            try:
+                appended.append((name, self._append(dropped), dropped.uid))
+            except OSError as error:  # the disk; this message stays where it is, and does not keep others waiting
+                taken.failed.append((name, error.strerror or str(error)))
+            except LaneFailed:
+                raise
+            except Exception as error:  # one bad message must not keep others waiting
+                self._set_aside(name, str(error) or repr(error), taken)
+            finally:
+                dropped.close()
+        if appended:
+            self._writer.sync()
+            self._to_remove = [name for name, _, _ in appended]
+        self._failed = False
+        self._remove()
+        taken.envelopes = [envelope for _, envelope, _ in appended]
+        taken.uids = [uid for _, _, uid in appended]
+
+    def _remove(self) -> None:
+        """Removes the files of messages that are in the lane, and syncs the names (law: taken-once)."""
+        for name in self._to_remove:
+            with contextlib.suppress(FileNotFoundError):
+                self._disk.unlink(os.path.join(self._directory, name))
+        if self._to_remove or self._names_unsynced:
+            self._disk.sync_directory(self._directory)
+        self._to_remove = []
+        self._names_unsynced = False
+
+    def _set_aside(self, name: str, why: str, taken: Taken) -> None:
+        """Gives a damaged file another name: it is never deleted and never looked at again (law: damage-set-aside)."""
+        taken.damaged.append((os.path.join(self._directory, ASIDE + name), why))
+        aside = [each for each in self._disk.list(self._directory) if each.startswith(ASIDE)]
+        try:
+            if len(aside) < ASIDE_MAX:
+                self._disk.replace(os.path.join(self._directory, name), os.path.join(self._directory, ASIDE + name))
+                return
+        except OSError:
+            pass
+        self._ignored.add(name)
+
+    def _is_full(self) -> bool:
+        disk, queue = self._disk, self._settings.queue
+        for directory in (str(self._settings.queue_directory), str(self._settings.spool_directory)):
+            disk.check(directory)
+            if disk.free_bytes(directory) < max(queue.reserve_bytes, INTAKE_BYTES):
+                return True
+            if disk.free_inodes(directory) < max(queue.reserve_inodes, INTAKE_INODES):
+                return True
+        return False
+
+    def _append(self, dropped: Dropped) -> Envelope:
+        """Appends one message to the lane, unsynced; a large one goes to a spool file, synced. Raises DroppedDamaged."""
+        submission = dropped.submission
+        given = itertools.zip_longest(submission.recipients, submission.recipient_options[: len(submission.recipients)])
+        recipients = {address: _valid(options or ()) for address, options in given}
+        if not is_return_path(submission.sender):
+            raise DroppedDamaged(f"sender {submission.sender!a} is not an address")
+        for address in recipients:
+            if not is_mailbox(address):
+                raise DroppedDamaged(f"recipient {address!a} is not an address")
+        if dropped.data_bytes > self._settings.receiver.message_size_limit:
+            raise DroppedDamaged(f"{dropped.data_bytes} bytes are more than [receiver] message_size_limit")
+        queue_id = self._ids.next()
+        now = self._clock()
+        store = _Store(self._spool, queue_id, self._settings.queue.inline_limit)
+        try:
+            for piece in self._letter(dropped, queue_id, now, store):
+                store.write(piece)
+            envelope = self._envelope(dropped, recipients, queue_id, now, store)
+            envelope = store.complete(envelope)
+        except BaseException:
+            store.abandon()
+            raise
+        batches = [
+            append_recipients(self._writer, list(envelope.recipients[at : at + RECIPIENTS_PER_RECORD]))
+            for at in range(RECIPIENTS_PER_RECORD, len(recipients), RECIPIENTS_PER_RECORD)
+        ]
+        if batches:
+            first = envelope.recipients[:RECIPIENTS_PER_RECORD]
+            envelope = msgspec.structs.replace(envelope, recipients=first, batches=tuple(batches))
+        append_envelope(self._writer, envelope, store.inline)
+        return envelope
+
+    def _letter(self, dropped: Dropped, queue_id: str, now: float, store: _Store) -> Iterator[bytes]:
+        """Yields the message as on the wire: our trace field, the header section completed, the body."""
+        pieces = dropped.pieces()
+        beginning, header = b"", None
+        for piece in pieces:
+            beginning += piece
+            if (header := split_header(beginning, is_all=len(beginning) == dropped.data_bytes)) is not None:
+                break
+        if header is None:
+            header = split_header(beginning, is_all=True)
+            assert header is not None
+        submission = dropped.submission
+        submitted = datetime.fromtimestamp(min(max(submission.submitted_at, 0.0), now), UTC)
+        by = f"Received: by {self._hostname} (Waypost, from uid {dropped.uid})\r\n\tid {queue_id}; "
+        section = complete(
+            header,
+            queue_id=queue_id,
+            hostname=self._hostname,
+            sender=submission.sender,
+            full_name=submission.full_name,
+            submitted=submitted,
+        )
+        form = WireForm()
+        yield f"{by}{datetime.fromtimestamp(now, UTC):%a, %d %b %Y %H:%M:%S +0000}\r\n".encode("ascii", "replace")
+        section = form.feed(section)
+        store.header = section
+        yield section
+        yield form.feed(header.rest)
+        for piece in pieces:
+            yield form.feed(piece)
+        yield form.end()
+
+    def _envelope(
+        self, dropped: Dropped, recipients: Mapping[str, Options], queue_id: str, now: float, store: _Store
+    ) -> Envelope:
+        submission = dropped.submission
+        named = re.search(
+            rb"(?:\A|\r\n)message-id:[ \t]*(?:\r\n[ \t]+)?([\x21-\x7e]{1,998})", store.header, re.IGNORECASE
+        )
+        tag = self._tag.search(store.header) if self._tag is not None else None
+        return Envelope(
+            queue_id=queue_id,
+            generation=0,
+            sender=submission.sender,
+            recipients=tuple(
+                Recipient(number, address, options=options)
+                for number, (address, options) in enumerate(recipients.items())
+            ),
+            recipient_count=len(recipients),
+            arrived_at=now,
+            size_bytes=store.data_bytes,
+            data=DataPlace.INLINE if store.inline else DataPlace.SPOOL,
+            data_offset=0 if store.inline else DATA_AT,
+            origin=Origin.LOCAL,
+            helo=_CAME_FROM + dropped.name,
+            login=submission.user[:64],
+            eight_bit=store.eight_bit,
+            smtputf8=not all(address.isascii() for address in (submission.sender, *recipients)),
+            message_id=named[1].decode("ascii") if named else "",
+            options=_valid(submission.options),
+            tag=tag_of(tag[1]) if tag is not None else "",
+            data_sums=store.sums.sums,
+        )
+
+
+def _valid(options: Options) -> Options:
+    return tuple(
+        (keyword, value) for keyword, value in options[:OPTIONS_MAX] if keyword.isalnum() and _OPTION.match(value)
+    )
+
+
+class _Store:
+    """Keeps data in memory up to the inline limit, and in a spool file beyond it."""
+
+    def __init__(self, spool: Spool, queue_id: str, inline_limit: int) -> None:
+        self._spool = spool
+        self._queue_id = queue_id
+        self._inline_limit = inline_limit
+        self._blocks: list[bytes] = []
+        self._file: SpoolFile | None = None
+        self.header = b""
+        self.data_bytes = 0
+        self.eight_bit = False
+        self.sums = BlockSums()
+
+    @property
+    def inline(self) -> bytes:
+        """Returns the data if it goes into the lane, else b""."""
+        return b"" if self._file is not None else b"".join(self._blocks)
+
+    def write(self, data: bytes) -> None:
+        """Takes the next bytes. Raises OSError."""
+        if not data:
+            return
+        self.sums.feed(data)
+        self.eight_bit = self.eight_bit or not data.isascii()
+        self.data_bytes += len(data)
+        if self._file is None and self.data_bytes > self._inline_limit:
+            self._file = self._spool.create(self._queue_id)
+            self._file.write(self._blocks)
+            self._blocks = []
+        if self._file is not None:
+            self._file.write([data])
+        else:
+            self._blocks.append(data)
+
+    def complete(self, envelope: Envelope) -> Envelope:
+        """Completes and syncs the spool file, if there is one; returns the envelope for the lane. Raises OSError."""
+        if self._file is None:
+            return envelope
+        envelope = self._file.complete(envelope)
+        self._file.close()
+        return envelope
+
+    def abandon(self) -> None:
+        """Removes the spool file; the sweep removes it otherwise."""
+        if self._file is not None:
+            self._file.abandon()
