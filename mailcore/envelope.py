@@ -125,6 +125,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     data_sums: bytes = b""  # checksums of the data's blocks (mailcore.log.data_blocks); b"" of data of an older version
     spool_bytes: int = 0  # size of the spool file; 0: inline, or written by an older version
     delay_warned: bool = False  # its sender was warned of the delay; copied by every rewrite
+    login_method: str = ""  # of ``login``: PLAIN, LOGIN or SCRAM-SHA-256; "" without one, or of an older version
 
 
 class Verdict(msgspec.Struct, frozen=True, array_like=True):

@@ -10,6 +10,8 @@ Laws
 - A parser returns printable ASCII without a space, or a reply that refuses: the value is written to the next hop as it is.
 
 Pure: no I/O, no clock, no settings.
+
+Keeps law: auth-only-under-tls (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def _run(arguments: argparse.Namespace) -> int:
             raise UsageError("backup: --verify cannot be combined with --queue or --reports")
         return _verify(place, arguments.json)
     config = config_path(arguments)
-    settings = load(config)
+    settings = load(config, look_at_certificate=False)
     now, host = time.time(), settings.receiver.hostname or socket.gethostname()
     path = place
     if path.is_dir():

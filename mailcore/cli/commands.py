@@ -121,6 +121,12 @@ def _identity() -> ModuleType:
     return identity
 
 
+def _user() -> ModuleType:
+    from mailcore.cli import user
+
+    return user
+
+
 def _simulate() -> ModuleType:
     from mailcore.cli.simulate import command
 
@@ -170,6 +176,7 @@ COMMANDS: dict[str, tuple[Callable[[], ModuleType], str]] = {
     "backup": (_backup, "save configuration, portal database and keys to one file; with --queue, also the mail"),
     "restore": (_restore, "restore a backup; restored mail is held"),
     "identity": (_identity, "show which disks belong to this Waypost; adopt one after another is lost"),
+    "user": (_user, "add, change, list and remove users who log in to send mail"),
     "simulate": (_simulate, "simulate deliveries to modelled next hops"),
     "completion": (_completion, "print the completion script for bash or zsh"),
     "help": (_help, "print the help of a command"),

@@ -8,12 +8,11 @@ from __future__ import annotations
 import argparse
 import sys
 
-from mailcore.config.load import load
 from mailcore.faults import Code, Fault
 from mailcore.log.disk import Disk
 from mailcore.log.segment import SegmentTooNew
 from mailcore.lookup.dump import add_options, items, line_of
-from mailcore.terminal.command import DONE, EMPTY, NOT_DONE, UsageError, add_common, config_path, fault_of, file_name
+from mailcore.terminal.command import DONE, EMPTY, NOT_DONE, UsageError, add_common, fault_of, file_name, settings_of
 from mailcore.terminal.output import JsonLines, complain_fault, say
 
 __all__ = ["configure"]
@@ -45,7 +44,7 @@ def _dump(arguments: argparse.Namespace) -> int:
     """Ends with NOT_DONE if anything is damaged, or cannot be read."""
     if arguments.lane == "":
         raise UsageError(f"log dump: argument --lane: {EMPTY}", argument="--lane")
-    path = arguments.path if arguments.path is not None else str(load(config_path(arguments)).queue_directory)
+    path = arguments.path if arguments.path is not None else str(settings_of(arguments).queue_directory)
     lines = JsonLines()
     damaged = 0
     fault: Fault | None = None

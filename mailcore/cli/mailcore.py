@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    settings = load(config_path(arguments))
+    settings = load(config_path(arguments), look_at_certificate=False)  # it is looked at while Waypost runs
     try:
         users = find_users(arguments.receiver_user, arguments.deliverer_user, arguments.group)
     except UsersError as error:

@@ -1,6 +1,8 @@
 """[[listener]], [[certificate]] and [auth]: the addresses that receivers listen on, their TLS, and the logins of clients.
 
 `[receiver] listen` is the short form of a listener with all defaults.
+
+Keeps law: auth-only-under-tls (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ class Certificate:
 
 @dataclass(frozen=True, kw_only=True)
 class Auth:
-    """[auth]: logins of clients. The users are in `users.jsonl` below `home`."""
+    """[auth]: logins of clients. The users are in `users.jsonl` below `home`; `waypost user` changes them."""
 
     messages_per_hour: int = whole(
         1000, 0, 10_000_000, "messages", "maximum messages of a user in an hour; further ones get 450",
@@ -72,8 +74,8 @@ class Auth:
     )  # fmt: skip
     failures_per_user: int = whole(
         20, 1, 1_000_000, "failures",
-        "failed logins with one user name in failure_time_s, after which logins with it get 454, except from networks "
-        "where the user has logged in before",
+        "failed logins with one user name in failure_time_s, after which its logins get 454. From networks where the user "
+        "has logged in before, both limits are ten times as high",
     )  # fmt: skip
     failure_time_s: int = whole(600, 1, 86_400, "seconds", "time after which failed logins are forgotten")
     password_threads: int = whole(

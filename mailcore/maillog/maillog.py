@@ -97,7 +97,10 @@ class MailLog:
         """Logs that a message is on disk: its client, its Message-ID, and that it is queued (three lines, as in Postfix)."""
         queue_id = envelope.queue_id
         if envelope.origin is Origin.SMTP:
-            login = f", sasl_username={word(envelope.login)}" if envelope.login else ""
+            login = ""
+            if envelope.login:
+                method = f", sasl_method={word(envelope.login_method)}" if envelope.login_method else ""
+                login = f"{method}, sasl_username={word(envelope.login)}"
             client = _client(client_name, envelope.client_address)
             self._line("smtpd", f"{queue_id}: client={client}{login}")
         elif envelope.origin is Origin.LOCAL:
@@ -114,6 +117,7 @@ class MailLog:
             helo=envelope.helo,
             tls=envelope.tls,
             login=envelope.login,
+            login_method=envelope.login_method,
             message_id=envelope.message_id,
             sender=envelope.sender,
             size_bytes=envelope.size_bytes,
@@ -414,6 +418,34 @@ class MailLog:
         """Logs how many refusals were left out of log and lane, because there were too many per second."""
         self._warning("smtpd", f"{count} refusals were not recorded: too many per second")
         self._object("refusals_not_recorded", count=count)
+
+    def login_failed(self, client_address: str, method: str, login: str, why: str) -> None:
+        """Logs a login that was refused; ``login`` is "" unless a user has that name: it may be a password."""
+        about = f", sasl_username={word(login)}" if login else ""
+        client = _client("unknown", client_address)
+        self._warning("smtpd", f"{client}: SASL {word(method)} authentication failed: {free(why)}{about}")
+        self._object("login_failed", client_address=client_address, method=method, login=login, why=why)
+
+    def users_read(self, path: str, users: int) -> None:
+        """Logs that the file of the users who may log in was read."""
+        self._line("smtpd", f"{word(path)}: {users} users")
+        self._object("users_read", path=path, users=users)
+
+    def users_refused(self, path: str, why: str, kept: int) -> None:
+        """Logs that the file of the users has a fault, and how many users can log in all the same."""
+        self._warning("smtpd", f"{word(path)} is not used: {free(why)}; {kept} users stay as they were")
+        self._object("users_refused", path=path, why=why, kept=kept)
+
+    def certificate_refused(self, path: str, why: str, instead: str) -> None:
+        """Logs that a certificate cannot be used, and what is used instead."""
+        self._warning("smtpd", f"certificate {word(path)}: {free(why)}; {free(instead)}")
+        self._object("certificate_refused", path=path, why=why, instead=instead)
+
+    def certificate_read(self, path: str, until: float) -> None:
+        """Logs that another certificate is in use for new connections; ``until`` is the end of its validity."""
+        day = time.strftime("%Y-%m-%d", time.gmtime(until))
+        self._line("smtpd", f"certificate {word(path)}: in use, valid until {day}")
+        self._object("certificate_read", path=path, until=until)
 
     def session_failed(self, client_address: str, error: str) -> None:
         """Logs an exception in a session; the client was asked to try again later."""

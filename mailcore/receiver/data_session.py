@@ -68,6 +68,7 @@ class DataSession(LineSession):
         self.offer = context.offer
         self.tls = ""  # as Envelope.tls
         self.login = ""  # name of the user who has logged in
+        self.login_method = ""  # and how: PLAIN, LOGIN, SCRAM-SHA-256
         self._incoming: IncomingMessage | None = None
 
     @property
@@ -183,6 +184,7 @@ class DataSession(LineSession):
             tag=message.tag,
             options=envelope.options,
             data_sums=message.data_sums,
+            login_method=self.login_method,
         )
         try:
             message.store(stored, recipients[RECIPIENTS_PER_RECORD:], functools.partial(self._stored, envelope))

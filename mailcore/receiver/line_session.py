@@ -28,6 +28,7 @@ from mailcore.receiver.server_context import ServerContext
 __all__ = ["LineSession", "State"]
 
 COMMANDS_PER_TURN = 500  # of one client, about 2 ms; then the others have their turn
+RESPONSE_OCTETS_MAX = 12_288  # of a line in an exchange of AUTH, RFC 4954 4
 LINGER_S = 2.0  # time for the client to read the last reply before the socket is closed; further input is thrown away
 REPLIES_HIGH_WATER = 16 * 1024  # bytes of replies a client may leave unread before we stop reading it
 
@@ -36,6 +37,7 @@ class State(enum.Enum):
     """Says what a session does with the next bytes of its client."""
 
     COMMAND = enum.auto()
+    RESPONSE = enum.auto()  # a line that answers a challenge of AUTH
     SKIP = enum.auto()  # the rest of a command line that was too long
     DATA = enum.auto()
     WAITING = enum.auto()  # for the disk; commands behind the data wait as well
@@ -46,6 +48,9 @@ class State(enum.Enum):
 
 # Reading a member from its class takes 0.1 us, and these are read for every command.
 _COMMAND, _SKIP, _DATA, _WAITING, _TLS = State.COMMAND, State.SKIP, State.DATA, State.WAITING, State.TLS
+_RESPONSE = State.RESPONSE
+_LINE_TOO_LONG = b"500 5.5.2 Error: line too long"
+_RESPONSE_TOO_LONG = b"500 5.5.6 Error: authentication exchange line is too long"
 
 
 class LineSession(SMTP):
@@ -70,12 +75,25 @@ class LineSession(SMTP):
         self._stopped_reading = False
         self._write_paused = False
         self._ended = False  # by the client
+        self._too_long = _LINE_TOO_LONG  # the reply at the end of a line that is skipped
         self._on_closed = closed
 
     # -- for the upper half
 
     def command(self, line: bytes) -> None:
         """Runs a command line, given without its CRLF."""
+        raise NotImplementedError
+
+    def response(self, line: bytes) -> None:
+        """Takes a line in state RESPONSE, given without its CRLF."""
+        raise NotImplementedError
+
+    def pipelined(self) -> None:
+        """Refuses a line in state RESPONSE that was sent before the challenge."""
+        raise NotImplementedError
+
+    def response_too_long(self) -> None:
+        """Ends an exchange of which a line is too long."""
         raise NotImplementedError
 
     def data(self, chunk: bytes) -> bytes:
@@ -212,7 +230,7 @@ class LineSession(SMTP):
         """Ends a session in which nothing came for too long, unless the client is waiting for us."""
         if self.waits_for_disk:
             self.heard = self.context.ticks
-        elif self._write_paused or self.state not in (State.COMMAND, State.SKIP, State.DATA):
+        elif self._write_paused or self.state not in (State.COMMAND, State.RESPONSE, State.SKIP, State.DATA):
             self.abort()
         else:
             self.broken_off()
@@ -243,7 +261,7 @@ class LineSession(SMTP):
                 at = end + 2
                 self.heard = self.context.ticks
                 if len(line) + 2 > self.context.settings.command_line_limit:
-                    self.error(b"500 5.5.2 Error: line too long")
+                    self.error(_LINE_TOO_LONG)
                 else:
                     self.command(line)
             elif state is _DATA:
@@ -256,11 +274,31 @@ class LineSession(SMTP):
             elif state is _SKIP:
                 data = self._skip(data[at:])
                 at = 0
+            elif state is _RESPONSE:
+                at = self._take_response(data, at)
             elif state is _WAITING:
                 self._hold_back(data[at:])
                 return
             else:  # the session is over
                 return
+
+    def _take_response(self, data: bytes, at: int) -> int:
+        """Takes a line of an exchange; returns where the next one begins."""
+        if self._replies:  # our challenge is among them, so the client has not seen it
+            self.pipelined()
+            return at
+        end = data.find(b"\r\n", at)
+        if (len(data) if end < 0 else end + 2) - at > RESPONSE_OCTETS_MAX:
+            self.response_too_long()
+            self.state = State.SKIP
+            self._too_long = _RESPONSE_TOO_LONG
+            return at
+        if end < 0:
+            self._buffer = data[at:]
+            return len(data)
+        self.heard = self.context.ticks
+        self.response(data[at:end])
+        return end + 2
 
     def _hold_back(self, data: bytes) -> None:
         self._buffer = data
@@ -292,5 +330,6 @@ class LineSession(SMTP):
             self._buffer = b"\r" if data.endswith(b"\r") else b""
             return b""
         self.state = State.COMMAND
-        self.error(b"500 5.5.2 Error: line too long")
+        too_long, self._too_long = self._too_long, _LINE_TOO_LONG
+        self.error(too_long)
         return data[end + 2 :]

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import resource
 import secrets
 import signal
 import socket
-import ssl
 import sys
 import time
 from collections.abc import Sequence
@@ -35,13 +35,17 @@ from mailcore.queue.lanes import incoming
 from mailcore.queue.named import named_end
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.spool import DATA_AT
+from mailcore.receiver.authentication import Authentication
+from mailcore.receiver.certificates import Certificates
 from mailcore.receiver.manager_link import MANAGER_SOCKET, ManagerLink
 from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.reception import Reception
+from mailcore.receiver.refusals import Allowance
 from mailcore.receiver.server import Server
 from mailcore.supervisor.listen import listen
 from mailcore.supervisor.pulse import beat
 from mailcore.supervisor.service import handed_listeners
+from mailcore.supervisor.shared_counts import COUNTS, Counts
 
 __all__ = ["Receiving", "main"]
 
@@ -49,6 +53,9 @@ SPOOL_THREADS = 8  # spool files written side by side; more would only wait for 
 FILES_RESERVED = 64  # for the lane, the log, the manager; the rest is for clients, two each: the socket, a spool file
 LISTEN_RETRY_S = 0.2  # a receiver that was killed may leave its port for a moment
 LISTEN_TRIES = 25
+LOOK_S = 0.5  # how often to look whether users or certificates changed; a change is in force within a second
+LOGINS_LOGGED_S = 5.0  # failed logins a second in the log, after a burst
+LOGINS_LOGGED_BURST = 200
 
 
 class Receiving:
@@ -89,6 +96,20 @@ class Receiving:
             loop,
             self._threads,
         )
+        self.certificates = Certificates(settings.certificate_pairs, self.log)
+        self._logins_logged = Allowance(LOGINS_LOGGED_S, LOGINS_LOGGED_BURST, loop.time())
+        self.authentication: Authentication | None = None
+        if any(each.auth != "off" for each in settings.all_listeners):
+            self.authentication = Authentication(
+                settings.auth,
+                settings.users_file,
+                Counts(_counts_given(), settings.auth.failure_time_s, time.monotonic),
+                self.log,
+                loop,
+                self._threads,
+                lambda: self._logins_logged.taken(loop.time()),
+            )
+            self.authentication.start()
         self.server = Server(
             settings.receiver,
             RelayPolicy(settings.relay.networks, settings.relay.domains),
@@ -97,11 +118,17 @@ class Receiving:
             hostname=settings.receiver.hostname or socket.gethostname(),
             inline_limit=settings.queue.inline_limit,
             spool_data_at=DATA_AT,
-            tls_context=_tls_context(settings),
+            tls_context=self.certificates.context,
             connections_max=connections_max,
             extensions=extensions,
+            authentication=self.authentication,
         )
         self._rules = {listen_address(each.address): each for each in settings.all_listeners}
+        if self.authentication is not None:
+            self.authentication.changed = self._users_changed
+        self._looking: asyncio.TimerHandle | None = None
+        if settings.certificate_pairs or self.authentication is not None:
+            self._looking = loop.call_later(LOOK_S, self._look)
         self._linking: asyncio.Task[None] | None = None
         self._loop = loop
 
@@ -112,8 +139,28 @@ class Receiving:
             self.server.start([listener], self._rules.get(listener.getsockname()[:2], MX))
         self._linking = self._loop.create_task(self.link.run())
 
+    def _look(self) -> None:
+        """Looks whether the files of certificates or users have changed."""
+        self._looking = self._loop.call_later(LOOK_S, self._look)
+        if self.certificates.look():
+            self.server.set_tls(self.certificates.context)
+        if self.authentication is not None:
+            self.authentication.look()
+            over, self._logins_logged.over = self._logins_logged.over, 0
+            if over:
+                self.log.refusals_not_recorded(over)
+        self.log.flush()
+
+    def _users_changed(self) -> None:
+        assert self.authentication is not None
+        self.server.set_mechanisms(self.authentication.users.mechanisms)
+
     def close(self) -> None:
         """Closes everything, for tests; the process itself just ends."""
+        if self._looking is not None:
+            self._looking.cancel()
+        if self.authentication is not None:
+            self.authentication.close()
         self.server.close()
         self.reception.close()
         if self._linking is not None:
@@ -124,12 +171,10 @@ class Receiving:
         self.log.close()
 
 
-def _tls_context(settings: Settings) -> ssl.SSLContext | None:
-    if not settings.receiver.tls_certificate:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(settings.receiver.tls_certificate, settings.receiver.tls_key)
-    return context
+def _counts_given() -> int | None:
+    """Returns the descriptor of the counters that all receivers share; None if no supervisor made them."""
+    given = os.environ.pop(COUNTS, "")
+    return int(given) if given else None
 
 
 def _raise_file_limit() -> int:

@@ -26,6 +26,7 @@ from collections.abc import Iterable, Sequence
 from mailcore.config.listeners import MX, Listener
 from mailcore.config.settings import Receiver
 from mailcore.esmtp import EXTENSIONS, Extension
+from mailcore.receiver.authentication import Authentication
 from mailcore.receiver.intake import Intake, Refusal
 from mailcore.receiver.line_session import LineSession
 from mailcore.receiver.policy import RelayPolicy
@@ -57,6 +58,7 @@ class Server:
         tls_context: ssl.SSLContext | None = None,
         connections_max: int | None = None,
         extensions: Sequence[Extension] = EXTENSIONS,
+        authentication: Authentication | None = None,
     ) -> None:
         self._make_context = functools.partial(
             ServerContext,
@@ -68,9 +70,10 @@ class Server:
             inline_limit=inline_limit,
             spool_data_at=spool_data_at,
             extensions=extensions,
+            authentication=authentication,
         )
         self._tls_context = tls_context
-        self._mechanisms = ""
+        self._mechanisms = authentication.users.mechanisms if authentication is not None else ""
         self._contexts: dict[Listener, ServerContext] = {}  # by the rule without its address
         self.context = self._context_of(MX)
         self.settings = settings

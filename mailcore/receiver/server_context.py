@@ -1,4 +1,7 @@
-"""The context that all sessions of one listener share, so that a session needs no reference to its server."""
+"""The context that all sessions of one listener share, so that a session needs no reference to its server.
+
+Keeps law: auth-only-under-tls (docs/laws.md).
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from collections.abc import Sequence
 from mailcore.config.listeners import MX, Listener
 from mailcore.config.settings import Receiver
 from mailcore.esmtp import EXTENSIONS, Extension, Offering
+from mailcore.receiver.authentication import Authentication
 from mailcore.receiver.command_table import Gate
 from mailcore.receiver.intake import Intake
 from mailcore.receiver.policy import RelayPolicy
@@ -48,6 +52,7 @@ class ServerContext:
         tls_context: ssl.SSLContext | None = None,
         extensions: Sequence[Extension] = EXTENSIONS,
         rule: Listener = MX,
+        authentication: Authentication | None = None,
     ) -> None:
         self.settings = settings
         self.policy = policy
@@ -58,6 +63,7 @@ class ServerContext:
         self.tag_header = settings.tag_header.lower().encode()
         self.spool_data_at = spool_data_at
         self.rule = rule
+        self.authentication = authentication  # None: no user can log in
         self.is_implicit = rule.tls == "implicit"
         self.trace = TraceHeader(hostname)
         self.name = hostname.encode()

@@ -14,9 +14,9 @@ import ssl
 from collections.abc import Callable
 from typing import NamedTuple
 
+from mailcore.receiver.auth_session import AuthSession
 from mailcore.receiver.command import ReplyOf, parse_mail, parse_rcpt
 from mailcore.receiver.command_table import TABLE, Argument, Gate, Phase, Rule, table_of
-from mailcore.receiver.data_session import DataSession
 from mailcore.receiver.incoming import INTERNAL_ERROR, TOO_BIG
 from mailcore.receiver.line_session import LineSession, State
 from mailcore.receiver.path import Path
@@ -36,7 +36,7 @@ _CONNECTED, _GREETED, _MAIL, _REFUSED, _RECIPIENT = (
 )
 
 
-class ServerSession(DataSession):
+class ServerSession(AuthSession):
     """The SMTP session of one connection. ``server_address`` is our address, the one that the client connected to."""
 
     def __init__(
@@ -48,7 +48,6 @@ class ServerSession(DataSession):
         closed: Callable[[LineSession], None],
     ) -> None:
         super().__init__(context, address, port, server_address, closed)
-        self.trusted = context.policy.trusts(address)
         self._commands = TABLES[context.gate(False, False, self.trusted)]
         if context.is_implicit:
             self.state = State.TLS  # until connection_made, which comes after the handshake
@@ -154,6 +153,8 @@ class ServerSession(DataSession):
 
     def smtp_MAIL(self, argument: bytes) -> bytes:
         """Begins a mail transaction."""
+        if self.login and self.refuses_user():
+            return b""
         mail = parse_mail(argument, self.session.extended_smtp, self.offer.mail)
         if isinstance(mail, ReplyOf):
             self.refuse("MAIL", mail.reply)
@@ -164,6 +165,9 @@ class ServerSession(DataSession):
         unavailable = self.context.intake.unavailable(mail.size_bytes)
         if unavailable:
             self.refuse("MAIL", unavailable, is_mistake=False)
+            return b""
+        if self.login and (refusal := self.refuses_sender(mail.sender)):
+            self.refuse("MAIL", refusal, is_mistake=refusal[:1] == b"5")
             return b""
         envelope = self.envelope
         envelope.mail_from = mail.sender
@@ -188,6 +192,8 @@ class ServerSession(DataSession):
             return self._refuse_recipient(b"554 5.7.1 <" + address.encode() + b">: Relay access denied", address)
         if len(envelope.recipients) >= self.context.settings.recipient_limit and address not in envelope.recipients:
             return self._refuse_recipient(b"452 4.5.3 Error: too many recipients", address, is_mistake=False)
+        if self.login and (refusal := self.refuses_recipient()):
+            return self._refuse_recipient(refusal, address, is_mistake=False)
         envelope.recipients.setdefault(address, options)
         self.phase = _RECIPIENT
         return b"250 2.1.5 Ok"
@@ -200,6 +206,8 @@ class ServerSession(DataSession):
 
     def smtp_DATA(self, argument: bytes) -> bytes:
         """Begins to receive the message."""
+        if self.login and self.refuses_user():
+            return b""
         self.begin_data()
         return b"354 End data with <CR><LF>.<CR><LF>"
 
@@ -248,10 +256,6 @@ class ServerSession(DataSession):
         self.stop_reading()  # start_tls reads again, for the handshake
         self._handshake = self.loop.create_task(self._start_tls(context))
         return b""
-
-    def smtp_AUTH(self, argument: bytes) -> bytes:
-        """Logs the client in (RFC 4954)."""
-        return b"454 4.7.0 Temporary authentication failure"
 
     async def _start_tls(self, context: ssl.SSLContext) -> None:
         transport = self.transport

@@ -35,6 +35,7 @@ from mailcore.supervisor.listen import listen
 from mailcore.supervisor.pulse import PULSE, Pulse, until_begun
 from mailcore.supervisor.room import DiskFull, ballast_of, refuse_without_room
 from mailcore.supervisor.service import HANDED, Service, given_listeners, unlike
+from mailcore.supervisor.shared_counts import COUNTS, make_counts
 from mailcore.supervisor.users import ALONE, Users
 
 __all__ = ["main"]
@@ -177,6 +178,8 @@ class Supervisor:
         self.listeners = listeners
         self.service = service or Service()
         self._identity = {IDENTITY: identity_variable(held.identity)} if held is not None else {}
+        has_logins = any(each.auth != "off" for each in settings.all_listeners)
+        self._counts = [make_counts()] if has_logins else []  # shared by the receivers
         self.log = MailLog(settings.log_directory)
         self.started_at, self.since_boot_s = _both_clocks()
         self._unpublished = False
@@ -223,16 +226,20 @@ class Supervisor:
     def _start(self, child: Child) -> None:
         arguments = (child.role, str(child.number), str(os.getpid()), str(self.stored))
         command = [sys.executable, "-m", self.module, *arguments]
-        handed = [listener.fileno() for listener in self.listeners] if child.role == "receiver" else []
+        is_receiver = child.role == "receiver"
+        handed = [listener.fileno() for listener in self.listeners] if is_receiver else []
+        counts = self._counts if is_receiver else []
         child.started = time.monotonic()
         pulse = None
         try:
             pulse = Pulse()
             variables = {HANDED: ",".join(map(str, handed)), PULSE: str(pulse.writer)}
+            if counts:
+                variables[COUNTS] = str(counts[0])
             child.process = subprocess.Popen(  # noqa: S603 - our own module
                 command,
                 stdin=subprocess.DEVNULL,
-                pass_fds=[*handed, pulse.writer],
+                pass_fds=[*handed, *counts, pulse.writer],
                 env={**os.environ, **self.users.environment(child.role), **self._identity, **variables},
                 **self.users.of(child.role),
             )

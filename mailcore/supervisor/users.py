@@ -35,6 +35,7 @@ UMASK = 0o002
 FILE_MODE, DIRECTORY_MODE = 0o664, 0o775
 ENTERED = 0o751  # home: each directory in it has its own mode
 CLOSED = 0o750
+USERS_MODE = 0o640  # of the users who may log in: receivers read them
 COMMON = 0o2775  # set-group-ID: files created in it get its group
 _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_LOWER = 47, 3  # prctl(2)
 _CAP_KILL, _CAP_SETGID, _CAP_SETUID = 5, 6, 7  # capabilities(7)
@@ -74,6 +75,9 @@ class Users:
         """Creates the directories with their groups and modes. Raises OSError."""
         if self.receiver is None or self.group is None:
             return
+        if settings.users_file.exists():  # of another installation, or written before there were receivers
+            os.chown(settings.users_file, -1, self.receiver.gid)
+            settings.users_file.chmod(USERS_MODE)
         _give(settings.home, self.group, ENTERED)
         _give(settings.run_directory, self.group, 0o2755)
         _give(settings.log_directory, self.receiver.gid, 0o2771)

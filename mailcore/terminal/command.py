@@ -184,7 +184,7 @@ def config_path(arguments: argparse.Namespace) -> Path:
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
     """Loads the settings that the options name. Raises ConfigError."""
-    return load(config_path(arguments))
+    return load(config_path(arguments), look_at_certificate=False)
 
 
 def control_client(arguments: argparse.Namespace) -> ControlClient:

@@ -14,6 +14,7 @@ from typing import Any
 from mailcore.config.listeners import MX, Listener
 from mailcore.config.settings import Receiver
 from mailcore.envelope import DataPlace, Envelope, Recipient
+from mailcore.receiver.authentication import Authentication
 from mailcore.receiver.intake import Done, Refusal, Stored
 from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.server import Server
@@ -228,6 +229,7 @@ async def serving(
     host: str = "127.0.0.1",
     tls: ssl.SSLContext | None = None,
     rule: Listener = MX,
+    authentication: Authentication | None = None,
     **settings: Any,
 ) -> AsyncIterator[Serving]:
     intake = MemoryIntake()
@@ -243,6 +245,7 @@ async def serving(
         inline_limit=inline_limit,
         spool_data_at=32,
         tls_context=tls,
+        authentication=authentication,
     )
     made.start([listener], rule)
     running = Serving(made, intake, address)

@@ -1,0 +1,283 @@
+"""``waypost user``: the users who log in to send mail. Receivers use a change within a second, without a restart.
+
+A password is read from the terminal, twice, or from stdin with --password-stdin: never from the command line, which other users
+of this host can read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import secrets
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from mailcore.faults import Code, Fault
+from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, settings_of
+from mailcore.terminal.output import JsonLines, complain_fault, plain, print_json, say, whole_table, width
+from mailcore.users.scram import SALT_BYTES
+from mailcore.users.user import User, name_of, sender_pattern
+from mailcore.users.user_file import UserFileError, changing, read_users
+from mailcore.users.verifier import argon2_verifier, is_scram, scram_verifier
+
+__all__ = ["configure"]
+
+PASSWORD_MIN = 8  # characters, NIST SP 800-63B 5.1.1.2
+PASSWORD_BYTES_MAX = 1_024  # the limit of AUTH (mailcore/receiver/mechanisms.py)
+LIMIT_MAX = 100_000_000  # the bound of [auth]
+SENDERS_HELP = 'address, domain, ".example.org" for its subdomains, or "any"; may be repeated'
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of this command to ``parser``."""
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    adding = _command(commands, "add", "add a user; asks for the password", _add)
+    _add_password(adding)
+    _add_limits(adding, f"{SENDERS_HELP}; default: NAME, if it is an address")
+    password = _command(commands, "password", "set the password of a user; open sessions of the user end", _password)
+    _add_password(password)
+    setting = _command(commands, "set", "change sender addresses and limits of a user", _set)
+    _add_limits(setting, f"{SENDERS_HELP}; replaces the ones before")
+    _command(commands, "disable", "refuse the logins of a user; open sessions of the user end", _disable)
+    _command(commands, "enable", "allow the logins of a user again", _enable)
+    removing = _command(commands, "remove", "remove a user", _remove)
+    removing.add_argument("--yes", action="store_true", help="skip the confirmation prompt")
+    listing = commands.add_parser("list", help="list all users")
+    add_common(listing, document=False)
+    listing.set_defaults(run=_list)
+
+
+def _command(commands: Any, name: str, about: str, run: Callable[[argparse.Namespace], int]) -> Any:
+    parser = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+    parser.add_argument("name", metavar="NAME", type=_name, help="user name, such as alice or alice@example.org")
+    add_common(parser)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _add_password(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--password-stdin", action="store_true", help="read the password from the first line of stdin")
+    parser.add_argument(
+        "--scram",
+        action="store_true",
+        help="keep a SCRAM-SHA-256 verifier instead of Argon2id. SCRAM is offered if all users have one",
+    )
+
+
+def _add_limits(parser: argparse.ArgumentParser, about: str) -> None:
+    parser.add_argument("--sender", metavar="SENDER", action="append", type=_sender, help=about)
+    for what in ("messages", "recipients"):
+        parser.add_argument(
+            f"--{what}-per-hour",
+            metavar="N",
+            type=_limit,
+            help=f"maximum {what} in an hour; 0: no limit; default (the word, too): the value in [auth]",
+        )
+
+
+def _name(text: str) -> str:
+    try:
+        return name_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error} (got {plain(text)!r})") from None
+
+
+def _sender(text: str) -> str:
+    try:
+        return sender_pattern(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error} (got {plain(text)!r})") from None
+
+
+def _limit(text: str) -> int | None:
+    if text == "default":
+        return -1
+    if not text.isdecimal() or int(text) > LIMIT_MAX:
+        raise argparse.ArgumentTypeError(
+            f"must be a whole number from 0 to {LIMIT_MAX}, or default (got {plain(text)!r})"
+        )
+    return int(text)
+
+
+@contextmanager
+def _changing(arguments: argparse.Namespace) -> Iterator[dict[str, User]]:
+    """Yields the users and writes them. Raises UsageError if the file has a fault."""
+    settings = settings_of(arguments)
+    try:
+        with changing(settings.users_file, settings.queue_directory / "incoming.0") as users:
+            yield users
+    except UserFileError as error:
+        raise UsageError(f"{error}; correct the file first") from None
+
+
+def _known(users: dict[str, User], name: str) -> User:
+    if name not in users:
+        raise UsageError(f"user {name!r} does not exist; waypost user list shows all", argument="NAME")
+    return users[name]
+
+
+def _verifier(arguments: argparse.Namespace) -> str:
+    """Reads a password and returns its verifier. Raises UsageError."""
+    if arguments.password_stdin:
+        line = sys.stdin.buffer.readline(PASSWORD_BYTES_MAX + 3)
+        try:
+            password = line.decode().rstrip("\r\n")
+        except UnicodeDecodeError:
+            raise UsageError("the password must be UTF-8") from None
+    elif not sys.stdin.isatty():
+        raise UsageError("stdin is not a terminal; give --password-stdin to read the password from it")
+    else:
+        password = getpass.getpass("Password: ")
+        if getpass.getpass("Password again: ") != password:
+            raise UsageError("the two passwords differ; nothing was changed")
+    if len(password) < PASSWORD_MIN or len(password.encode()) > PASSWORD_BYTES_MAX:
+        raise UsageError(
+            f"a password must have {PASSWORD_MIN} or more characters, and at most {PASSWORD_BYTES_MAX} bytes"
+        )
+    try:
+        return (
+            scram_verifier(password, secrets.token_bytes(SALT_BYTES)) if arguments.scram else argon2_verifier(password)
+        )
+    except ValueError as error:
+        raise UsageError(f"the password {error}") from None
+
+
+def _limits(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Returns the fields that the options give."""
+    fields: dict[str, Any] = {}
+    if arguments.sender is not None:
+        fields["senders"] = tuple(dict.fromkeys(arguments.sender))
+    for name in ("messages_per_hour", "recipients_per_hour"):
+        value = getattr(arguments, name)
+        if value is not None:
+            fields[name] = None if value < 0 else value
+    return fields
+
+
+def _add(arguments: argparse.Namespace) -> int:
+    name, fields = arguments.name, _limits(arguments)
+    if "senders" not in fields:
+        if "@" not in name:
+            raise UsageError(
+                "give the sender addresses of the user with --sender; any: all addresses", argument="--sender"
+            )
+        fields["senders"] = (sender_pattern(name),)
+    known = _read_known(arguments)
+    if name in known:
+        raise UsageError(f"user {name!r} exists already", argument="NAME")
+    user = User(name=name, verifier=_verifier(arguments), **fields)
+    with _changing(arguments) as users:
+        if name in users:  # added while the password was typed
+            raise UsageError(f"user {name!r} exists already", argument="NAME")
+        users[name] = user
+    return _done(arguments, user, "added")
+
+
+def _read_known(arguments: argparse.Namespace) -> dict[str, User]:
+    """Returns the users in the file, before a password is asked for. Raises UsageError."""
+    try:
+        return {user.name: user for user in read_users(settings_of(arguments).users_file)}
+    except UserFileError as error:
+        raise UsageError(f"{error}; correct the file first") from None
+
+
+def _password(arguments: argparse.Namespace) -> int:
+    _known(_read_known(arguments), arguments.name)
+    verifier = _verifier(arguments)
+    return _change(arguments, "has another password", verifier=verifier)
+
+
+def _set(arguments: argparse.Namespace) -> int:
+    fields = _limits(arguments)
+    if not fields:
+        raise UsageError("user set: give --sender, --messages-per-hour or --recipients-per-hour")
+    return _change(arguments, "was changed", **fields)
+
+
+def _disable(arguments: argparse.Namespace) -> int:
+    return _change(arguments, "was disabled", enabled=False)
+
+
+def _enable(arguments: argparse.Namespace) -> int:
+    return _change(arguments, "was enabled", enabled=True)
+
+
+def _change(arguments: argparse.Namespace, done: str, **fields: Any) -> int:
+    with _changing(arguments) as users:
+        user = msgspec.structs.replace(_known(users, arguments.name), **fields)
+        users[user.name] = user
+    return _done(arguments, user, done)
+
+
+def _remove(arguments: argparse.Namespace) -> int:
+    name = arguments.name
+    _known(_read_known(arguments), name)
+    if not arguments.yes:
+        if not sys.stdin.isatty() or arguments.json:
+            raise UsageError(f"this would remove user {name!r}; nothing was changed. Confirm with --yes")
+        if input(f"remove user {name}? [y/N] ").strip().lower() not in ("y", "yes"):
+            return NOT_DONE
+    with _changing(arguments) as users:
+        user = _known(users, name)
+        del users[name]
+    return _done(arguments, user, "was removed")
+
+
+def _done(arguments: argparse.Namespace, user: User, done: str) -> int:
+    if arguments.json:
+        print_json(_shown(user))
+    else:
+        say(f"user {user.name} {done}")
+    return DONE
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    """Ends with NOT_DONE if a line of the file has a fault; the other lines are listed."""
+    settings = settings_of(arguments)
+    status = DONE
+    try:
+        users = read_users(settings.users_file)
+    except UserFileError as error:
+        if error.usable is None:
+            raise UsageError(str(error)) from None
+        users = error.usable
+        for line in str(error).splitlines():
+            complain_fault(Fault(Code.INVALID, line))
+        status = NOT_DONE
+    if arguments.json:
+        lines = JsonLines()
+        for user in users:
+            lines.item(_shown(user))
+        lines.end(complete=status == DONE)
+        return status
+    rows = [
+        (
+            user.name,
+            "yes" if user.enabled else "no",
+            "SCRAM-SHA-256" if is_scram(user.verifier) else "Argon2id",
+            _limit_shown(user.messages_per_hour, settings.auth.messages_per_hour),
+            _limit_shown(user.recipients_per_hour, settings.auth.recipients_per_hour),
+            ", ".join("any" if each == "*" else each for each in user.senders) or "none",
+        )
+        for user in users
+    ]
+    heads = ("NAME", "ENABLED", "VERIFIER", "MESSAGES/H", "RECIPIENTS/H", "SENDERS")
+    for line in whole_table(heads, rows, width(sys.stdout)):
+        say(line)
+    return status
+
+
+def _limit_shown(given: int | None, default: int) -> str:
+    limit = default if given is None else given
+    return str(limit) if limit else "no limit"
+
+
+def _shown(user: User) -> dict[str, object]:
+    """Returns a user without the verifier."""
+    fields = msgspec.structs.asdict(user)
+    fields["verifier"] = "scram-sha-256" if is_scram(user.verifier) else "argon2id"
+    return fields

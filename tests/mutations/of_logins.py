@@ -1,0 +1,52 @@
+"""Ways to break logins and certificates: a login in the clear, one that outlives its user, one that is not counted."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+__all__ = ["MUTATIONS"]
+
+MUTATIONS = [
+    Mutation(
+        "AUTH is accepted in the clear",
+        "mailcore/receiver/auth_session.py",
+        "        elif not self.tls:\n",
+        "        elif not self.context:\n",
+        "tests/receiver/test_auth.py -k in_the_clear",
+    ),
+    Mutation(
+        "AUTH is offered in the clear",
+        "mailcore/esmtp.py",
+        "if offering.mechanisms and offering.is_encrypted else None",
+        "if offering.mechanisms else None",
+        "tests/receiver/test_auth.py -k in_the_clear",
+    ),
+    Mutation(
+        "a login stays good for the whole session",
+        "mailcore/receiver/authentication.py",
+        "return now is not None and now.enabled and now.verifier == user.verifier",
+        "return True",
+        "tests/receiver/test_auth.py -k no_longer",
+    ),
+    Mutation(
+        "an unknown user is refused without a check",
+        "mailcore/receiver/authentication.py",
+        "        verifier = user.verifier if user is not None else self.users.decoy(name)\n",
+        '        verifier = user.verifier if user is not None else "$"\n',
+        "tests/receiver/test_auth.py -k costs_as_much",
+    ),
+    Mutation(
+        "a failed login is not counted",
+        "mailcore/receiver/authentication.py",
+        '        self._counts.failures.add(f"user {name.lower()}")\n',
+        "",
+        "tests/receiver/test_auth.py -k throttled",
+    ),
+    Mutation(
+        "an expired certificate replaces a valid one",
+        "mailcore/receiver/certificates.py",
+        "            return self._refuse(slot, why)\n",
+        "            pass\n",
+        "tests/receiver/test_certificates.py -k keeps_the_one_before",
+    ),
+]
