@@ -35,8 +35,10 @@ def why_not_read(context: ManagerContext, lane: str) -> str:
 
 def deferred_in(context: ManagerContext) -> tuple[int, int]:
     """Returns the active messages that were deferred before, and how many of them there may be."""
-    working = context.queue.sizes.working
-    deferred = sum(working[lane][0] for lane in context.queue.runners if lane.startswith("retry.") and lane in working)
+    deferred = 0
+    for lane, (messages, _) in context.queue.sizes.working.items():  # fewer than there are runners; in every turn
+        if lane.startswith("retry."):
+            deferred += messages
     limit = context.scheduler.tuning.globals.message_active_limit
     return deferred, max(1, int(limit * context.in_force("deferred_active_share")))
 

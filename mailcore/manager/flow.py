@@ -25,7 +25,7 @@ from mailcore.manager.passes import Passes
 from mailcore.queue.active import Active
 from mailcore.queue.lanes import DELETED, HOLD, LOCAL, is_incoming
 from mailcore.queue.queue import Gone
-from mailcore.queue.records import Delivery, domain_of, domains_of
+from mailcore.queue.records import Delivery, domain_of
 from mailcore.queue.rewrite import finish_deleted
 from mailcore.queue.runner import Runner
 from mailcore.routing.resolve import Refused
@@ -219,7 +219,11 @@ class Flow:
         resolved = self.context.routing.resolve(first.address, first.route)
         assert not isinstance(resolved, Refused)
         transport = self.context.settings.transports.get(entry.transport)
-        recipient_options = tuple([pending[number].options for number in entry.recipients])
+        if len(entry.recipients) == 1:  # most mail
+            recipients, options = [(first.number, first.address)], [first.options]
+        else:
+            recipients = [(number, pending[number].address) for number in entry.recipients]
+            options = [pending[number].options for number in entry.recipients]
         active.in_flight += 1
         link.flights[entry.number] = Flight(entry, active, now)
         link.writer.send(
@@ -229,7 +233,7 @@ class Flow:
                 entry.transport,
                 resolved.next_hop,
                 envelope.sender,
-                tuple([(number, pending[number].address) for number in entry.recipients]),
+                tuple(recipients),
                 data.path,
                 data.offset,
                 data.length,
@@ -237,7 +241,7 @@ class Flow:
                 envelope.smtputf8,
                 transport.tls if transport is not None else "may",
                 envelope.options,
-                recipient_options if any(recipient_options) else (),
+                tuple(options) if any(options) else (),
                 data.data_sums,
                 data.spool_bytes,
             )
@@ -288,8 +292,7 @@ class Flow:
             before = max(whole - (now - active.read_at), 0.0)
             delays = (before, queued, frame.connect_s, frame.transmit_s)
             active.unsynced += 1
-            envelope, pending = active.envelope, active.pending
-            known = [pending.get(verdict.number) for verdict in frame.verdicts]
+            envelope = active.envelope
             context.queue.deliver(
                 Delivery(
                     active.queue_id,
@@ -303,7 +306,7 @@ class Flow:
                     frame.source_address,
                     frame.tls_verified,
                     domain_of(envelope.sender),
-                    domains_of([recipient.address if recipient is not None else "" for recipient in known]),
+                    active.domains(frame.verdicts),
                     envelope.tag,
                     envelope.size_bytes,
                     frame.tls_level,

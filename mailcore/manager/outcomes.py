@@ -40,6 +40,7 @@ REPLIES_MAX = 5  # kept for a destination: enough to see whether its replies are
 REPLY_CHARACTERS = 300  # of a reply kept; a thousand destinations' replies are then 1.5 MB
 
 RECENT_S = 900.0  # a try counts for as long, less and less: long enough to hold several retries of deferred mail
+FADES_EVERY_S = 1.0  # tries of one second fade together: exp() for each would be a third of ``note``
 
 _DEFERRED = int(Status.DEFERRED)
 _EXPIRED = int(Status.EXPIRED)
@@ -231,6 +232,10 @@ class Outcome:
 
     def tried(self, tries: int, delivered: int, at: float) -> None:
         """Counts recipients that were tried, among those of the last minutes."""
+        if 0.0 <= at - self.recent_at < FADES_EVERY_S:
+            self.recent_tries += tries
+            self.recent_delivered += delivered
+            return
         fading = self._fading(at)
         self.recent_at = at
         self.recent_tries = self.recent_tries * fading + tries

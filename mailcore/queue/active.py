@@ -6,14 +6,14 @@ pass), or done; of some that are done, the sender is owed a report. A pass is ov
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from mailcore.envelope import Envelope, Recipient, Verdict
 from mailcore.queue.lanes import DELETED, HOLD
-from mailcore.queue.records import Administrative
+from mailcore.queue.records import Administrative, domain_of, domains_of
 
 __all__ = ["Active", "DataAt", "attempted"]
 
@@ -93,6 +93,14 @@ class Active:
             if verdict.status in (2, 3) or verdict.relayed_to:  # BOUNCED, EXPIRED
                 self.owed.append(attempted(verdict, attempted_at))
                 self.owed_recipients[verdict.number] = recipient
+
+    def domains(self, verdicts: Sequence[Verdict]) -> tuple[str, ...]:
+        """Returns the domains of the verdicts' recipients as ``Delivery.recipient_domains``."""
+        if len(verdicts) == 1:  # most mail
+            recipient = self.pending.get(verdicts[0].number)
+            return (domain_of(recipient.address) if recipient is not None else "",)
+        known = [self.pending.get(verdict.number) for verdict in verdicts]
+        return domains_of([recipient.address if recipient is not None else "" for recipient in known])
 
     @property
     def has_aside(self) -> bool:

@@ -191,6 +191,10 @@ class Queue:
         when the damage was found.
         """
         lane, sizes = runner.lane, self.sizes
+        resting = sizes.resting.get(lane)
+        nothing_rests = resting is None or not (resting[0] or resting[1])
+        if nothing_rests and not sizes.newer and not self.damaged_lanes:
+            return  # nearly always, in every turn
         writer = self.writers.get(lane)
         newer = sizes.newer.get(lane)
         if newer is not None and runner.position >= newer[0]:
