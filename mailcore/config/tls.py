@@ -15,11 +15,11 @@ from mailcore.routing.route import RouteError, domain_name
 
 __all__ = ["LEVELS", "Tls", "TlsPolicy", "check_ca_file", "contradiction", "level_of_transport", "policy_pattern"]
 
-LEVELS = ("none", "may", "encrypt", "verify")
+LEVELS = ("none", "may", "encrypt", "verify", "dane", "dane-only")
 _BY_KEYWORD = ("nexthop", "dot-nexthop")  # as in Postfix's smtp_tls_secure_cert_match
 _LEVELS_DOC = (
     "STARTTLS: never; if the server offers it; always, or the mail is deferred; always, with a certificate for the next hop's "
-    "name"
+    "name; as TLSA records say (RFC 7672), or as may without them; only with TLSA records"
 )
 
 

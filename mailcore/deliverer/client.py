@@ -26,6 +26,7 @@ from mailcore.config.client_auth import NO_LOGINS, ClientAuth, Login, LoginFileE
 from mailcore.config.settings import Deliverer
 from mailcore.deliverer.connection import Cause, Connection
 from mailcore.deliverer.connection_cache import AddressKey, ConnectionCache, HopKey
+from mailcore.deliverer.dane import policy_for
 from mailcore.deliverer.login import LoginFile
 from mailcore.deliverer.message_data import DataError, MessageData
 from mailcore.deliverer.opening import Opener, Unusable
@@ -33,7 +34,7 @@ from mailcore.deliverer.tls_policy import Policies, Policy
 from mailcore.deliverer.transaction import Outcome, transact
 from mailcore.envelope import Status, Verdict
 from mailcore.esmtp import EXTENSIONS, Extension
-from mailcore.frames import Deliver, Delivered
+from mailcore.frames import Deliver, Delivered, NextHop
 from mailcore.routing.mx import Address, HostFinder
 from mailcore.routing.resolve import Refused
 
@@ -133,6 +134,11 @@ class Client:
         self, work: Deliver, data: MessageData, address: Address, policy: Policy, login: Login | None
     ) -> _Session | Unusable:
         """Tries one address, over a connection kept under another next hop or a new one."""
+        if policy.level in ("dane", "dane-only"):
+            found = await self._by_tlsa(policy, address, work.next_hop)
+            if isinstance(found, Unusable):
+                return found
+            policy = found
         key = _key(work, policy, address, login)
         connection = self._cache.take_for_address(key)
         if connection is not None:
@@ -147,6 +153,16 @@ class Client:
         outcome = await self._transact(made, work, data)
         assert outcome is not None  # only a kept connection is dead at its first command
         return _Session(made, outcome, begun_at, policy)
+
+    async def _by_tlsa(self, policy: Policy, address: Address, next_hop: NextHop) -> Policy | Unusable:
+        """Returns the policy that the TLSA records of a host make."""
+        base, answer = address.host, None
+        for name in dict.fromkeys((address.canonical or address.host, address.host)) if address.secure else ():
+            base, answer = name, await self._finder.tlsa(name, next_hop.port)
+            if answer.failed or answer.records:
+                break
+        found = policy_for(policy, address, next_hop.host, base, answer)
+        return found if isinstance(found, Policy) else Unusable(Status.DEFERRED, "4.7.5", found)
 
     async def _transact(self, connection: Connection, work: Deliver, data: MessageData) -> Outcome | None:
         try:

@@ -225,12 +225,13 @@ class Connection(SMTPProtocol):
             return reply
         return await self.command(b"HELO " + our_name, timeout_s)
 
-    async def encrypt(self, context: ssl.SSLContext, timeout_s: float) -> Reply | None:
+    async def encrypt(self, context: ssl.SSLContext, timeout_s: float, server_name: str = "") -> Reply | None:
         """Sends STARTTLS and does the handshake; returns the reply, None when the handshake or the connection failed.
 
-        The names in the certificate are not looked at here; ``tls_error`` has the reason of a failed handshake.
+        ``server_name`` is for SNI instead of the host's name. The names in the certificate are not looked at here;
+        ``tls_error`` has the reason of a failed handshake.
         """
-        name = None if self.host == self.address else self.host
+        name = server_name or (None if self.host == self.address else self.host)
         try:
             response = await super().start_tls(context, server_hostname=name, timeout=timeout_s)
         except SMTPException as error:

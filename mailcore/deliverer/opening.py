@@ -24,6 +24,7 @@ from mailcore.config.client_auth import NO_LOGINS, ClientAuth, Login
 from mailcore.config.settings import Deliverer
 from mailcore.deliverer.certificates import CHECKED_BY_NAME, Contexts, mismatch
 from mailcore.deliverer.connection import Cause, Connection, Failure, connect_error_text
+from mailcore.deliverer.dane import chain_of, matched
 from mailcore.deliverer.login import authenticate
 from mailcore.deliverer.replies import Reply, enhanced_code, status_of
 from mailcore.deliverer.tls_policy import Policy
@@ -145,7 +146,8 @@ class Opener:
         except OSError as error:
             words = f"cannot read the certificates of CAs in {policy.ca_file or 'the system'}: {error}"
             return Unusable(Status.DEFERRED, "4.3.5", words, Cause.MACHINE)
-        reply = await connection.encrypt(context, self._limits.command_timeout_s)
+        server_name = policy.names[0] if policy.tlsa else ""  # RFC 7672 8.1
+        reply = await connection.encrypt(context, self._limits.command_timeout_s, server_name)
         if reply is None:
             words = f"Cannot start TLS with {connection.name}: {connection.tls_error or 'handshake failure'}"
             return Unusable(Status.DEFERRED, "4.7.5", words, of_tls=True)
@@ -158,7 +160,7 @@ class Opener:
         wrong = _unfulfilled(connection, policy)
         if wrong:
             return Unusable(Status.DEFERRED, "4.7.5", f"Server certificate of {connection.name} not verified: {wrong}")
-        connection.tls_level = str(policy)
+        connection.tls_level = connection.tls_level or str(policy)
         reason = await self._hello(connection)
         # A server that dislikes our handshake in TLS 1.3 says so only here, by hanging up.
         return reason._replace(of_tls=connection.failure is not None) if reason is not None else None
@@ -178,6 +180,12 @@ def _unfulfilled(connection: Connection, policy: Policy) -> str:
     session = connection.ssl_object
     if session is None:
         return "the connection is not encrypted"
+    if policy.tlsa:
+        record = matched(chain_of(session), policy)
+        connection.tls_verified = record is not None
+        if record is not None:
+            connection.tls_level = f"{policy.level}: TLSA {record} of {policy.names[0]}"
+        return "" if record is not None else f"no TLSA record of {policy.names[0]} matches its certificates"
     if policy.level in CHECKED_BY_NAME:
         wrong = mismatch(session.getpeercert(), policy.names)
         connection.tls_verified = not wrong

@@ -18,19 +18,11 @@ from typing import NamedTuple
 
 from mailcore.config.settings import TlsPolicy
 from mailcore.frames import NextHop
+from mailcore.routing.tlsa import Tlsa
 
-__all__ = ["Policies", "Policy", "Tlsa"]
+__all__ = ["Policies", "Policy"]
 
 HOPS_REMEMBERED = 10_000  # about 5 MB; when it is full it is cleared
-
-
-class Tlsa(NamedTuple):
-    """One TLSA record, RFC 6698 2.1."""
-
-    usage: int
-    selector: int
-    matching: int
-    data: bytes
 
 
 class Policy(NamedTuple):

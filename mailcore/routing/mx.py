@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 import dns.asyncresolver
 import dns.exception
+import dns.flags
 import dns.message
 import dns.name
 import dns.nameserver
@@ -36,6 +37,7 @@ from mailcore.envelope import Status
 from mailcore.exhaustion import is_exhausted
 from mailcore.frames import NextHop
 from mailcore.routing.resolve import Refused
+from mailcore.routing.tlsa import TlsaAnswer, TlsaFinder, is_validated
 
 __all__ = ["Address", "Host", "HostFinder", "parse_nameserver"]
 
@@ -48,14 +50,20 @@ FAILURE_TTL_S = 5.0  # RFC 2308 7.1: failures may be remembered, 5 minutes at mo
 ENTRIES_MAX = 10_000  # next hops remembered, about 1 kB each
 MX_HOSTS_MAX = 100  # of one domain; a bound against a hostile zone
 CNAMES_MAX = 8  # followed here if the server returned only the first; BIND follows 16
+ASK_FLAGS = dns.flags.RD | dns.flags.AD  # AD in a question asks for AD in the answer (RFC 6840 5.7)
 RESOLV_CONF_CHECK_S = 10.0  # DHCP rewrites the file now and then
 
 
 class Address(NamedTuple):
-    """One address to connect to, with the host's name (the address itself for a literal)."""
+    """One address to connect to, with the host's name (the address itself for a literal).
+
+    ``secure``: every DNS answer on the way from the next hop to it was validated, by a name server on this host.
+    """
 
     host: str
     address: str
+    secure: bool = False
+    canonical: str = ""  # the name at the end of the host's CNAMEs; "" without any
 
 
 class Host(NamedTuple):
@@ -80,6 +88,8 @@ class _Answer(NamedTuple):
     records: Sequence[Any]
     ttl_s: float
     missing: _Missing
+    secure: bool = False  # as Address.secure
+    canonical: str = ""
 
 
 class _Found(NamedTuple):
@@ -131,6 +141,7 @@ class HostFinder:
         self._resolver_checked_at = float("-inf")
         self._known: dict[NextHop, tuple[float, _Found | Refused]] = {}  # until when, what
         self._asking: dict[NextHop, asyncio.Task[_Found | Refused]] = {}
+        self._tlsa = TlsaFinder(self._ask_tlsa, clock)
         if self._nameservers:
             self._resolver = self._from_settings()
 
@@ -138,6 +149,22 @@ class HostFinder:
         """Returns at least one and at most ``addresses_max`` addresses, best first; or why there are none."""
         found = await self._find(next_hop)
         return found if isinstance(found, Refused) else self._order(found)
+
+    async def tlsa(self, host: str, port: int) -> TlsaAnswer:
+        """Returns the TLSA records of a host and port."""
+        return await self._tlsa.find(host, port)
+
+    async def _ask_tlsa(self, name: str) -> tuple[list[Any], float, bool, bool]:
+        answer = await self._query(name, "TLSA")
+        failed = answer.missing in (_Missing.RETRY, _Missing.OURS)
+        return list(answer.records), answer.ttl_s, failed, answer.secure
+
+    async def texts(self, name: str) -> tuple[list[str], float, bool]:
+        """Returns the TXT records of a name, how many seconds they hold, and whether the look-up failed."""
+        answer = await self._query(name, "TXT")
+        failed = answer.missing in (_Missing.RETRY, _Missing.OURS)
+        found = [b"".join(record.strings).decode("utf-8", "replace") for record in answer.records]
+        return found, answer.ttl_s, failed
 
     async def hosts(self, next_hop: NextHop) -> tuple[Host, ...] | Refused:
         """Returns what ``find`` chooses from, best preference first; or why there are none."""
@@ -242,7 +269,7 @@ class HostFinder:
         if answer.missing is _Missing.DATA:  # RFC 5321 5.1: the implicit MX
             addresses, ttl_s, missing = await self._addresses(domain)
             if addresses:
-                return _Found(((addresses,),)), min(ttl_s, answer.ttl_s)
+                return _Found(((_on_the_way(addresses, answer),),)), min(ttl_s, answer.ttl_s)
             return _no_host(domain, "A", missing)
         if answer.missing is not _Missing.NO:
             return _no_host(domain, "MX", answer.missing)
@@ -256,15 +283,16 @@ class HostFinder:
             hosts = [(preference, host) for preference, host in hosts if preference < min(ours)]
             if not hosts:
                 return Refused(Status.BOUNCED, "5.4.6", f"mail for {domain} loops back to myself"), answer.ttl_s
-        return await self._addresses_of_all(domain, self._ranked(hosts)[:MX_HOSTS_MAX], answer.ttl_s)
+        return await self._addresses_of_all(domain, self._ranked(hosts)[:MX_HOSTS_MAX], answer)
 
     def _ranked(self, hosts: list[tuple[int, str]]) -> list[tuple[int, str]]:
         return sorted(self._shuffled(hosts), key=lambda host: host[0])
 
     async def _addresses_of_all(
-        self, domain: str, hosts: list[tuple[int, str]], ttl_s: float
+        self, domain: str, hosts: list[tuple[int, str]], mx: _Answer
     ) -> tuple[_Found | Refused, float]:
         """Addresses of hosts in this order, until there are enough."""
+        ttl_s = mx.ttl_s
         groups: dict[int, list[tuple[Address, ...]]] = {}
         count = start = 0
         worst: tuple[str, _Missing] | None = None
@@ -275,7 +303,7 @@ class HostFinder:
             for (preference, host), (addresses, addresses_ttl_s, missing) in zip(batch, answers, strict=True):
                 ttl_s = min(ttl_s, addresses_ttl_s)
                 if addresses:
-                    groups.setdefault(preference, []).append(addresses)
+                    groups.setdefault(preference, []).append(_on_the_way(addresses, mx))
                     count += len(addresses)
                 elif worst is None or missing in (_Missing.RETRY, _Missing.OURS):
                     worst = host, missing
@@ -293,7 +321,11 @@ class HostFinder:
             for missing in (_Missing.OURS, _Missing.RETRY, _Missing.DATA, _Missing.NAME):
                 if missing in kinds:
                     return (), min(answer.ttl_s for answer in answers), missing
-        addresses = self._interleaved([Address(host, record.address) for answer in found for record in answer.records])
+        secure = all(answer.secure for answer in found)
+        canonical = found[0].canonical
+        addresses = self._interleaved(
+            [Address(host, record.address, secure, canonical) for answer in found for record in answer.records]
+        )
         return tuple(addresses[: self._addresses_max]), min(answer.ttl_s for answer in answers), _Missing.NO
 
     # DNS
@@ -308,20 +340,24 @@ class HostFinder:
         except (dns.exception.DNSException, UnicodeError):
             return _Answer((), NEGATIVE_TTL_S, _Missing.NAME)
         ttl_s = TTL_S_MAX
+        secure = True
         for _ in range(CNAMES_MAX):
             try:
                 answer = await resolver.resolve(
                     question, kind, raise_on_no_answer=False, lifetime=LIFETIME_S, search=False
                 )
             except dns.resolver.NXDOMAIN:
-                return _Answer((), NEGATIVE_TTL_S, _Missing.NAME)
+                return _Answer((), NEGATIVE_TTL_S, _Missing.NAME, secure)
             except (dns.exception.DNSException, OSError) as error:
                 return _Answer((), FAILURE_TTL_S, _Missing.OURS if _is_ours(error) else _Missing.RETRY)
+            secure = secure and is_validated(answer)
             if answer.rrset is not None:
                 ttl_s = max(TTL_S_MIN, min(ttl_s, answer.chaining_result.minimum_ttl))
-                return _Answer(list(answer.rrset), ttl_s, _Missing.NO)
+                end = answer.canonical_name.to_text(omit_final_dot=True).lower()
+                canonical = end if end != name.lower().removesuffix(".") else ""
+                return _Answer(list(answer.rrset), ttl_s, _Missing.NO, secure, canonical)
             if answer.canonical_name == question:
-                return _Answer((), NEGATIVE_TTL_S, _Missing.DATA)
+                return _Answer((), NEGATIVE_TTL_S, _Missing.DATA, secure)
             question = answer.canonical_name  # the server left the rest of the chain to us
         return _Answer((), FAILURE_TTL_S, _Missing.RETRY)
 
@@ -337,6 +373,7 @@ class HostFinder:
             if version != self._resolver_of:
                 resolver = dns.asyncresolver.Resolver(str(self._resolv_conf))
                 resolver.timeout = TIMEOUT_S
+                resolver.set_flags(ASK_FLAGS)
                 self._resolver, self._resolver_of = resolver, version
         except (OSError, dns.exception.DNSException):
             self._resolver, self._resolver_of = None, None
@@ -347,7 +384,13 @@ class HostFinder:
         servers = [parse_nameserver(text) for text in self._nameservers]
         resolver.nameservers = [dns.nameserver.Do53Nameserver(address, port) for address, port in servers]
         resolver.timeout = TIMEOUT_S
+        resolver.set_flags(ASK_FLAGS)
         return resolver
+
+
+def _on_the_way(addresses: tuple[Address, ...], mx: _Answer) -> tuple[Address, ...]:
+    """Returns addresses that an MX record led to, which is as secure as the weaker of the two."""
+    return addresses if mx.secure else tuple([address._replace(secure=False) for address in addresses])
 
 
 def _no_host(name: str, kind: str, missing: _Missing) -> tuple[Refused, float]:

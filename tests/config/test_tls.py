@@ -11,7 +11,7 @@ from mailcore.config.settings import Settings, TlsPolicy
 from tests.deliverer.authority import Authority
 
 FAULTS = [
-    ("[transports.smtp]\ntls = 'must'", "2: [transports.smtp] tls must be \"none\", \"may\", \"encrypt\" or "),
+    ("[transports.smtp]\ntls = 'must'", "2: [transports.smtp] tls must be \"none\", \"may\", \"encrypt\", "),
     ("[tls]\nca_fle = 'x'", "2: [tls] ca_fle is not a setting here; did you mean 'ca_file'?"),
     ("tls_policy = 3", "1: tls_policy must be a section, [tls_policy] (got 3)"),
     ("[tls_policy]\n'example.org' = 'verify'", "must be a section, [tls_policy.example.org] (got 'verify')"),

@@ -29,6 +29,20 @@ MUTATIONS = [
         "tests/deliverer/test_tls_levels.py",
     ),
     Mutation(
+        "a failed look-up of TLSA records counts as a denial",
+        "mailcore/deliverer/dane.py",
+        "    if answer is not None and answer.failed:\n",
+        "    if False:\n",
+        "tests/deliverer/test_dane.py -k bogus",
+    ),
+    Mutation(
+        "the AD bit of any name server counts",
+        "mailcore/routing/tlsa.py",
+        "    return local and bool(answer.response.flags & dns.flags.AD)\n",
+        "    return bool(answer.response.flags & dns.flags.AD)\n",
+        "tests/deliverer/test_dane.py -k ad_bit",
+    ),
+    Mutation(
         "a password goes out in the clear",
         "mailcore/deliverer/login.py",
         "    if not connection.tls and not settings.without_tls:\n",
