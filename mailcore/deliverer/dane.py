@@ -2,8 +2,8 @@
 
 Laws:
 - TLSA records count only if they and the names that led to them were validated (``Address.secure``, ``TlsaAnswer.secure``).
-- A look-up that failed does not deny anything: mail waits (RFC 7672 2.1.1). Only an answer that says that there are no records lowers the
-  level "dane" to "may", and never that of "dane-only".
+- A look-up that failed does not deny anything: mail waits (RFC 7672 2.1.1). Only an answer that says that there are no
+  records lowers the level "dane" to "may", and never that of "dane-only".
 - With usage 3 only the server's own certificate or key counts, neither its names nor its time (RFC 7672 3.1.1). With usage 2
   the chain up to the certificate that matches is checked, with its times, and the names (RFC 7672 3.1.2).
 
