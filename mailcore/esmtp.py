@@ -6,7 +6,7 @@ and what happens when the next hop does not offer the keyword. A parameter's val
 row here, and beside it only the code for what it does.
 
 Laws
-- This is the only place that knows keywords and parameters.
+- This is the only place that knows keywords and parameters; mailcore.dsn_request says what the values of DSN mean.
 - A parser returns printable ASCII without a space, or a reply that refuses: the value is written to the next hop as it is.
 
 Pure: no I/O, no clock, no settings.
@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from mailcore.dsn_request import ENVID, NOTIFY, ORCPT, RET, is_envid, is_notify, is_orcpt, is_ret
 from mailcore.envelope import Options
 
 __all__ = ["EXTENSIONS", "Extension", "Offering", "Outgoing", "OutgoingTable", "Parameter", "ReplyOf", "Value"]
@@ -128,6 +129,12 @@ def _submitter(value: str | None) -> str | ReplyOf:
     return value
 
 
+def _text(kind: str, is_valid: Callable[[str], bool]) -> Callable[[str | None], str | ReplyOf]:
+    """Returns a parser that keeps a value as the client gave it, as RFC 3461 5.2.1 demands."""
+    refusal = ReplyOf(b"501 5.5.4 Bad %s parameter syntax" % kind.encode())
+    return lambda value: value if value is not None and is_valid(value) else refusal
+
+
 def _always(keyword: str) -> Callable[[Offering], str]:
     return lambda offering: keyword
 
@@ -160,6 +167,12 @@ EXTENSIONS: tuple[Extension, ...] = (  # in the order of the reply to EHLO
         _always("8BITMIME"),
         mail=(Parameter("BODY", _body, "eight_bit"),),
         argument=lambda mail: b" BODY=8BITMIME" if mail.eight_bit else b"",
+    ),
+    Extension(  # RFC 3461; where it is not offered, the notices are ours to send (``OutgoingTable.notices_are_ours``)
+        "DSN",
+        _always("DSN"),
+        mail=(Parameter(RET, _text(RET, is_ret)), Parameter(ENVID, _text(ENVID, is_envid))),
+        rcpt=(Parameter(NOTIFY, _text(NOTIFY, is_notify)), Parameter(ORCPT, _text(ORCPT, is_orcpt))),
     ),
     Extension(  # RFC 6531
         "SMTPUTF8",
@@ -196,6 +209,8 @@ class OutgoingTable:
         self._needed_by = [(row, row.needed_by) for row in lacking if row.needed_by is not None]
         self._mail_lacking = {parameter.keyword: row for row in lacking if row.missing_dsn for parameter in row.mail}
         self._rcpt_lacking = {parameter.keyword: row for row in lacking if row.missing_dsn for parameter in row.rcpt}
+        # Whether this next hop reports no success to senders that asked for it, so that it is up to us.
+        self.notices_are_ours = NOTIFY not in self._rcpt_offered
         # Whether an address may need an extension that this next hop does not offer; then ask ``missing_for`` for each.
         self.lacks_some = bool(self._needed_by)
 

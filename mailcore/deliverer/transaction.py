@@ -13,17 +13,21 @@ Laws:
 
 Texts and codes are Postfix's, and so is the treatment of 552 at RCPT.
 
-Keeps law: delivered-by-final-dot, law: one-verdict-per-recipient, law: data-matches-checksums (docs/laws.md).
+Keeps law: delivered-by-final-dot, law: one-verdict-per-recipient, law: data-matches-checksums, law: success-is-the-last-word
+(docs/laws.md).
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
 from mailcore.config.settings import Deliverer
 from mailcore.deliverer.connection import Connection, Failure
 from mailcore.deliverer.message_data import DataError, MessageData
 from mailcore.deliverer.replies import Reply, enhanced_code, status_of
+from mailcore.dsn_request import wants
 from mailcore.envelope import Options, Status, Verdict
 from mailcore.esmtp import Extension
 from mailcore.frames import Deliver
@@ -130,7 +134,25 @@ async def transact(connection: Connection, work: Deliver, data: MessageData, lim
         words = said(connection.name, go_ahead.text, "DATA")
         status = status_of(go_ahead) if go_ahead.code >= 400 else Status.DEFERRED
         return _all(accepted, verdicts, status, enhanced_code(go_ahead) if go_ahead.code >= 400 else "4.5.0", words)
-    return await _send(connection, data, accepted, verdicts, limits)
+    outcome = await _send(connection, data, accepted, verdicts, limits)
+    if work.recipient_options and connection.extensions.notices_are_ours:
+        return outcome._replace(verdicts=_with_notices(outcome.verdicts, work, connection.name))
+    return outcome
+
+
+def _with_notices(verdicts: list[Verdict], work: Deliver, name: str) -> list[Verdict]:
+    """Returns the verdicts; those for which we owe the sender a notice of success name the host (RFC 3461 5.2.2 b)."""
+    asked = {
+        number
+        for (number, _), options in zip(work.recipients, work.recipient_options, strict=True)
+        if wants(options, _DELIVERED)
+    }
+    return [
+        msgspec.structs.replace(verdict, relayed_to=name)
+        if verdict.status is _DELIVERED and verdict.number in asked
+        else verdict
+        for verdict in verdicts
+    ]
 
 
 def _checked(connection: Connection, work: Deliver, data: MessageData, verdicts: list[Verdict]) -> list[_Recipient]:

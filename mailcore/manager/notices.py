@@ -69,7 +69,7 @@ def _owed(context: ManagerContext, active: Active) -> Outcomes:
     _look_up(context, active)
     known = active.owed_recipients
     owed = [(known[verdict.number], verdict) for verdict in active.owed if verdict.number in known]
-    return [(recipient, verdict) for recipient, verdict in owed if wants(recipient.options, verdict.status)]
+    return [outcome for outcome in owed if wants(outcome[0].options, outcome[1].status)]
 
 
 def _look_up(context: ManagerContext, active: Active) -> None:

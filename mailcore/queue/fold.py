@@ -3,7 +3,7 @@
 Per queue id the highest generation wins, and recipients done add up over all generations. Records are applied in journal
 order; the reader skips holes. Pure: takes records, returns states.
 
-Keeps law: fold-by-queue-id (docs/laws.md).
+Keeps law: fold-by-queue-id, law: success-is-the-last-word (docs/laws.md).
 """
 
 from __future__ import annotations

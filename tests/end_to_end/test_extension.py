@@ -55,8 +55,8 @@ def row(missing_dsn: str = "") -> Extension:
 class Appliance:
     """A receiver, a manager that can be killed, and a deliverer, which all have the row."""
 
-    def __init__(self, directory: Path, extension: Extension) -> None:
-        self.extensions = (*EXTENSIONS, extension)
+    def __init__(self, directory: Path, *extensions: Extension) -> None:
+        self.extensions = (*EXTENSIONS, *extensions)
         self.home = Home(directory)
         self.settings = Settings(
             home=directory,

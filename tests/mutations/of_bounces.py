@@ -14,4 +14,25 @@ MUTATIONS = [
         "smtp",
         "tests/bounce/test_fields.py -k own_words",
     ),
+    Mutation(
+        "a bounce is sent although its sender said NOTIFY=NEVER",
+        "mailcore/manager/notices.py",
+        "    return [outcome for outcome in owed if wants(outcome[0].options, outcome[1].status)]\n",
+        "    return owed\n",
+        "tests/end_to_end/test_dsn.py -k failure",
+    ),
+    Mutation(
+        "a notice of success does not survive a kill",
+        "mailcore/queue/fold.py",
+        "verdict.status in (Status.BOUNCED, Status.EXPIRED) or verdict.relayed_to\n",
+        "verdict.status in (Status.BOUNCED, Status.EXPIRED)\n",
+        "tests/queue/test_fold.py tests/end_to_end/test_dsn.py -k owed_a_report",
+    ),
+    Mutation(
+        "a notice of success is sent although the next hop sends one",
+        "mailcore/deliverer/transaction.py",
+        "    if work.recipient_options and connection.extensions.notices_are_ours:\n",
+        "    if work.recipient_options:\n",
+        "tests/end_to_end/test_dsn.py -k report_nothing",
+    ),
 ]

@@ -61,6 +61,18 @@ def test_recipients_with_a_final_verdict_are_done_and_the_refused_are_owed_a_bou
     assert [verdict.number for verdict in message.owed] == [1, 2]
 
 
+def test_a_success_that_its_sender_asked_to_hear_of_is_owed_a_report_with_its_host_and_time() -> None:
+    relayed = Verdict(0, Status.DELIVERED, "2.0.0", "250 Ok", "mx.example[192.0.2.1]")
+    silent = Verdict(1, Status.DELIVERED, "2.0.0", "250 Ok")
+    message = known(start(), Delivery("M", 0, (relayed, silent), 1234.5, "mx.example[192.0.2.1]:25"))
+    assert message.done == {0, 1}
+    assert message.owed == [msgspec.structs.replace(relayed, at=1234)]
+    again = known(start(), start(done=(0, 1), owed=tuple(message.owed)))
+    assert again.owed == message.owed, "what is restated keeps both"
+    own = known(start(), Delivery("M", 0, (Verdict(0, Status.EXPIRED, "4.4.7", "x", at=99),), 1234.5, "none"))
+    assert [verdict.at for verdict in own.owed] == [99], "an end of ours is no attempt"
+
+
 def test_a_verdict_read_twice_counts_once() -> None:
     message = known(start(), delivery(r1=Status.BOUNCED), delivery(r1=Status.BOUNCED))
     assert len(message.owed) == 1
