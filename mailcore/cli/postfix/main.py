@@ -11,11 +11,10 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from mailcore.cli.postfix.exits import CONFIG, DATAERR, OK, SOFTWARE, TEMPFAIL, UNAVAILABLE, USAGE, Ended
+from mailcore.cli.postfix.exits import CONFIG, OK, SOFTWARE, TEMPFAIL, UNAVAILABLE, USAGE, Ended
 from mailcore.config.load import ConfigError, load
 from mailcore.config.settings import Settings
 from mailcore.control.client import ControlClient, ControlError
-from mailcore.faults import Code
 from mailcore.terminal.command import CONFIGURATIONS, INTERRUPTED
 
 __all__ = ["COMMANDS", "main"]
@@ -56,12 +55,43 @@ def _sendmail(argv: Sequence[str]) -> int:
     if given.mode == "i":
         return _newaliases(())
     if given.mode in ("p", "q"):
-        return _of_queue(given.config, given.mode, given.queue_id, given.site)
+        from mailcore.cli.postfix import postqueue
+
+        with client_of(given.config) as control:
+            if given.mode == "p":
+                return postqueue.list_queue(control)
+            if given.queue_id:
+                return postqueue.retry_one(control, given.queue_id)
+            return postqueue.flush_site(control, given.site) if given.site else postqueue.flush(control)
     return submit.submit(given, settings_at(given.config), sys.stdin.buffer)
 
 
-def _of_queue(config: str, mode: str, queue_id: str, site: str) -> int:
-    raise Ended(UNAVAILABLE, "not yet")
+def _mailq(argv: Sequence[str]) -> int:
+    return _sendmail(["-bp", *argv])
+
+
+def _postqueue(argv: Sequence[str]) -> int:
+    from mailcore.cli.postfix import postqueue
+
+    return postqueue.postqueue(argv, client_of)
+
+
+def _postsuper(argv: Sequence[str]) -> int:
+    from mailcore.cli.postfix import postsuper
+
+    return postsuper.postsuper(argv, client_of, sys.stdin)
+
+
+def _postcat(argv: Sequence[str]) -> int:
+    from mailcore.cli.postfix import postcat
+
+    return postcat.postcat(argv, client_of)
+
+
+def _qshape(argv: Sequence[str]) -> int:
+    from mailcore.cli.postfix import qshape
+
+    return qshape.qshape(argv, client_of)
 
 
 def _newaliases(argv: Sequence[str]) -> int:
@@ -71,7 +101,12 @@ def _newaliases(argv: Sequence[str]) -> int:
 
 COMMANDS: dict[str, Command] = {
     "sendmail": _sendmail,
+    "mailq": _mailq,
     "newaliases": _newaliases,
+    "postqueue": _postqueue,
+    "postsuper": _postsuper,
+    "postcat": _postcat,
+    "qshape": _qshape,
 }
 
 
@@ -94,8 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.status
     except ControlError as error:
         print(f"{name}: fatal: {error}", file=sys.stderr)
-        away = error.code in (Code.UNAVAILABLE, Code.BUSY, Code.OUTCOME_UNKNOWN)
-        return TEMPFAIL if away else DATAERR if error.code is Code.INVALID else UNAVAILABLE
+        return 1 if name in ("postsuper", "postcat", "qshape") else UNAVAILABLE  # as Postfix
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK

@@ -21,7 +21,7 @@ from mailcore.control.protocol.operation import CHUNK_BYTES_MAX, MESSAGES_MAX
 from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client, queue_id
 from mailcore.terminal.output import JsonLines, complain, plain, print_json, say, table, width
 
-__all__ = ["configure"]
+__all__ = ["configure", "pieces_of"]
 
 
 def configure(commands: Any) -> None:
@@ -77,7 +77,7 @@ def _data(arguments: argparse.Namespace) -> int:
     damage = ""
     try:
         with control_client(arguments) as control:
-            for piece in _pieces(control, arguments.queue_id):
+            for piece in pieces_of(control, arguments.queue_id):
                 size_bytes = piece.offset + len(piece.data)
                 damage = damage or piece.damage
                 if arguments.json:
@@ -102,7 +102,7 @@ def _told(damage: str) -> int:
     return NOT_DONE
 
 
-def _pieces(control: ControlClient, queue_id: str) -> Iterator[DataPiece]:
+def pieces_of(control: ControlClient, queue_id: str) -> Iterator[DataPiece]:
     """Yields the data in order; asks again for a piece whose answer broke off. Raises ControlError."""
     reconnection = Reconnection()
     offset: int | None = 0
