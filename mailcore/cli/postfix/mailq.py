@@ -13,7 +13,7 @@ from mailcore.lookup.answers import RECIPIENTS_SHOWN
 from mailcore.mail_state import MailState
 from mailcore.queue.lanes import is_incoming
 
-__all__ = ["QUEUES", "Queued", "Waiting", "queued"]
+__all__ = ["QUEUES", "Queued", "Waiting", "queue_of", "queued"]
 
 QUEUES = ("incoming", "active", "deferred", "hold")  # of Postfix
 SENDER = "MAILER-DAEMON"  # Postfix's word for the empty sender

@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from mailcore.cli.postfix.exits import OK, UNAVAILABLE, Ended
-from mailcore.cli.postfix.mailq import Queued, queued
+from mailcore.cli.postfix.mailq import Queued, queue_of, queued
 from mailcore.control.client import ControlClient
 from mailcore.control.protocol.changes import ChangeResult, MatchingProgress
+from mailcore.control.protocol.messages import ShowPart
 from mailcore.faults import Code
 from mailcore.terminal.output import plain
 
@@ -150,6 +151,11 @@ def retry_one(control: ControlClient, queue_id: str) -> int:
     """Makes one message due. Raises Ended if it cannot be: a message that is due already is not an error."""
     answer = control.ask("retry", ChangeResult, {"queue_ids": [queue_id.upper()]}, why="postqueue -i")
     for fault in answer.errors.values():
-        if fault.code is not Code.CONFLICT or "held" in fault.message:
+        if fault.code is not Code.CONFLICT or _is_held(control, queue_id.upper()):
             raise Ended(UNAVAILABLE, f"{queue_id}: {fault.message}")
     return OK
+
+
+def _is_held(control: ControlClient, queue_id: str) -> bool:
+    first = next(control.ask_parts("show", ShowPart, {"queue_id": queue_id, "recipients": False}))
+    return bool(first.message) and queue_of(first.message) == "hold"
