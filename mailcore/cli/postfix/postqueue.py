@@ -11,7 +11,7 @@ from mailcore.cli.postfix.exits import OK, UNAVAILABLE, Ended
 from mailcore.cli.postfix.mailq import Queued, queue_of, queued
 from mailcore.control.client import ControlClient
 from mailcore.control.protocol.changes import ChangeResult, MatchingProgress
-from mailcore.control.protocol.messages import ShowPart
+from mailcore.control.protocol.messages import Item, ShowPart
 from mailcore.faults import Code
 from mailcore.terminal.output import plain
 
@@ -157,5 +157,5 @@ def retry_one(control: ControlClient, queue_id: str) -> int:
 
 
 def _is_held(control: ControlClient, queue_id: str) -> bool:
-    first = next(control.ask_parts("show", ShowPart, {"queue_id": queue_id, "recipients": False}))
-    return bool(first.message) and queue_of(first.message) == "hold"
+    first = next(control.ask_parts("show", ShowPart, {"queue_id": queue_id, "recipients": False})).message
+    return isinstance(first, Item) and queue_of(first) == "hold"
