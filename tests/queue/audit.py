@@ -36,7 +36,7 @@ def audit(disk: SimulatedDisk, outside: OutsideMemory, segment_bytes: int = 6000
         spoken_of = set(there.refused) if there is not None else set()
         for bounce in bounces.values():
             if bounce.envelope.queue_id.startswith(f"{queue_id}B"):
-                spoken_of |= set(map(int, bounce.envelope.helo.split(",")))
+                spoken_of |= set(map(int, filter(None, bounce.envelope.helo.split(","))))
         lost = left - arrived - numbers - spoken_of
         lost = {number for number in lost if not outside.may_be_gone(queue_id, number, UNDO_S)}
         assert not lost, f"{queue_id}: {sorted(lost)} are lost; found {there}"
@@ -49,10 +49,21 @@ def audit(disk: SimulatedDisk, outside: OutsideMemory, segment_bytes: int = 6000
         maybe = outside.arrived[bounce_id, 0] > 0  # in flight when the power went: it may come again
         assert told or owed or maybe, f"{queue_id}: nobody is told that {number} was refused"
         assert not (told and owed), f"{queue_id}: the sender is told twice of {number}: {notice}, {message}"
+    _check_warnings(outside, found, bounces)
     for resting in [*found.values(), *bounces.values()]:
         _check_states(resting, outside)
     _check_sizes(machine, [*found.values(), *bounces.values()])
     return machine
+
+
+def _check_warnings(outside: OutsideMemory, found: dict[str, Resting], bounces: dict[str, Resting]) -> None:
+    """A message has been warned of if and only if its warning is there, or was sent; and there is one at most."""
+    for queue_id, ids in outside.warnings.items():
+        there = {each for each in ids if each in bounces or outside.arrived[each, 0] or (each, 0) in outside.synced}
+        there |= {each for each in ids if outside.may_be_gone(each, 0, UNDO_S)}
+        assert len(there) <= 1, f"{queue_id}: warned twice: {sorted(there)}"
+        if (message := found.get(queue_id)) is not None and message.envelope.origin is not Origin.BOUNCE:
+            assert message.envelope.delay_warned is bool(there), f"{queue_id}: {sorted(there)}, but {message}"
 
 
 def _check_states(resting: Resting, outside: OutsideMemory) -> None:

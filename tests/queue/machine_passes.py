@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+from mailcore.config.bounce_settings import Bounce
 from mailcore.envelope import Status, Verdict
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.notices import Notice, outcomes_of
@@ -42,13 +43,12 @@ class _Context:
     hostname = "here.example"
     pool = None
     restored = NOT_RESTORED
-    settings = SimpleNamespace(
-        queue=SimpleNamespace(inline_limit=1 << 20),
-        bounce=SimpleNamespace(delay_warning_time=0, bounce_size_limit=0, double_bounce_recipient=""),
-    )
 
     def __init__(self, machine: SimulatedMachine) -> None:
         self.machine = machine
+        self.settings = SimpleNamespace(
+            queue=SimpleNamespace(inline_limit=1 << 20), bounce=Bounce(delay_warning_time=machine.delay_warning_s)
+        )
         self.queue = machine.queue
         self.loop = self.commit = self
         self.log = _Log()

@@ -24,6 +24,9 @@ class OutsideMemory:
         )  # arrived while a verdict was not synced yet: may come again
         self.synced: dict[tuple[str, int], Status] = {}  # final verdicts that are recorded
         self.owed: dict[tuple[str, int], str] = {}  # refused recipient -> id of the bounce that must tell of it
+        self.warnings: dict[
+            str, set[str]
+        ] = {}  # message -> ids of its delay warnings, also of those that a crash undid
         self.wishes: dict[tuple[str, int], Wish] = {}  # what the answered orders say of a recipient
         self.ordering: dict[tuple[str, int], Wish] = {}  # what they say if the order that has no answer yet counts
         self.maybe: set[str] = set()  # being accepted: may be there or not
@@ -34,6 +37,7 @@ class OutsideMemory:
         copy.accepted = dict(self.accepted)
         copy.arrived, copy.in_flight = self.arrived.copy(), self.in_flight.copy()
         copy.synced, copy.owed = dict(self.synced), dict(self.owed)
+        copy.warnings = {queue_id: set(ids) for queue_id, ids in self.warnings.items()}
         copy.wishes, copy.ordering, copy.maybe = dict(self.wishes), dict(self.ordering), set(self.maybe)
         return copy
 

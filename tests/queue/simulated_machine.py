@@ -14,7 +14,18 @@ from typing import Any
 
 import msgspec
 
-from mailcore.envelope import RECIPIENTS_PER_RECORD, AsideKind, DataPlace, Envelope, Origin, Recipient, Status, Verdict
+from mailcore.dsn_request import wants
+from mailcore.envelope import (
+    RECIPIENTS_PER_RECORD,
+    AsideKind,
+    DataPlace,
+    Envelope,
+    Options,
+    Origin,
+    Recipient,
+    Status,
+    Verdict,
+)
 from mailcore.log.lane import LaneWriter
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import RecordType
@@ -56,6 +67,8 @@ _salts = random.Random(1)
 class SimulatedMachine:
     suffix_bytes_max = SUFFIX_BYTES_MAX
     batch = RECIPIENTS_PER_RECORD  # tests with long lists make it small, here and in the code
+    notify: tuple[Options, ...] = ((),)  # options of the recipients, one after the other
+    delay_warning_s = 0
 
     def __init__(self, disk: SimulatedDisk, outside: OutsideMemory, segment_bytes: int = 6000) -> None:
         self.disk, self.outside, self.segment_bytes = disk, outside, segment_bytes
@@ -98,7 +111,7 @@ class SimulatedMachine:
         queue_id = f"M{outside.ids:012d}"
         outside.maybe.add(queue_id)
         data = (b"Subject: " + queue_id.encode() + b"\r\n").ljust(size, b".")
-        everybody = [Recipient(n, f"r{n}@example.org") for n in range(recipients)]
+        everybody = [Recipient(n, f"r{n}@example.org", options=self.options_of(n)) for n in range(recipients)]
         batch = self.batch
         rest = [everybody[i : i + batch] for i in range(batch, len(everybody), batch)]
         envelope = Envelope(
@@ -204,7 +217,8 @@ class SimulatedMachine:
             outside.synced[queue_id, verdict.number] = verdict.status
             if verdict.status is Status.DELIVERED:
                 outside.in_flight[queue_id, verdict.number] -= 1
-            elif verdict.status is Status.BOUNCED and active.envelope.sender:
+            wanted = wants(self.options_of(verdict.number), verdict.status)
+            if wanted and verdict.status is not Status.DELETED and active.envelope.sender:
                 outside.owed[queue_id, verdict.number] = f"{queue_id}B{active.envelope.generation}"
 
     def attempt_unsynced(
@@ -218,7 +232,8 @@ class SimulatedMachine:
             if status is Status.DELIVERED:
                 outside.arrived[queue_id, number] += 1
                 outside.in_flight[queue_id, number] += 1
-            verdicts.append(Verdict(number, status, "2.0.0", "text"))
+            relayed_to = "mx[192.0.2.1]" if active.envelope.sender and self.asks_for(number, status) else ""
+            verdicts.append(Verdict(number, status, "2.0.0", "text", relayed_to))
         self.queue.deliver(Delivery(queue_id, active.envelope.generation, tuple(verdicts), outside.now))
         return verdicts
 
@@ -227,8 +242,9 @@ class SimulatedMachine:
         self.queue.journal_synced(self.queue.journal.durable)
 
     def end(self, active: Active, lane: str = retry_lane(RETRY_S), interval_s: float = RETRY_S) -> None:
-        """The end of a pass: data, bounce, then REPLACED or FINISH. With orders or recipients aside, the manager does it."""
-        if active.orders or active.has_aside:
+        """The end of a pass: data, bounce, then REPLACED or FINISH. With orders, recipients aside or warnings, the manager does
+        it."""
+        if active.orders or active.has_aside or self.delay_warning_s:
             self.passes.over(active)
             return
         queue, envelope = self.queue, active.envelope
@@ -247,8 +263,9 @@ class SimulatedMachine:
             queue.finish(active, bounce)
 
     def notice_of(self, active: Active, outcomes: Outcomes) -> Notice:
-        numbers = sorted(recipient.number for recipient, _ in outcomes)
-        data = ",".join(map(str, numbers)).encode()
+        ended = sorted(recipient.number for recipient, verdict in outcomes if verdict.status is not Status.DEFERRED)
+        delayed = sorted(recipient.number for recipient, verdict in outcomes if verdict.status is Status.DEFERRED)
+        data = str((ended, delayed)).encode()
         envelope = Envelope(
             queue_id=f"{active.queue_id}B{active.envelope.generation}",
             generation=0,
@@ -259,9 +276,18 @@ class SimulatedMachine:
             size_bytes=len(data),
             data=DataPlace.INLINE,
             origin=Origin.BOUNCE,
-            helo=",".join(map(str, numbers)),  # of whom it tells, for the audit
+            helo=",".join(map(str, ended)),  # of whom it tells, for the audit
+            tag=",".join(map(str, delayed)),
         )
+        if delayed:
+            self.outside.warnings.setdefault(active.queue_id, set()).add(envelope.queue_id)
         return Notice(envelope, data, frozenset(verdict.status for _, verdict in outcomes), for_postmaster=False)
+
+    def options_of(self, number: int) -> Options:
+        return self.notify[number % len(self.notify)]
+
+    def asks_for(self, number: int, status: Status) -> bool:
+        return status is Status.DELIVERED and wants(self.options_of(number), status)
 
     def order(self, active: Active, operation: str, numbers: Collection[int] | None = None, **arguments: Any) -> None:
         """An operator's change, answered once its record is synced; then it is carried out."""

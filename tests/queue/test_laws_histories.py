@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from mailcore.dsn_request import wants
 from mailcore.envelope import Status
 from mailcore.log.positions import NAME, PREVIOUS
 from mailcore.queue.active import Active
@@ -228,17 +229,42 @@ def run(seed: int, steps: int, lives: int, how_often: float) -> None:
             if status is None and outside.may_be_gone(queue_id, number, UNDO_S):
                 continue
             assert status is not None, f"seed {seed}: {queue_id}:{number} never came to an end"
-            if status is Status.BOUNCED:
+            if wants(machine.options_of(number), status) and status is not Status.DELETED:
                 bounce = outside.owed[queue_id, number]
                 assert (bounce, 0) in outside.synced or outside.may_be_gone(bounce, 0, UNDO_S), (
                     f"seed {seed}: {bounce} was never sent"
                 )
+            else:
+                assert (queue_id, number) not in outside.owed
             extra = outside.arrived[queue_id, number] - 1
             assert extra <= outside.in_flight[queue_id, number], f"seed {seed}: {queue_id}:{number} came twice"
+    for queue_id, ids in outside.warnings.items():
+        assert sum(outside.arrived[each, 0] > 0 for each in ids) <= 1, f"seed {seed}: {queue_id} warned twice: {ids}"
     machine.checkpoint()
     machine.checkpoint()
     machine.checkpoint()
     assert machine.queue.sizes.summary() == QueueSize(messages=0, recipients=0, lanes={}, destinations={})
+
+
+@pytest.fixture
+def reporting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Recipients ask for notices of all kinds, and senders are warned of delays."""
+    asked = ((), (("NOTIFY", "SUCCESS,FAILURE"),), (("NOTIFY", "NEVER"),), (("NOTIFY", "SUCCESS,DELAY"),))
+    monkeypatch.setattr(SimulatedMachine, "notify", asked)
+    monkeypatch.setattr(SimulatedMachine, "delay_warning_s", 2 * RETRY_S)
+
+
+@pytest.mark.usefixtures("reporting")
+@pytest.mark.parametrize("seed", range(6))
+def test_each_success_failure_and_delay_is_reported_once_whenever_the_power_goes(seed: int) -> None:
+    run(seed, steps=25, lives=3, how_often=0.2)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("reporting")
+@pytest.mark.parametrize("seed", range(4000, 4060))
+def test_each_success_failure_and_delay_is_reported_once_in_long_histories(seed: int) -> None:
+    run(seed, steps=120, lives=5, how_often=0.3)
 
 
 @pytest.mark.parametrize("seed", range(15))
