@@ -5,7 +5,7 @@ a notice of success was asked for, and, once for a message, those that are delay
 pass (law: bounce-before-finish), so that each of them is reported exactly once, also over crashes: what is owed comes back from
 the journal, and the mark that the warning was sent is in the replacement that the same record names.
 
-Keeps law: notify-is-kept, law: bounce-never-bounces (docs/laws.md).
+Keeps law: warned-once, law: notify-is-kept, law: bounce-never-bounces (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Refused recipients share one report to the sender (``notices``). Deferred recipi
 lifetime, into the report. A message without any recipient left gets a FINISH. The spool file and the report's envelope are
 written first, then the record that depends on them.
 
-Keeps law: data-before-replacement, law: bounce-before-finish, law: damaged-data-is-held (docs/laws.md).
+Keeps law: data-before-replacement, law: bounce-before-finish, law: damaged-data-is-held, law: warned-once (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Passes:
     def _record(self, active: Active, notice: Notice | None, replace: Callable[[], Rest] | None) -> None:
         context = self.context
         rest: Rest | None = None
-        if notice is not None and notice.warns:  # REPLACED counts only with both, replacement and warning
+        if notice is not None and notice.warns:  # law: warned-once; REPLACED counts only with both
             active.envelope = msgspec.structs.replace(active.envelope, delay_warned=True)
         if replace is not None:
             try:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 import pytest
 
+from mailcore.config.settings import Bounce
 from mailcore.dsn_request import NOTIFY_NEVER
 from mailcore.frames import Deliver
 from tests.bounce.report import Read
@@ -184,6 +187,64 @@ async def test_each_success_and_failure_is_reported_once_over_kills_at_any_momen
     assert sorted(told) == [
         ("all@example.org", "relayed"), ("plain@example.org", "failed"), ("success@example.org", "relayed"),
     ], f"seed {seed}, {kills} kills: {told}"  # fmt: skip
+    await appliance.close()
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_a_sender_is_warned_of_a_delay_once_over_kills(tmp_path: Path, seed: int) -> None:
+    """All is deferred until long after the warning; who does not want to hear of delays does not."""
+    rng = random.Random(seed)
+    appliance = await sent(tmp_path, list(RECIPIENTS), b"MAIL FROM:<author@sender.example> RET=FULL")
+    appliance.bounce = Bounce(delay_warning_time=2)
+    appliance.start_manager()
+    begun = time.monotonic()
+    notices: dict[str, Read] = {}
+    tries = kills = 0
+    later = ScriptedServer({"RCPT": b"450 4.2.0 Later\r\n"}, keywords=WITH_DSN)
+    async with next_hop(later) as deferring, next_hop(ScriptedServer(keywords=WITH_DSN)) as last:
+        while await something_waits(appliance):
+            entry = appliance.deliverers.waiting[0]
+            if entry.sender:
+                tries += 1
+                over = tries > 6 and time.monotonic() - begun > 5.0
+                await appliance.deliver(await appliance.entry(), last if over else deferring)
+            else:
+                notices[entry.queue_id] = report(entry)
+                appliance.deliverers.answer()
+            await asyncio.sleep(rng.choice([0, 0.01, 0.2]))
+            if kills < 5 and rng.random() < 0.5:
+                kills += 1
+                appliance.home.kill()
+                appliance.start_manager()
+    assert kills >= 2
+    assert tries > 6
+    (warning,) = notices.values()
+    assert warning.message["Subject"] == "Delayed Mail (still being retried)"
+    assert sorted(warning.groups) == ["all@example.org", "plain@example.org"]
+    for fields in warning.groups.values():
+        assert (fields["Action"], fields["Status"]) == ("delayed", "4.2.0")
+        assert fields["Diagnostic-Code"] == "smtp; 450 4.2.0 Later"
+        left_s = parsedate_to_datetime(fields["Will-Retry-Until"]).timestamp() - time.time()
+        assert 4.9 * 86_400 < left_s <= 5 * 86_400, "the queue lifetime"
+        assert fields["Last-Attempt-Date"]
+    assert warning.returned.get_content_type() == "text/rfc822-headers", "of a delay, also with RET=FULL"
+    await appliance.close()
+
+
+async def test_a_bounce_that_is_late_warns_nobody(tmp_path: Path) -> None:
+    appliance = await sent(tmp_path, ["all"], b"MAIL FROM:<>")
+    appliance.bounce = Bounce(delay_warning_time=1)
+    appliance.start_manager()
+    tries = 0
+    async with next_hop(ScriptedServer({"RCPT": b"450 4.2.0 Later\r\n"}, keywords=WITH_DSN)) as hop:
+        while tries < 3 and await something_waits(appliance):
+            assert {entry.queue_id for entry in appliance.deliverers.waiting} == {
+                appliance.deliverers.waiting[0].queue_id
+            }
+            tries += 1
+            await appliance.deliver(await appliance.entry(), hop)
+    await appliance.settled()
+    assert appliance.deliverers.manager.context.queue.sizes.summary().messages == 1, "only itself"
     await appliance.close()
 
 

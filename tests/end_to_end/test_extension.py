@@ -16,8 +16,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from mailcore.bounce import Bounce, bounce
-from mailcore.config.settings import Receiver, Relay, Settings
+from mailcore.bounce import Bounce as Report
+from mailcore.bounce import bounce
+from mailcore.config.settings import Bounce, Receiver, Relay, Settings
 from mailcore.deliverer.deliverer import Deliverer
 from mailcore.dsn_request import NOTIFY_NEVER
 from mailcore.envelope import Envelope, Recipient, Status, Verdict
@@ -58,6 +59,7 @@ class Appliance:
     def __init__(self, directory: Path, *extensions: Extension) -> None:
         self.extensions = (*EXTENSIONS, *extensions)
         self.home = Home(directory)
+        self.bounce = Bounce()
         self.settings = Settings(
             home=directory,
             queue_directory=directory / "queue",
@@ -82,7 +84,7 @@ class Appliance:
         return replies
 
     def start_manager(self) -> None:
-        manager = self.home.start(ladder_s=(1, 2))
+        manager = self.home.start(ladder_s=(1, 2), bounce=self.bounce)
         manager.durable("incoming.1", self.receiving.writer.durable)
         self.deliverers = Deliverers(manager)
 
@@ -176,7 +178,7 @@ async def test_mail_that_needs_the_extension_bounces_at_a_next_hop_without_it_an
 ) -> None:
     bounced: list[tuple[Envelope, Sequence[tuple[Recipient, Verdict]]]] = []
 
-    def watched(envelope: Envelope, failures: Sequence[tuple[Recipient, Verdict]], *rest: Any, **more: Any) -> Bounce:
+    def watched(envelope: Envelope, failures: Sequence[tuple[Recipient, Verdict]], *rest: Any, **more: Any) -> Report:
         bounced.append((envelope, failures))
         return bounce(envelope, failures, *rest, **more)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from mailcore.config.settings import Queue, Scheduler, Settings, Transport
+from mailcore.config.settings import Bounce, Queue, Scheduler, Settings, Transport
 from mailcore.envelope import RECIPIENTS_PER_RECORD, DataPlace, Recipient, Status, Verdict
 from mailcore.frames import Deliver, Delivered, FrameWriter
 from mailcore.log.data_blocks import sums_of
@@ -80,6 +80,7 @@ class Home:
         scheduler: Scheduler | None = None,
         transport: Transport | None = None,
         ladder_s: tuple[int, ...] = (300, 600),
+        bounce: Bounce | None = None,
     ) -> Manager:
         settings = Settings(
             home=self.path,
@@ -89,6 +90,7 @@ class Home:
             log_directory=self.path / "log",
             queue=Queue(segment_bytes=1 << 20, reserve_bytes=0, retry_ladder_s=ladder_s),
             scheduler=scheduler or Scheduler(),
+            bounce=bounce or Bounce(),
             transports={"smtp": transport or Transport()},
             routes={"*": NEXT_HOP},
         )

@@ -35,4 +35,18 @@ MUTATIONS = [
         "    if work.recipient_options:\n",
         "tests/end_to_end/test_dsn.py -k report_nothing",
     ),
+    Mutation(
+        "the mark of the delay warning is not written",
+        "mailcore/manager/passes.py",
+        "active.envelope = msgspec.structs.replace(active.envelope, delay_warned=True)\n",
+        "pass\n",
+        "tests/queue/test_laws_histories.py -k delay_is_reported_once_whenever",
+    ),
+    Mutation(
+        "a message is warned of in each pass",
+        "mailcore/manager/notices.py",
+        "    if not after_s or active.envelope.delay_warned or active.orders:\n",
+        "    if not after_s or active.orders:\n",
+        "tests/end_to_end/test_dsn.py -k once_over_kills",
+    ),
 ]
