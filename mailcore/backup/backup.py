@@ -120,6 +120,8 @@ def _configuration(writer: Writer, settings: Settings, config: Path, environment
     writer.add_file("config/waypost.toml", str(config))
     with contextlib.suppress(FileNotFoundError):
         writer.add_file("config/tuned.toml", str(settings.home / "tuned.toml"))
+    with contextlib.suppress(FileNotFoundError):
+        writer.add_file("config/users.jsonl", str(settings.users_file))
     if environment.get("WAYPOST_SECRET_KEY"):
         writer.add_bytes("keys/secret.key", environment["WAYPOST_SECRET_KEY"].encode(), settings.home / "portal")
     else:

@@ -263,6 +263,8 @@ class Restore:
             return settings.home / "portal" / "secret.key", ""
         if name == "config/tuned.toml":
             return settings.home / "tuned.toml", ""
+        if name == "config/users.jsonl":
+            return settings.users_file, ""
         paths = {
             "config/waypost.toml": self.config,
             "keys/tls/certificate.pem": Path(settings.receiver.tls_certificate or settings.home / "certificate.pem"),

@@ -1,6 +1,7 @@
 """``waypost check-config``: prints the settings in use, or every error with its line (exit status 2).
 
-Values of tuned.toml that are not in force are printed on stderr, with their line; the exit status stays 0.
+Values of tuned.toml that are not in force, and faults of the file of users, are printed on stderr, with their line; the exit
+status stays 0.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from mailcore.config.tuned_check import ignored
 from mailcore.faults import Code, Fault
 from mailcore.terminal.command import DONE, WRONG_USE, add_common, config_path
 from mailcore.terminal.output import complain, complain_fault, plain, print_json, say
+from mailcore.users.user_file import UserFileError, read_users
 
 __all__ = ["configure"]
 
@@ -40,7 +42,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return WRONG_USE
     values: dict[str, Any] = dataclasses.asdict(settings, dict_factory=_strings_for_paths)
     del values["written"]  # it says which of them the file sets, and is not one itself
-    tuned = _tuned_faults(settings)
+    tuned = [*_tuned_faults(settings), *_users_faults(settings)]
     if arguments.json:
         print_json({"valid": True, "file": str(path), "settings": values, "tuned_faults": tuned})
         return DONE
@@ -63,6 +65,17 @@ def _tuned_faults(settings: Settings) -> list[str]:
             plain(f"{path}: {error}; the next start sets the file aside and uses the values of the configuration file")
         ]
     return [plain(line) for line in report(path, faults).splitlines()]
+
+
+def _users_faults(settings: Settings) -> list[str]:
+    """Returns a line for each fault of the file of users. They keep the exit status: Waypost starts with the other users."""
+    try:
+        read_users(settings.users_file)
+    except UserFileError as error:
+        return [plain(line) for line in str(error).splitlines()]
+    except OSError as error:
+        return [plain(f"{settings.users_file}: not checked: {error.strerror}")]
+    return []
 
 
 def _strings_for_paths(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

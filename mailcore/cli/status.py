@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import os
+import time
 
 import msgspec
 
+from mailcore.config.certificates import CertificateError, load_pair
+from mailcore.config.settings import Settings
 from mailcore.control.client import Refused
 from mailcore.control.protocol.state import Disk, Disks, Processes
 from mailcore.faults import Fault
 from mailcore.manager_answers import Size, State
-from mailcore.terminal.command import DONE, NOT_DONE, add_common, control_client
-from mailcore.terminal.output import print_json, rows_to_lines, say, size_shown
+from mailcore.terminal.command import DONE, NOT_DONE, add_common, control_client, settings_of
+from mailcore.terminal.output import complain, plain, print_json, rows_to_lines, say, size_shown
 from mailcore.terminal.times import shown_duration
+from mailcore.users.user_file import UserFileError, read_users
 
 __all__ = ["configure"]
 
@@ -38,11 +43,53 @@ def _run(arguments: argparse.Namespace) -> int:
         except Refused as refused:
             error = refused.fault
     if arguments.json:
-        print_json({**msgspec.structs.asdict(processes), "state": state, "size": size, "disks": disks, "error": error})
+        print_json(
+            {
+                "problems": _problems(settings_of(arguments)),
+                **msgspec.structs.asdict(processes),
+                "state": state,
+                "size": size,
+                "disks": disks,
+                "error": error,
+            }
+        )
     else:
         for line in [*_lines(processes, state, size, error), *rows_to_lines(_disks(disks))]:
             say(line)
+        for problem in _problems(settings_of(arguments)):
+            complain(problem)
     return NOT_DONE if error else DONE
+
+
+def _problems(settings: Settings) -> list[str]:
+    """Returns what keeps clients from TLS or from a login, as far as this user can read the files."""
+    problems = []
+    for pair in settings.certificate_pairs:
+        try:
+            loaded = load_pair(pair.certificate, pair.key)
+        except CertificateError as error:
+            if not error.is_file or all(map(_is_readable, (pair.certificate, pair.key))):
+                problems.append(f"certificate {pair.certificate}: {error}; receivers do not use it")
+        else:
+            if loaded.not_after <= time.time():
+                problems.append(f"certificate {pair.certificate}: expired on {_day(loaded.not_after)}")
+    if any(each.auth != "off" for each in settings.all_listeners):
+        try:
+            read_users(settings.users_file)
+        except UserFileError as error:
+            problems += str(error).splitlines()
+        except OSError:
+            pass  # this user may not read it
+    return [plain(problem) for problem in problems]
+
+
+def _is_readable(path: str) -> bool:
+    """Tells whether the file can be read, or is missing: not whether this user lacks the permission."""
+    return os.access(path, os.R_OK) or not os.path.exists(path)
+
+
+def _day(at: float) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(at))
 
 
 def _disks(disks: list[Disk]) -> list[tuple[str, object]]:

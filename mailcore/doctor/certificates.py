@@ -14,13 +14,15 @@ from urllib.parse import urlsplit
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
+from mailcore.config.certificates import Pair
 from mailcore.config.values import check_certificate, listen_address
-from mailcore.doctor.finding import Finding, bad, good, not_known, warn
+from mailcore.doctor.finding import Finding, State, bad, good, not_known, warn
 from mailcore.doctor.host import Host
 
 __all__ = ["any_certificate", "look"]
 
-SOON_DAYS = 30  # Let's Encrypt renews when a third of 90 days is left
+SOON_DAYS = 14  # Let's Encrypt's clients renew when 30 days are left: by now one of them has failed for two weeks
+SERVICE_READY = 220  # RFC 3207 4
 CONNECT_S = 4.0
 NAMES_SHOWN = 4
 
@@ -32,58 +34,88 @@ def look(host: Host) -> Iterator[Finding]:
 
 
 def _receivers(host: Host) -> Iterator[Finding]:
-    path = host.settings.receiver.tls_certificate
-    if not path:
+    pairs = host.settings.certificate_pairs
+    if not pairs:
         yield good("receivers", "no certificate is configured; STARTTLS is not offered")
         return
-    if (wrong := _wrong(path, host.settings.receiver.tls_key)) is not None:
+    for pair in pairs:
+        yield from _pair(host, pair)
+
+
+def _pair(host: Host, pair: Pair) -> Iterator[Finding]:
+    what = f"receivers, {', '.join(pair.names)}" if pair.names else "receivers"
+    path = pair.certificate
+    if (wrong := _wrong(host, what, pair)) is not None:
         yield wrong
         return
     certificate = x509.load_pem_x509_certificate(Path(path).read_bytes())
-    yield _judged("receivers", certificate, host.greeting, host.wall(), f"Renew {path} and restart Waypost.")
-    served = _over_smtp(host)
+    remedy = f"Renew {path}; receivers use it within a second."
+    for name in pair.names or (host.greeting,):
+        finding = _judged(what, certificate, name, host.wall(), remedy)
+        if finding.state is not State.GOOD:
+            break
+    yield finding
+    served = _served(host, pair)
     if served is None:
         yield not_known(
-            "receivers", "cannot check the certificate in use: no receiver answers STARTTLS",
+            what, "cannot check the certificate in use: no receiver answers with TLS",
             "See the findings on ports and processes; then run waypost doctor again.",
         )  # fmt: skip
     elif served != certificate:
         yield warn(
-            "receivers", f"in use: a certificate valid until {_day(served)}; {path} contains another one",
-            "Restart Waypost: receivers read the file when they start.",
+            what, f"in use: a certificate valid until {_day(served)}; {path} contains another one",
+            "mail.log says why receivers do not use the file; see its lines with \"certificate\".",
         )  # fmt: skip
     else:
-        yield good("receivers", "the certificate in use is the one in the file")
+        yield good(what, "the certificate in use is the one in the file")
 
 
-def _wrong(certificate: str, key: str) -> Finding | None:
+def _wrong(host: Host, what: str, pair: Pair) -> Finding | None:
     """Returns a finding if no server could use the two files, otherwise None."""
-    for name in (certificate, key):
+    for name in (pair.certificate, pair.key):
         try:
             with open(name, "rb"):
                 pass
         except PermissionError:
-            return not_known("receivers", f"this user cannot read {name}", "Run waypost doctor as root.")
+            return not_known(what, f"this user cannot read {name}", "Run waypost doctor as root.")
         except (OSError, ValueError):  # reported below
             break
     try:
-        check_certificate(certificate, key)
+        check_certificate(pair.certificate, pair.key)
     except ValueError as error:
+        strict = sorted({each.address for each in host.settings.all_listeners if each.tls in ("required", "implicit")})
+        refused = f", and {', '.join(strict)} refuse all mail" if strict and not pair.names else ""
         return bad(
-            "receivers", f"{error}; Waypost cannot restart with these files",
-            f"Put a certificate and its private key into {certificate} and {key}, then restart Waypost.",
-        )  # fmt: skip
+            what,
+            f"{error}; the one before stays in use; after a restart there is no TLS with it{refused}",
+            f"Put a certificate and its private key into {pair.certificate} and {pair.key}; no restart is necessary.",
+        )
     return None
 
 
-def _over_smtp(host: Host) -> x509.Certificate | None:
-    address, port = listen_address(host.settings.receiver.listen[0])
-    address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104 - looked up, not bound
-    with contextlib.suppress(OSError, smtplib.SMTPException), smtplib.SMTP(address, port, timeout=CONNECT_S) as client:
-        client.starttls(context=any_certificate())
-        if isinstance(client.sock, ssl.SSLSocket):
-            return x509.load_der_x509_certificate(client.sock.getpeercert(binary_form=True) or b"")
+def _served(host: Host, pair: Pair) -> x509.Certificate | None:
+    """Returns the certificate that the first listener with TLS gives to a client that asks for the pair's name."""
+    name = pair.names[0].replace("*", "waypost-doctor", 1) if pair.names else None
+    for rule in host.settings.all_listeners:
+        if rule.tls == "none":
+            continue
+        address, port = listen_address(rule.address)
+        address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104 - looked up, not bound
+        with contextlib.suppress(OSError, ValueError, smtplib.SMTPException):
+            if rule.tls == "implicit":
+                with socket.create_connection((address, port), CONNECT_S) as plain:
+                    return _given(plain, name)
+            with smtplib.SMTP(address, port, timeout=CONNECT_S) as client:
+                client.ehlo()
+                if client.docmd("STARTTLS")[0] == SERVICE_READY and client.sock is not None:
+                    return _given(client.sock, name)
+        return None
     return None
+
+
+def _given(plain: socket.socket, name: str | None) -> x509.Certificate:
+    with any_certificate().wrap_socket(plain, server_hostname=name) as secured:
+        return x509.load_der_x509_certificate(secured.getpeercert(binary_form=True) or b"")
 
 
 def _portal(host: Host) -> Iterator[Finding]:

@@ -174,8 +174,7 @@ def _secrets(host: Host) -> list[tuple[str, Path]]:
     settings = host.settings
     portal = settings.home / "portal"
     found = [("portal's key", portal / "secret.key"), ("portal's database", portal / "portal.sqlite3")]
-    if settings.receiver.tls_key:
-        found.insert(0, ("TLS key", Path(settings.receiver.tls_key)))
+    found = [*(("TLS key", Path(pair.key)) for pair in settings.certificate_pairs), *found]
     if PASSWORD.search(settings.portal.database_url) or PASSWORD.search(settings.reports.broker_url):
         found += [("configuration", host.config), ("settings", settings.run_directory / "settings.json")]
     return found

@@ -32,7 +32,8 @@ _LOGIN_OUT = (
     "Waypost cannot log in to a next hop; a server that requires it will reject mail. Use another one, or keep Postfix"
 )
 _LOGIN_IN = (
-    "Waypost has no client login; add client networks to [relay] networks, or keep a server with login before it"
+    "passwords of Postfix's users are not taken over; add a [[listener]] with login (docs/submission.md) and the users with "
+    "waypost user add"
 )
 _FILTERS = (
     "Waypost has no filters or milters; mail is not scanned, signed or changed. Run the filter before or after Waypost"

@@ -107,12 +107,12 @@ def _listener(service: Service, hosts: list[str], found: list[str], draft: Draft
         draft.left(where, what, "Waypost has no such service")
         return
     if truth(options.get("smtpd_tls_wrappermode", "no")):
-        draft.left(
-            where, what, "Waypost supports only STARTTLS, not implicit TLS; clients of this port need another server"
-        )
+        draft.left(where, what, 'add a [[listener]] for this port, with tls = "implicit" (docs/submission.md)')
         return
     if truth(options.get("smtpd_sasl_auth_enable", "no")):
-        draft.left(where, what, "Waypost has no client login; keep this port on another server that relays to Waypost")
+        draft.left(
+            where, what, "add a [[listener]] for this port (docs/submission.md), and its users with waypost user add"
+        )
         return
     host, _, name = service.name.rpartition(":")
     try:

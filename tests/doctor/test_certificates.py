@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from mailcore.config.certificates import Pair
+from mailcore.config.listeners import Listener
 from mailcore.doctor import certificates
 from mailcore.doctor.finding import Finding, State
 from mailcore.doctor.host import Host
+from mailcore.receiver.certificates import Certificates
 from tests.doctor.sample_host import certificate, found, sample_host
 from tests.end_to_end.appliance import free_port
 from tests.receiver.server_in_process import serving
@@ -35,7 +38,8 @@ def with_pem(directory: Path, pem: Path, port: int | None = None) -> Host:
     [
         (90, 60, NAME, State.GOOD, "90 days left"),
         (90, 60, "*.example.org", State.GOOD, "for *.example.org"),
-        (20, 60, NAME, State.WARN, "20 days left"),
+        (20, 60, NAME, State.GOOD, "20 days left"),
+        (13, 60, NAME, State.WARN, "13 days left"),
         (-2, 60, NAME, State.BAD, "expired on"),
         (90, -3, NAME, State.BAD, "not valid before"),
         (90, 60, "other.example.org", State.WARN, f"does not cover {NAME}"),
@@ -55,6 +59,14 @@ def test_the_receivers_certificate(
 def test_without_one_that_is_said(tmp_path: Path) -> None:
     findings = list(certificates.look(sample_host(tmp_path)))
     assert [each.state for each in findings] == [State.GOOD, State.GOOD]
+
+
+class NoLog:
+    def certificate_read(self, path: str, until: float) -> None:
+        pass
+
+    def certificate_refused(self, path: str, why: str, instead: str) -> None:
+        pass
 
 
 def context(pem: Path) -> ssl.SSLContext:
@@ -78,7 +90,39 @@ async def test_it_was_renewed_and_is_not_served_yet(tmp_path: Path) -> None:
         finding: Finding = await asyncio.to_thread(lambda: found(certificates.look(host), "receivers"))
     assert finding.state is State.WARN
     assert "contains another one" in finding.found
-    assert "Restart" in finding.remedy
+    assert "mail.log says why" in finding.remedy
+
+
+async def test_a_certificate_by_name_is_checked_with_that_name(tmp_path: Path) -> None:
+    first, other = certificate(tmp_path, NAME, 90), certificate(tmp_path, "*.example.net", 90)
+    made = Certificates([Pair((), str(first), str(first)), Pair(("*.example.net",), str(other), str(other))], NoLog())
+    rule = Listener(tls="implicit")
+    async with serving(tls=made.context, rule=rule) as server:
+        text = (
+            f'[receiver]\nhostname = "{NAME}"\ntls_certificate = "{first}"\ntls_key = "{first}"\n'
+            f'[[listener]]\naddress = "127.0.0.1:{server.address[1]}"\ntls = "implicit"\n'
+            f'[[certificate]]\nnames = ["*.example.net"]\ncertificate = "{other}"\nkey = "{other}"\n'
+        )
+        host = sample_host(tmp_path, text)
+        findings = await asyncio.to_thread(lambda: list(certificates.look(host)))
+        assert {each.state for each in findings} == {State.GOOD}, findings
+        certificate(tmp_path, "*.example.net", 80)
+        findings = await asyncio.to_thread(lambda: list(certificates.look(host)))
+        assert found(findings, "receivers, *.example.net").state is State.WARN
+
+
+def test_a_bad_certificate_says_which_listeners_refuse_mail(tmp_path: Path) -> None:
+    pem = certificate(tmp_path, NAME, 90)
+    text = (
+        f'[receiver]\ntls_certificate = "{pem}"\ntls_key = "{pem}"\n[[listener]]\naddress = "127.0.0.1:1465"\n'
+        'tls = "implicit"\n[[listener]]\naddress = "127.0.0.1:1025"\n'
+    )
+    host = sample_host(tmp_path, text)
+    pem.write_bytes(b"")
+    finding = found(certificates.look(host), "receivers")
+    assert finding.state is State.BAD
+    assert "the one before stays in use" in finding.found
+    assert finding.found.endswith("and 127.0.0.1:1465 refuse all mail")
 
 
 def test_nobody_serves(tmp_path: Path) -> None:

@@ -146,8 +146,8 @@ def test_mail_goes_where_postfix_sent_it(directory: Path, address: str, destinat
 @pytest.mark.parametrize(
     ("what", "fate", "said"),
     [
-        ("submission inet", Fate.LEFT, "no client login"),
-        ("smtps inet", Fate.LEFT, "only STARTTLS"),
+        ("submission inet", Fate.LEFT, "waypost user add"),
+        ("smtps inet", Fate.LEFT, "[[listener]] for this port"),
         ("2525 inet", Fate.CHANGED, "content_filter"),
         ("mynetworks", Fate.CHANGED, "without the excluded ones (!)"),
         ("mydestination", Fate.LEFT, "no mailboxes"),
