@@ -498,6 +498,12 @@ class Settings:
         return self.home / "users.jsonl"
 
     @property
+    def sts_directory(self) -> Path | None:
+        """Returns the directory of the MTA-STS policies that are kept; None if no next hop has that level."""
+        levels = [each.tls for each in self.transports.values()] + [each.level for each in self.tls_policy.values()]
+        return self.home / "mta-sts" if "mta-sts" in levels else None
+
+    @property
     def events_directory(self) -> Path:
         """Returns the directory of the events that the reports are made from."""
         return self.home / "events"

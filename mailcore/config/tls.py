@@ -9,17 +9,18 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass
 
-from mailcore.bounds import BadValue, bad, choice, text, texts
+from mailcore.bounds import BadValue, bad, choice, number, text, texts, whole
 from mailcore.config import values
 from mailcore.routing.route import RouteError, domain_name
 
 __all__ = ["LEVELS", "Tls", "TlsPolicy", "check_ca_file", "contradiction", "level_of_transport", "policy_pattern"]
 
-LEVELS = ("none", "may", "encrypt", "verify", "dane", "dane-only")
+LEVELS = ("none", "may", "encrypt", "verify", "dane", "dane-only", "mta-sts")
 _BY_KEYWORD = ("nexthop", "dot-nexthop")  # as in Postfix's smtp_tls_secure_cert_match
 _LEVELS_DOC = (
     "STARTTLS: never; if the server offers it; always, or the mail is deferred; always, with a certificate for the next hop's "
-    "name; as TLSA records say (RFC 7672), or as may without them; only with TLSA records"
+    "name; as TLSA records say (RFC 7672), or as may without them; only with TLSA records; "
+    "as the policy says that the domain publishes (RFC 8461), or as may without one"
 )
 
 
@@ -64,6 +65,12 @@ class Tls:
         "",
         "PEM file with the certificates of the CAs that next hops are checked against",
         special={"": "the CAs of this system"},
+    )
+    sts_timeout_s: float = number(
+        60.0, 1, 600, "seconds", "with level mta-sts, timeout for fetching the policy of a domain (RFC 8461 3.3)"
+    )
+    sts_policies_max: int = whole(
+        10_000, 1, 1_000_000, "policies", "with level mta-sts, maximum policies kept on disk, in `mta-sts` below `home`"
     )
 
 

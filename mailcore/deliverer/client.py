@@ -29,6 +29,7 @@ from mailcore.deliverer.connection_cache import AddressKey, ConnectionCache, Hop
 from mailcore.deliverer.dane import policy_for
 from mailcore.deliverer.login import LoginFile
 from mailcore.deliverer.message_data import DataError, MessageData
+from mailcore.deliverer.mta_sts import StsPolicies, refusal
 from mailcore.deliverer.opening import Opener, Unusable
 from mailcore.deliverer.tls_policy import Policies, Policy
 from mailcore.deliverer.transaction import Outcome, transact
@@ -64,9 +65,11 @@ class Client:
         extensions: Sequence[Extension] = EXTENSIONS,
         policies: Policies | None = None,
         auth: ClientAuth = NO_LOGINS,
+        sts: StsPolicies | None = None,
     ) -> None:
         self._limits = limits
         self._finder = finder
+        self._sts = sts
         self._policies = policies if policies is not None else Policies({}, limits.port)
         self._opener = Opener(limits, our_name.encode("ascii"), loop, extensions, auth)
         self._logins = LoginFile(auth.password_file, limits.port) if auth.password_file else None
@@ -83,7 +86,10 @@ class Client:
         When cancelled, nothing more is sent; whether the server has the message is then unknown.
         Raises DataError when the data cannot be read before anything was sent.
         """
-        policy, login = self._policies.of(work.transport, work.tls, work.next_hop), None
+        login: Login | None = None
+        policy = self._policies.of(work.transport, work.tls, work.next_hop)
+        if policy.level == "mta-sts" and self._sts is not None:
+            policy = await self._sts.policy_for(policy, work.next_hop)
         if self._logins is not None:
             try:
                 login = self._logins.of(work.next_hop, work.sender)
@@ -134,7 +140,12 @@ class Client:
         self, work: Deliver, data: MessageData, address: Address, policy: Policy, login: Login | None
     ) -> _Session | Unusable:
         """Tries one address, over a connection kept under another next hop or a new one."""
-        if policy.level in ("dane", "dane-only"):
+        if policy.level == "mta-sts":
+            why = refusal(policy, address.host)
+            if why:
+                return Unusable(Status.DEFERRED, "4.7.5", why)
+            policy = policy._replace(names=(address.host,))
+        elif policy.level in ("dane", "dane-only"):
             found = await self._by_tlsa(policy, address, work.next_hop)
             if isinstance(found, Unusable):
                 return found

@@ -20,6 +20,7 @@ import resource
 import signal
 import socket
 import sys
+import time
 from collections import deque
 from collections.abc import Sequence
 from typing import cast
@@ -30,6 +31,8 @@ import uvloop
 from mailcore.config.settings import Settings
 from mailcore.deliverer.client import Client
 from mailcore.deliverer.message_data import DamagedError, DataError, DataFiles
+from mailcore.deliverer.mta_sts import StsPolicies
+from mailcore.deliverer.sts_fetch import PolicyFetcher
 from mailcore.deliverer.tls_policy import Policies
 from mailcore.envelope import Status, Verdict
 from mailcore.esmtp import EXTENSIONS, Extension
@@ -137,7 +140,12 @@ class Deliverer:
             clock=loop.time,
         )
         policies = Policies(settings.tls_policy, limits.port, settings.tls.ca_file)
-        self._client = Client(limits, finder, our_name, loop, extensions, policies, settings.client_auth)
+        sts = None
+        if settings.sts_directory is not None:
+            fetcher = PolicyFetcher(finder, settings.tls.ca_file, settings.tls.sts_timeout_s)
+            kept_max = settings.tls.sts_policies_max
+            sts = StsPolicies(settings.sts_directory, finder, fetcher, kept_max, time.time, loop.time, _not_kept)
+        self._client = Client(limits, finder, our_name, loop, extensions, policies, settings.client_auth, sts)
 
     async def run(self) -> None:
         """Serves a manager, and waits for the next when it is gone. Never returns."""
@@ -189,6 +197,10 @@ def _with(error: DataError, result: Delivered, work: Deliver) -> Delivered:
         return result
     log_event(logging.CRITICAL, "data_damaged", queue_id=work.queue_id, reason=str(error))
     return msgspec.structs.replace(result, damage=str(error))
+
+
+def _not_kept(why: str) -> None:
+    log_event(logging.ERROR, "sts_policy_not_kept", reason=why)
 
 
 def _deferred(work: Deliver, words: str, transport_failure: bool = False) -> Delivered:

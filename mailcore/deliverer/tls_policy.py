@@ -80,7 +80,7 @@ class Policies:
         if policy.level in ("none", "may"):
             return Policy(policy.level)
         if policy.level != "verify":
-            return Policy(policy.level, why)
+            return Policy(policy.level, why, ca_file=self._ca_file if policy.level == "mta-sts" else "")
         names = [{"nexthop": host, "dot-nexthop": "." + host}.get(name, name) for name in policy.match]
         return Policy("verify", why, tuple(names), policy.ca_file or self._ca_file)
 

@@ -80,6 +80,8 @@ class Users:
             settings.users_file.chmod(USERS_MODE)
         _give(settings.home, self.group, ENTERED)
         _give(settings.run_directory, self.group, 0o2755)
+        if settings.sts_directory is not None:
+            _give(settings.sts_directory, self.group, 0o3770)  # sticky; a deliverer believes only its own user's files
         _give(settings.log_directory, self.receiver.gid, 0o2771)
         _give(settings.queue_directory, self.group, CLOSED)
         _give(settings.spool_directory, self.group, CLOSED)

@@ -11,6 +11,7 @@ from mailcore.config.client_auth import NO_LOGINS, ClientAuth
 from mailcore.config.settings import Deliverer
 from mailcore.deliverer.client import Client
 from mailcore.deliverer.message_data import DataFiles, MessageData
+from mailcore.deliverer.mta_sts import StsPolicies
 from mailcore.deliverer.tls_policy import Policies
 from mailcore.envelope import Status
 from mailcore.frames import Deliver, Delivered, NextHop
@@ -55,6 +56,7 @@ class Sender:
         limits: Deliverer = LIMITS,
         policies: Policies | None = None,
         auth: ClientAuth = NO_LOGINS,
+        sts: StsPolicies | None = None,
         **changes: float,
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -63,7 +65,7 @@ class Sender:
         self.finder = finder or FixedHosts("127.0.0.1")
         self.files = DataFiles(Disk(), loop)
         limits = replace(limits, **changes)  # type: ignore[arg-type]
-        self.client = Client(limits, self.finder, "our.example.net", loop, policies=policies, auth=auth)
+        self.client = Client(limits, self.finder, "our.example.net", loop, policies=policies, auth=auth, sts=sts)
         self._entries = 0
 
     def work(
