@@ -1,6 +1,6 @@
 """Fetches the policy of a domain over HTTPS, as RFC 8461 3.3 says: certificate checked, no redirect, 64 kB at most.
 
-Law: whatever the web server does becomes a PolicyError after a bounded time and in bounded memory.
+Law: any fault of the web server becomes a PolicyError after a bounded time and in bounded memory.
 """
 
 from __future__ import annotations

@@ -249,7 +249,7 @@ FAULTS = [
     ),
     (
         "[transports.smtp]\ntls = 'must'",
-        '2: [transports.smtp] tls must be "none", "may", "encrypt", "verify", "dane" or "dane-only" (got \'must\')',
+        '2: [transports.smtp] tls must be "none", "may", "encrypt", "verify", "dane", "dane-only" or "mta-sts" (got \'must\')',
     ),
     ("[receiver]\nlisten = '127.0.0.1:25'", "2: [receiver] listen must be a list of strings (got '127.0.0.1:25')"),
     ("[receiver]\nlisten = []", "2: [receiver] listen must have at least one value (got [])"),

@@ -33,6 +33,10 @@ FAULTS = [
     ),
     ("[tls_policy.'example.org']\nlevel = 'verify'\nmatch = []", "3: [tls_policy.example.org] match must have at least one"),
     ("[tls_policy.'example.org']\nlevel = 'verify'\nmatch = ['*.x.test']", "match must be \"nexthop\""),
+    (
+        "[tls_policy.'[mx.test]']\nlevel = 'mta-sts'",
+        "2: [tls_policy.[mx.test]] level must not be mta-sts for a host in brackets: a policy belongs to a domain (RFC 8461)",
+    ),
 ]  # fmt: skip
 
 

@@ -43,6 +43,27 @@ MUTATIONS = [
         "tests/deliverer/test_dane.py -k ad_bit",
     ),
     Mutation(
+        "an MX host that the MTA-STS policy does not name gets mail",
+        "mailcore/deliverer/client.py",
+        "            why = refusal(policy, address.host)\n",
+        "            why = ''\n",
+        "tests/deliverer/test_mta_sts.py -k does_not_name",
+    ),
+    Mutation(
+        "a policy that is kept ends with its TXT record",
+        "mailcore/deliverer/mta_sts.py",
+        "            return kept  # without a TXT record a policy that is kept stays in force (RFC 8461 5.1)\n",
+        "            return None\n",
+        "tests/deliverer/test_mta_sts.py -k outlives",
+    ),
+    Mutation(
+        "a policy is not written to disk",
+        "mailcore/deliverer/mta_sts.py",
+        "        self._keep(fetched)\n",
+        "        self._remember(fetched)\n",
+        "tests/deliverer/test_mta_sts.py -k outlives",
+    ),
+    Mutation(
         "a password goes out in the clear",
         "mailcore/deliverer/login.py",
         "    if not connection.tls and not settings.without_tls:\n",
