@@ -57,6 +57,12 @@ KINDS = {
         _WARN, "manager behind the receivers", "See the findings on lag; find out which mail fills the active set."
     ),
     "session_failed": Kind(_WARN, "SMTP sessions failed by a bug", "Report a bug with these lines of mail.log."),
+    "certificate_refused": Kind(
+        _WARN, "certificates that cannot be used", "Read the reason in mail.log; see the findings on certificates."
+    ),
+    "users_refused": Kind(
+        _WARN, "files of users with a fault", "Read the line and the reason in mail.log; see the findings on logins."
+    ),
     "refusals_not_recorded": Kind(
         _WARN,
         "refusals not recorded",
