@@ -3,7 +3,7 @@
     python -m mailcore.processes ROLE NUMBER PARENT SETTINGS
 
 Here a process is also given what it needs of rooms it does not know itself: the control process gets the archive of events,
-and the pickup to run beside its server.
+the pickup and the page of the metrics to run beside its server.
 
 Laws
 - Each role imports its room inside its own function, so that a receiver does not load the manager or the control server.
@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
+from mailcore.config.settings import Settings
 from mailcore.supervisor.child import Main, run_child
 
 __all__ = ["ROLES", "main"]
@@ -44,7 +45,14 @@ def _control() -> Main:
     from mailcore.events.read.archive import open_archive
     from mailcore.pickup import pickup
 
-    return partial(server.main, open_archive, pickup.run)
+    return partial(server.main, open_archive, (pickup.run, _metrics))
+
+
+async def _metrics(settings: Settings) -> None:
+    if settings.metrics.listen:  # else the control process does not load it
+        from mailcore.metrics import server
+
+        await server.run(settings)
 
 
 def _exporter() -> Main:

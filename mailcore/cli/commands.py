@@ -37,6 +37,12 @@ def _doctor() -> ModuleType:
     return doctor
 
 
+def _metrics() -> ModuleType:
+    from mailcore.cli import metrics
+
+    return metrics
+
+
 def _check_config() -> ModuleType:
     from mailcore.cli import check_config
 
@@ -163,6 +169,7 @@ COMMANDS: dict[str, tuple[Callable[[], ModuleType], str]] = {
     "status": (_status, "show processes, queue size and deliveries in progress"),
     "ping": (_ping, "ask the control process whether it answers"),
     "doctor": (_doctor, "check this host and Waypost; print problems and remedies; change nothing"),
+    "metrics": (_metrics, "print the metrics that a monitoring system reads"),
     "check-config": (_check_config, "check the configuration file and print all settings"),
     "inject": (_inject, "add a message from a file or stdin to the queue"),
     "import-postfix": (_import_postfix, "translate the settings of Postfix; import its queue"),

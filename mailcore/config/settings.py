@@ -20,6 +20,7 @@ from mailcore.config.certificates import Pair
 from mailcore.config.client_auth import ClientAuth
 from mailcore.config.listeners import Auth, Certificate, Listener
 from mailcore.config.maildrop import Maildrop
+from mailcore.config.metrics import Metrics
 from mailcore.config.tls import Tls, TlsPolicy, level_of_transport
 from mailcore.scheduler.feedback import Feedback
 from mailcore.scheduler.parameters import DESTINATION_SCOPE, GLOBAL_SCOPE, TRANSPORT_SCOPE
@@ -36,6 +37,7 @@ __all__ = [
     "Destination",
     "Export",
     "Maildrop",
+    "Metrics",
     "Portal",
     "Queue",
     "Receiver",
@@ -468,6 +470,7 @@ class Settings:
     supervisor: Supervisor = field(default_factory=Supervisor)
     export: Export = field(default_factory=Export)
     maildrop: Maildrop = field(default_factory=Maildrop)
+    metrics: Metrics = field(default_factory=Metrics)
     portal: Portal = field(default_factory=Portal)
     reports: Reports = field(default_factory=Reports)
     scheduler: Scheduler = field(default_factory=Scheduler)
@@ -538,6 +541,7 @@ SECTIONS: dict[str, type] = {
     "supervisor": Supervisor,
     "export": Export,
     "maildrop": Maildrop,
+    "metrics": Metrics,
     "portal": Portal,
     "reports": Reports,
     "scheduler": Scheduler,

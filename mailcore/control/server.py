@@ -18,7 +18,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -87,7 +87,7 @@ class ClientGone(Exception):
 class ControlServer:
     """The server of the control socket: what all connections share."""
 
-    def __init__(self, settings: Settings, archive: Archive, beside: Beside | None = None) -> None:
+    def __init__(self, settings: Settings, archive: Archive, beside: Sequence[Beside] = ()) -> None:
         """``archive``: what was exported; it answers also when no more is exported. ``beside`` runs as long as this process."""
         self._beside = beside
         self.settings = settings
@@ -133,8 +133,8 @@ class ControlServer:
         os.fchmod(lock, 0o640)  # not for the directory's group to write, which may be the deliverer's, too
         try:
             self.start(asyncio.create_task(self.link.run()))
-            if self._beside is not None:
-                self.start(asyncio.create_task(self._beside(self.settings)))
+            for work in self._beside:
+                self.start(asyncio.create_task(work(self.settings)))
             async with asyncio.timeout(1):
                 await self.link.tried.wait()
             loop = asyncio.get_running_loop()
@@ -321,7 +321,9 @@ def _who_may(settings: Settings) -> str:
     return "root and the user Waypost runs as may" + (f", and group {group}" if group else " (see control.group)")
 
 
-def main(open_archive: Callable[[Settings], Archive], beside: Beside, settings: Settings, number: int) -> None:
+def main(
+    open_archive: Callable[[Settings], Archive], beside: Sequence[Beside], settings: Settings, number: int
+) -> None:
     """Runs until it is killed. There is one control process, number 0.
 
     ``open_archive`` opens what was exported; ``beside`` is other work that the process does.

@@ -145,7 +145,7 @@ def test_every_section_arrives_in_the_settings(file: Path) -> None:
         f'[queue]\nundo_time_s = 61\n[receiver]\nerror_limit = 7\n[relay]\ndomains = ["a.example"]\n'
         f'[deliverer]\nport = 26\n[control]\ngroup = "{group}"\n[export]\nkeep_days = 9\n[supervisor]\nsilent_s = 9\n'
         f"[auth]\nfailure_time_s = 9\n[portal]\nprocesses = 2\n[reports]\nretries = 1\n[scheduler]\ntransport_retry_time = 9\n"
-        f"[bounce]\nbounce_size_limit = 9\n[maildrop]\nfiles_max = 9\n"
+        f"[bounce]\nbounce_size_limit = 9\n[maildrop]\nfiles_max = 9\n[metrics]\ndestinations_max = 9\n"
     )
     settings = load(file)
     for name, kind in SECTIONS.items():
@@ -210,7 +210,7 @@ FAULTS = [
         "[reciever]\nprocesses = 1",
         "1: reciever is not a setting here; did you mean 'receiver'?",
     ),
-    ("listen = []", "1: listen is not a setting here; it belongs in [receiver] or [portal]"),
+    ("listen = []", "1: listen is not a setting here; it belongs in [receiver] or [metrics] or [portal]"),
     (
         "processes = 2",
         "1: processes is not a setting here; it belongs in [receiver] or [deliverer] or [portal]",

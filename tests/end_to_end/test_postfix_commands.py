@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import urllib.request
 from pathlib import Path
 
 from mailcore.lab.lab import Lab
+from tests.end_to_end.appliance import free_port
+from tests.eventually import eventually
 from tests.running.running_core import DATA, RunningCore, Sections, running
 
 MAIN = [sys.executable, "-m", "mailcore.cli.postfix.main"]
@@ -21,10 +24,30 @@ async def run(core: RunningCore, *argv: str) -> tuple[int, str, str]:
     return int(program.returncode or 0), out.decode(), err.decode()
 
 
+async def scraped(port: int) -> dict[str, float]:
+    """The page of the metrics, by name with labels."""
+
+    def get() -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            return str(answer.read().decode())
+
+    async def there() -> str | None:
+        try:
+            return await asyncio.to_thread(get)
+        except OSError:
+            return None
+
+    text = await eventually(there, "the page of the metrics", look_every_s=0.2)
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
 async def test_an_operator_works_with_the_commands_of_postfix(tmp_path: Path) -> None:
     away = {"away.example": "smtp:[127.0.0.1]:1"}
     # Deferred mail rests for a minute, so that it lies where it is while the commands run.
+    port = free_port()
     sections: Sections = {
+        "metrics": {"listen": f"127.0.0.1:{port}"},
         "queue": {"retry_ladder_s": [60]},
         "scheduler": {"minimal_backoff_time": 60, "maximal_backoff_time": 60},
     }
@@ -63,9 +86,20 @@ async def test_an_operator_works_with_the_commands_of_postfix(tmp_path: Path) ->
         assert {each["queue_id"] for each in await core.listed()} == {two}
         assert (await run(core, "postsuper", "-d", "ALL"))[2].endswith("postsuper: Deleted: 1 message\n")
         assert await run(core, "mailq") == (0, "Mail queue is empty\n", "")
+        before = await scraped(port)
+        assert before["waypost_up"] == 1
+        assert before['waypost_recipients_total{outcome="deferred"}'] >= 3
+        assert before['waypost_process_up{process="manager"}'] == 1
+        assert before['waypost_balance_difference{of="messages"}'] == 0
         core.stop()
         for argv, expected in ((("mailq",), 69), (("postqueue", "-f"), 69), (("postsuper", "-d", "ALL"), 1)):
             status, out, err = await run(core, *argv)
             assert (status, out) == (expected, "")
             assert "not running" in err
         await core.start()
+        after = await scraped(port)
+        kept = [
+            name for name in before if name.startswith(("waypost_accepted", "waypost_recipients", "waypost_finished"))
+        ]
+        assert len(kept) >= 8
+        assert [name for name in kept if after[name] < before[name]] == [], "a counter went down with a restart"

@@ -1,0 +1,1 @@
+"""Metrics: what a monitoring system reads, as Prometheus text."""

@@ -1,0 +1,82 @@
+"""Asks the control socket for all that the metrics are made from: the answers that the portal asks for, too."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from cryptography import x509
+
+from mailcore.config.settings import Settings
+from mailcore.control.client import ControlClient, ControlError, NotRunning
+from mailcore.control.protocol.messages import AgesPart
+from mailcore.control.protocol.state import Disks, Processes
+from mailcore.manager_answers import Destinations, Size, State
+from mailcore.metrics.exposition import Family, text_of
+from mailcore.metrics.families import Answers, families
+
+__all__ = ["Asking"]
+
+R = TypeVar("R", Processes, State, Size, Destinations, Disks, AgesPart)
+AGES_S = 60.0  # the ages are read from the lanes: not at each scrape
+TIMEOUT_S = 5.0
+
+
+class Asking:
+    """Makes the text. Not for several threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._ages: AgesPart | None = None
+        self._ages_at = float("-inf")
+
+    def text(self) -> str:
+        """Returns the metrics as text. Raises NotRunning if there is no control process."""
+        return text_of(self.families())
+
+    def families(self) -> list[Family]:
+        """Returns the metrics. Raises NotRunning if there is no control process."""
+        path = self._settings.run_directory / "control.sock"
+        with ControlClient(path, timeout_s=TIMEOUT_S) as control:
+            processes = control.ask("processes", Processes)
+
+            def ask(operation: str, result: type[R], arguments: dict[str, Any] | None = None) -> R | None:
+                try:
+                    return control.ask(operation, result, arguments)
+                except NotRunning:
+                    raise
+                except ControlError:  # the manager is away, or is busy: what is not known is left out
+                    return None
+
+            state = ask("state", State)
+            answers = Answers(
+                processes=processes,
+                state=state,
+                size=ask("size", Size) if state is not None else None,
+                destinations=ask("destinations", Destinations) if state is not None else None,
+                disks=ask("disks", Disks),
+                ages=self._aged(lambda: ask("ages", AgesPart)),
+                certificates=_certificates(self._settings),
+            )
+        return families(answers, time.time(), self._settings.metrics.destinations_max)
+
+    def _aged(self, ask: Callable[[], AgesPart | None]) -> AgesPart | None:
+        if time.monotonic() - self._ages_at >= AGES_S:
+            self._ages_at = time.monotonic()
+            self._ages = ask()
+        return self._ages
+
+
+def _certificates(settings: Settings) -> dict[str, float]:
+    found = {}
+    file = settings.receiver.tls_certificate
+    if file:
+        try:
+            with open(file, "rb") as opened:
+                certificate = x509.load_pem_x509_certificate(opened.read(1 << 20))
+            found[os.path.basename(file)] = certificate.not_valid_after_utc.timestamp()
+        except (OSError, ValueError):
+            pass  # the doctor says why
+    return found

@@ -1,0 +1,131 @@
+"""The metrics: what a monitoring system and its alarms rely on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from mailcore.control.protocol.state import Child, Disk, Disks, Processes
+from mailcore.manager_answers import Size
+from mailcore.metrics.exposition import Family, text_of
+from mailcore.metrics.families import OTHER, Answers, families
+from mailcore.metrics.server import Page
+
+DOCS = Path(__file__).parents[2] / "docs"
+NAMES = {family.name for family in families(Answers(), 0.0, 5)}
+
+
+def test_every_name_and_help_follows_the_rules() -> None:
+    for family in families(Answers(), 0.0, 5):
+        family.check()
+        assert family.help.endswith("."), family.name
+        assert not re.search(r"_(ms|kb|mb|minutes|percent|count|sum|bucket)\b", family.name), family.name
+    assert len(NAMES) == len(families(Answers(), 0.0, 5))
+
+
+def test_what_is_not_known_is_left_out_and_is_not_zero() -> None:
+    text = text_of(families(Answers(), 0.0, 5))
+    assert text == (
+        "# HELP waypost_up 1 if the manager answers the control process, else 0: mail is accepted but not delivered.\n"
+        "# TYPE waypost_up gauge\n"
+        "waypost_up 0\n"
+    )
+
+
+def test_destinations_are_bounded_and_their_sum_is_the_whole() -> None:
+    destinations = {f"smtp:d{number:02}.example": number for number in range(1, 50)} | {"": 7}
+    size = Size(messages=1, recipients=1, lanes={}, destinations=destinations)
+    (family,) = [each for each in families(Answers(size=size), 0.0, 5) if each.name == "waypost_destination_recipients"]
+    assert len(family.samples) == 6
+    assert family.samples[0] == ({"destination": "smtp:d49.example"}, 49.0)
+    assert family.samples[-1][0] == {"destination": OTHER}
+    assert sum(value for _, value in family.samples) == sum(destinations.values())
+
+
+def test_text_of_others_cannot_make_a_line_of_its_own() -> None:
+    family = Family("waypost_x", 'a\\b\n"')
+    family.add(1.5, destination='a"b\\c\nwaypost_up 0')
+    assert text_of([family]).splitlines() == [
+        '# HELP waypost_x a\\\\b\\n"',
+        "# TYPE waypost_x gauge",
+        'waypost_x{destination="a\\"b\\\\c\\nwaypost_up 0"} 1.5',
+    ]
+
+
+@pytest.mark.parametrize(
+    "family", [Family("waypost_x", "h", "counter"), Family("waypost_x_total", "h"), Family("x", "h")]
+)
+def test_a_name_against_the_rules_is_refused(family: Family) -> None:
+    with pytest.raises(ValueError, match="x"):
+        family.check()
+
+
+def test_processes_and_disks() -> None:
+    processes = Processes(
+        processes={"manager": 7}, manager=True,
+        children={"manager": Child(pid=7, started_at=5.0, restarts=2), "control": Child(pid=None, started_at=0.0, restarts=0)},
+    )  # fmt: skip
+    disk = Disk(what="queue", path="/q", total_bytes=10, free_bytes=4, reserve_bytes=3, device=1)
+    lines = text_of(families(Answers(processes=processes, disks=Disks(disks=[disk])), 0.0, 5)).splitlines()
+    assert 'waypost_process_restarts_total{process="manager"} 2' in lines
+    assert 'waypost_process_up{process="control"} 0' in lines
+    assert 'waypost_disk_free_bytes{directory="queue"} 4' in lines
+    assert not any(line.startswith("waypost_disk_free_inodes") for line in lines)
+
+
+def named_in(text: str) -> set[str]:
+    return set(re.findall(r"\bwaypost_[a-z0-9_]+", text))
+
+
+def test_the_board_and_the_alerts_name_metrics_that_exist() -> None:
+    board = json.loads((DOCS / "grafana.json").read_text())
+    expressions = [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
+    assert len(expressions) > 10
+    assert named_in(" ".join(expressions)) <= NAMES
+    alerts = (DOCS / "alerts.yml").read_text()
+    assert named_in(alerts)
+    assert named_in(alerts) <= NAMES
+
+
+def test_the_page_of_the_documents_explains_each() -> None:
+    page = (DOCS / "metrics.md").read_text()
+    for family in families(Answers(), 0.0, 5):
+        assert f"| `{family.name}` | {family.kind} | {family.help} |" in page, family.name
+
+
+class Once:
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def text(self) -> str:
+        self.asked += 1
+        return "waypost_up 1\n"
+
+
+async def get(port: int, request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+async def test_the_page_is_one_answer_for_many_scrapes() -> None:
+    asking = Once()
+    page = Page(asking)  # type: ignore[arg-type]
+    server = await asyncio.start_server(page.client, "127.0.0.1", 0, limit=8192)
+    port = server.sockets[0].getsockname()[1]
+    answers = await asyncio.gather(*(get(port, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(10)))
+    assert all(
+        answer.startswith(b"HTTP/1.1 200 OK\r\n") and answer.endswith(b"\r\n\r\nwaypost_up 1\n") for answer in answers
+    )
+    assert asking.asked == 1
+    assert (await get(port, b"GET / HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 404")
+    assert (await get(port, b"POST /metrics HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 405")
+    assert await get(port, b"x" * 20_000) == b""
+    server.close()
+    await server.wait_closed()
