@@ -187,11 +187,12 @@ class Moved(_Replacement, tag="replaced"):
 
 
 class BounceQueued(_Event, tag="bounce"):
-    """A bounce was made about the message."""
+    """A report about the message was made for its sender."""
 
-    queue_id: str  # of the bounce
+    queue_id: str  # of the report
     lane: str
     offset: int
+    report: str = ""  # what it tells: "delay", "success" or "postmaster" (failures, for the postmaster); "": failures
 
 
 class Administered(_Event, tag="administrative"):

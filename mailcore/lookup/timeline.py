@@ -188,7 +188,9 @@ class Timeline:
     def _bounce(self, body: Finish | Replaced) -> None:
         if body.bounce is not None:
             queue_id, place = bounce_queue_id(body.queue_id, body.generation), body.bounce
-            self._add(BounceQueued(at=body.at, queue_id=queue_id, lane=place.lane, offset=place.offset))
+            self._add(
+                BounceQueued(at=body.at, queue_id=queue_id, lane=place.lane, offset=place.offset, report=body.report)
+            )
 
     def _administrative(self, order: Administrative) -> None:
         count = _named(order)

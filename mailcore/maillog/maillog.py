@@ -17,7 +17,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,12 @@ __all__ = ["MailLog"]
 
 PROGRAM = "waypost"
 # A recipient's status as Postfix names it; Postfix has no name for an operator's deletion.
+_REPORTS = {  # event of mail.jsonl, and Postfix's words
+    "": ("bounced", "sender non-delivery notification"),
+    "postmaster": ("bounced", "postmaster non-delivery notification"),
+    "delay": ("delay_warned", "sender delay notification"),
+    "success": ("success_reported", "sender delivery status notification"),
+}
 STATUS = {
     Status.DELIVERED: "sent",
     Status.DEFERRED: "deferred",
@@ -253,21 +259,12 @@ class MailLog:
         self._line("qmgr", f"{queue_id}: from=<{inside(sender)}>, status=expired, returned to sender")
         self._object("expired", queue_id=queue_id, sender=sender)
 
-    def notified(
-        self, queue_id: str, bounce_id: str, statuses: Collection[Status], for_postmaster: bool = False
-    ) -> None:
+    def notified(self, queue_id: str, bounce_id: str, report: str = "") -> None:
         """Logs that a report was queued for the sender; ``bounce_id`` is its queue id.
 
-        ``statuses`` are those of the verdicts that it tells of; the line, which is Postfix's, names the worst.
+        ``report`` is what it tells: "delay", "success", "postmaster" (it is for the postmaster), or "": failures.
         """
-        if for_postmaster:
-            event, kind = "bounced", "postmaster non-delivery notification"
-        elif Status.BOUNCED in statuses or Status.EXPIRED in statuses:
-            event, kind = "bounced", "sender non-delivery notification"
-        elif Status.DEFERRED in statuses:
-            event, kind = "delay_warned", "sender delay notification"
-        else:
-            event, kind = "success_reported", "sender delivery status notification"
+        event, kind = _REPORTS[report]
         self._line("bounce", f"{queue_id}: {kind}: {bounce_id}")
         self._object(event, queue_id=queue_id, bounce_id=bounce_id)
 

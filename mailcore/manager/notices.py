@@ -45,6 +45,15 @@ class Notice(NamedTuple):
         """Returns whether it is the message's delay warning."""
         return Status.DEFERRED in self.statuses
 
+    @property
+    def report(self) -> str:
+        """Returns what it tells, as ``Finish.report`` has it: the worst of it."""
+        if self.for_postmaster:
+            return "postmaster"
+        if self.statuses & {Status.BOUNCED, Status.EXPIRED}:
+            return ""
+        return "delay" if self.warns else "success"
+
 
 def notice_of(context: ManagerContext, active: Active, *, stays: bool) -> Notice | None:
     """Returns the report that is owed at the end of this pass; None if there is nothing to tell.

@@ -178,19 +178,21 @@ class Passes:
                 self._unreadable(gone)
                 return
         place: Place | None = None
+        report = ""
         if notice is not None:
             envelope = notice.envelope
             place = context.queue.put(LOCAL, envelope, b"" if envelope.data is DataPlace.SPOOL else notice.data)
-            context.log.notified(active.queue_id, envelope.queue_id, notice.statuses, notice.for_postmaster)
+            report = notice.report
+            context.log.notified(active.queue_id, envelope.queue_id, report)
             context.log.accepted(envelope)
             context.count("bounces")
             context.balance.accept(envelope)
         if rest is not None:
-            context.queue.replaced(active, *rest, place)
+            context.queue.replaced(active, *rest, place, report)
             context.count("replaced")
             context.balance.replace(active, *rest)
         else:
-            context.queue.finish(active, place)
+            context.queue.finish(active, place, report=report)
             context.log.removed(active.queue_id)
             context.count("finished")
             context.balance.finish(active)

@@ -389,11 +389,11 @@ class Queue:
         self.sizes.rest(lane, envelope.recipient_count, envelope.resting or {"": envelope.recipient_count})
         return Place(lane, offset)
 
-    def finish(self, active: Active, bounce: Place | None = None, why: str = "") -> None:
-        """Ends the message: appends FINISH. ``bounce`` is the envelope of this pass's bounce, ``why`` is "" or "deleted"."""
+    def finish(self, active: Active, bounce: Place | None = None, why: str = "", report: str = "") -> None:
+        """Ends the message: appends FINISH. ``bounce`` is the envelope of this pass's report, the others are as in Finish."""
         envelope = active.envelope
         offset = self.journal.append(
-            RecordType.FINISH, encode(Finish(envelope.queue_id, envelope.generation, bounce, self.clock(), why))
+            RecordType.FINISH, encode(Finish(envelope.queue_id, envelope.generation, bounce, self.clock(), why, report))
         )
         unmarked = self._leave(active, spooled=active.recovered or envelope.data is DataPlace.SPOOL)
         if bounce is None:
@@ -401,7 +401,9 @@ class Queue:
         else:
             self.awaiting_checkpoint.append(unmarked)
 
-    def replaced(self, active: Active, lane: str, replacement: Envelope, bounce: Place | None = None) -> None:
+    def replaced(
+        self, active: Active, lane: str, replacement: Envelope, bounce: Place | None = None, report: str = ""
+    ) -> None:
         """Writes the message's replacement into ``lane``, and REPLACED. Its RECIPIENTS records were appended before."""
         envelope = active.envelope
         assert replacement.data is DataPlace.SPOOL
@@ -410,7 +412,7 @@ class Queue:
         self.sizes.rest(lane, counts_of(replacement, lane)[0], replacement.resting)
         self.journal.append(
             RecordType.REPLACED,
-            encode(Replaced(envelope.queue_id, envelope.generation, Place(lane, offset), bounce, self.clock())),
+            encode(Replaced(envelope.queue_id, envelope.generation, Place(lane, offset), bounce, self.clock(), report)),
         )
         self.awaiting_checkpoint.append(self._leave(active, spooled=False))
 

@@ -120,23 +120,25 @@ def domains_of(addresses: Sequence[str]) -> tuple[str, ...]:
 
 
 class Replaced(msgspec.Struct, frozen=True, array_like=True):
-    """Says that the message rests at ``place`` with generation + 1; ``bounce`` is the envelope of this pass's bounce."""
+    """Says that the message rests at ``place`` with generation + 1; ``bounce`` is the envelope of this pass's report."""
 
     queue_id: str
     generation: int
     place: Place
     bounce: Place | None = None
     at: float = 0.0
+    report: str = ""  # what the report tells: "delay", "success" or "postmaster"; "": failures, perhaps beside others
 
 
 class Finish(msgspec.Struct, frozen=True, array_like=True):
-    """Says that the message is finished; ``bounce`` is the envelope of this pass's bounce, ``why`` is "" or "deleted"."""
+    """Says that the message is finished; ``bounce`` is the envelope of this pass's report, ``why`` is "" or "deleted"."""
 
     queue_id: str
     generation: int
     bounce: Place | None = None
     at: float = 0.0
     why: str = ""
+    report: str = ""  # as in ``Replaced``
 
 
 class Administrative(msgspec.Struct, frozen=True, array_like=True):

@@ -129,7 +129,7 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
     log.refused("RCPT", "554 5.7.1 Relay access denied", "192.0.2.7", sender="", recipient="x@y.example", helo="me")
     log.refused("CONNECT", "421 4.7.0 too many connections", "2001:db8::1", protocol="SMTP")
     log.expired("4abc", "from@a.example")
-    log.notified("4abc", "4abcB0", {Status.BOUNCED, Status.DEFERRED})
+    log.notified("4abc", "4abcB0")
     log.administered("4abc", "delete", "anna", "asked for")
     log.tuned("smtp:b.example", "destination_concurrency_limit", 5, "anna", "slow")
     log.tuned("smtp", "destination_concurrency_positive_feedback", "1/concurrency", "anna", "", 1_795_000_000.4)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import smtplib
 import time
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from mailcore.lab.lab import Lab
 from tests.bounce.report import Read
+from tests.eventually import eventually
 from tests.running.catcher import Catcher
 from tests.running.running_core import RunningCore, Sections, running
 
@@ -46,6 +49,41 @@ async def test_a_bounce_says_which_server_refused_when_and_in_its_own_words(tmp_
         assert BODY in report.raw, "the message itself, byte for byte"
         ((sender, _, _),) = author.caught
         assert sender == ""
+
+
+async def test_the_history_and_the_log_name_each_report_for_what_it_is(tmp_path: Path) -> None:
+    """One message: one recipient is passed on at once, one is late, and expires at last."""
+    soon: Sections = {"bounce": {"delay_warning_time": 1}, "scheduler": {"maximal_queue_lifetime": 5}}
+    async with (
+        Lab([f"{REFUSING}:127.0.0.1:0"]) as lab,
+        Catcher() as author,
+        running(tmp_path, lab, soon, author=author) as core,
+    ):
+
+        def send() -> str:
+            with smtplib.SMTP("127.0.0.1", core.port, timeout=60) as client:
+                client.ehlo("client.example")
+                assert client.has_extn("dsn")
+                client.mail("author@sender.example", ["ENVID=four+2B1"])
+                client.rcpt("yes@example.org", ["NOTIFY=SUCCESS"])
+                client.rcpt("later@example.org")
+                return str(client.data(BODY)[1].split()[-1].decode())
+
+        queue_id = await asyncio.to_thread(send)
+        await eventually(lambda: len(author.caught) == 3, "three reports")
+        await core.until_empty()
+        found = {str(each.message["Subject"]): each for each in reports(author)}
+        assert list(found) == [
+            "Successful Mail Delivery Report", "Delayed Mail (still being retried)", "Undelivered Mail Returned to Sender",
+        ]  # fmt: skip
+        assert [[fields["Action"] for fields in each.groups.values()] for each in found.values()] == [
+            ["relayed"], ["delayed"], ["failed"],
+        ]  # fmt: skip
+        assert {each.of_message["Original-Envelope-Id"] for each in found.values()} == {"four+1"}
+        history = (await core.ask("history", queue_id=queue_id))["events"]
+        assert [each["report"] for each in history if each["event"] == "bounce"] == ["success", "delay", ""]
+        events = [line["event"] for line in core.log() if line.get("bounce_id")]
+        assert events == ["success_reported", "delay_warned", "bounced"]
 
 
 async def test_a_message_above_the_limit_comes_back_as_its_header(tmp_path: Path) -> None:

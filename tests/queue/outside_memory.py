@@ -27,6 +27,7 @@ class OutsideMemory:
         self.warnings: dict[
             str, set[str]
         ] = {}  # message -> ids of its delay warnings, also of those that a crash undid
+        self.warned: set[str] = set()  # ids of the delay warnings that arrived
         self.wishes: dict[tuple[str, int], Wish] = {}  # what the answered orders say of a recipient
         self.ordering: dict[tuple[str, int], Wish] = {}  # what they say if the order that has no answer yet counts
         self.maybe: set[str] = set()  # being accepted: may be there or not
@@ -38,6 +39,7 @@ class OutsideMemory:
         copy.arrived, copy.in_flight = self.arrived.copy(), self.in_flight.copy()
         copy.synced, copy.owed = dict(self.synced), dict(self.owed)
         copy.warnings = {queue_id: set(ids) for queue_id, ids in self.warnings.items()}
+        copy.warned = set(self.warned)
         copy.wishes, copy.ordering, copy.maybe = dict(self.wishes), dict(self.ordering), set(self.maybe)
         return copy
 

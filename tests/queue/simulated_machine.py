@@ -232,6 +232,8 @@ class SimulatedMachine:
             if status is Status.DELIVERED:
                 outside.arrived[queue_id, number] += 1
                 outside.in_flight[queue_id, number] += 1
+                if active.envelope.tag:
+                    outside.warned.add(queue_id)
             relayed_to = "mx[192.0.2.1]" if active.envelope.sender and self.asks_for(number, status) else ""
             verdicts.append(Verdict(number, status, "2.0.0", "text", relayed_to))
         self.queue.deliver(Delivery(queue_id, active.envelope.generation, tuple(verdicts), outside.now))

@@ -34,6 +34,14 @@ __all__ = ["configure"]
 ADDED_SHOWN = 3  # addresses on one line; --json has more
 
 
+_REPORTS = {
+    "": "bounce to the sender",
+    "delay": "delay warning to the sender",
+    "success": "notice of success to the sender",
+    "postmaster": "report to the postmaster",
+}
+
+
 def configure(commands: Any) -> None:
     """Adds ``history`` and ``search`` to the subcommands of ``waypost queue``."""
     history = commands.add_parser("history", help="show all events of a message, finished or not")
@@ -109,7 +117,7 @@ def _summary(event: HistoryEvent) -> str:
         case Moved():
             return f"moved to {plain(event.lane)}"
         case BounceQueued():
-            return f"bounce to the sender: {plain(event.queue_id)}"
+            return f"{_REPORTS.get(event.report, 'report to the sender')}: {plain(event.queue_id)}"
         case Administered():
             why = f": {plain(event.why)}" if event.why else ""
             return f"{_order(event)} by {plain(event.who)}{why}"
