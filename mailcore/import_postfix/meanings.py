@@ -43,7 +43,7 @@ _MAILBOXES = "Waypost has no mailboxes and no aliases"
 _EXACT = {
     "always_bcc": "no copies are made",
     "content_filter": _FILTERS,
-    "delay_warning_time": "senders get no delay warnings, only the final bounce",
+    "2bounce_notice_recipient": "if notify_classes has 2bounce, set double_bounce_recipient in [bounce]",
     "disable_dns_lookups": "Waypost looks up MX hosts unless the next hop is in brackets; check [routes]",
     "smtp_dns_support_level": "Waypost looks up MX hosts unless the next hop is in brackets; check [routes]",
     "smtpd_peername_lookup": "Waypost looks up no names of clients",

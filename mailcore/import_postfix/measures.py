@@ -33,6 +33,8 @@ MEASURES: tuple[tuple[str, str, str, Take], ...] = (
     ("minimal_backoff_time", "scheduler", "minimal_backoff_time", TIME),
     ("maximal_backoff_time", "scheduler", "maximal_backoff_time", TIME),
     ("maximal_queue_lifetime", "scheduler", "maximal_queue_lifetime", DAYS),
+    ("bounce_size_limit", "bounce", "bounce_size_limit", NO_LIMIT),
+    ("delay_warning_time", "bounce", "delay_warning_time", TIME),
     ("bounce_queue_lifetime", "scheduler", "bounce_queue_lifetime", DAYS),
     ("transport_retry_time", "scheduler", "transport_retry_time", TIME),
 )

@@ -192,7 +192,7 @@ class BounceQueued(_Event, tag="bounce"):
     queue_id: str  # of the report
     lane: str
     offset: int
-    report: str = ""  # what it tells: "delay", "success" or "postmaster" (failures, for the postmaster); "": failures
+    report: str = ""  # "delay", "success" or "postmaster" (failures, for the postmaster); "": it tells of failures
 
 
 class Administered(_Event, tag="administrative"):

@@ -127,7 +127,7 @@ class Replaced(msgspec.Struct, frozen=True, array_like=True):
     place: Place
     bounce: Place | None = None
     at: float = 0.0
-    report: str = ""  # what the report tells: "delay", "success" or "postmaster"; "": failures, perhaps beside others
+    report: str = ""  # "delay", "success" or "postmaster"; "": the report tells of failures, perhaps beside others
 
 
 class Finish(msgspec.Struct, frozen=True, array_like=True):
