@@ -8,7 +8,7 @@ from mailcore.import_postfix.values import ValueFault, seconds, truth
 
 __all__ = ["DESTINATION", "measures"]
 
-COUNT, TIME, DAYS = Take(), Take("s"), Take("d")
+COUNT, TIME, HOURS, DAYS = Take(), Take("s"), Take("h"), Take("d")
 NO_LIMIT = Take(zero="unlimited")
 
 # Postfix's name, section, key, how it is read. Always written where Postfix's default is not ours.
@@ -33,8 +33,8 @@ MEASURES: tuple[tuple[str, str, str, Take], ...] = (
     ("minimal_backoff_time", "scheduler", "minimal_backoff_time", TIME),
     ("maximal_backoff_time", "scheduler", "maximal_backoff_time", TIME),
     ("maximal_queue_lifetime", "scheduler", "maximal_queue_lifetime", DAYS),
-    ("bounce_size_limit", "bounce", "bounce_size_limit", NO_LIMIT),
-    ("delay_warning_time", "bounce", "delay_warning_time", TIME),
+    ("bounce_size_limit", "bounce", "bounce_size_limit", COUNT),
+    ("delay_warning_time", "bounce", "delay_warning_time", HOURS),
     ("bounce_queue_lifetime", "scheduler", "bounce_queue_lifetime", DAYS),
     ("transport_retry_time", "scheduler", "transport_retry_time", TIME),
 )

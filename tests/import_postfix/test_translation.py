@@ -41,6 +41,8 @@ minimal_backoff_time = 10m
 maximal_backoff_time = 2h
 maximal_queue_lifetime = 3
 bounce_queue_lifetime = 1d
+delay_warning_time = 4
+bounce_size_limit = 70000
 smtp_connect_timeout = 10
 smtp_mail_timeout = 60s
 smtp_rcpt_timeout = 2m
@@ -106,6 +108,7 @@ def test_what_is_written_is_taken_by_the_appliance(directory: Path) -> None:
     assert settings.scheduler.maximal_backoff_time == 7200
     assert settings.scheduler.maximal_queue_lifetime == 3 * 86_400
     assert settings.scheduler.bounce_queue_lifetime == 86_400
+    assert (settings.bounce.delay_warning_time, settings.bounce.bounce_size_limit) == (4 * 3600, 70_000)
     assert (settings.deliverer.connect_timeout_s, settings.deliverer.command_timeout_s) == (10, 120)
 
 
