@@ -22,7 +22,9 @@ COUNTS = "WAYPOST_COUNTS"  # for a receiver: the descriptor of the memory
 _SLOT = struct.Struct("=QQdddd")  # key, number of the period, two counters of it, the same two of the period before
 TABLES = ("rates", "failures", "known")
 SLOTS = 16_384  # of a table, 786 kB; memory is used only for what is counted
-PROBES = 8  # slots where a key may be; beyond that the one that was not used for longest is taken
+# Slots where a key may be. Beyond that it takes the one that was not used for longest, and of those the one with the lowest
+# count: invented names do not push out a network that fails all the time.
+PROBES = 8
 _TABLE_BYTES = SLOTS * _SLOT.size
 _BYTES = len(TABLES) * _TABLE_BYTES
 
@@ -68,15 +70,15 @@ class Table:
     def _find(self, key: str) -> tuple[int, int, float, float, float, float]:
         """Returns the slot of a key, and its content: zeros if it was another's."""
         hashed = _hashed(key)
-        oldest, oldest_period = 0, 1 << 64
+        victim, least = 0, (1 << 64, 0.0)
         for probe in range(PROBES):
             at = self._offset + (hashed + probe) % SLOTS * _SLOT.size
             found, period, *counts = _SLOT.unpack_from(self._memory, at)
             if found == hashed:
                 return at, period, counts[0], counts[1], counts[2], counts[3]
-            if period < oldest_period:
-                oldest, oldest_period = at, period
-        return oldest, 0, 0.0, 0.0, 0.0, 0.0
+            if (period, counts[0]) < least:
+                victim, least = at, (period, counts[0])
+        return victim, 0, 0.0, 0.0, 0.0, 0.0
 
 
 class Counts:

@@ -43,6 +43,20 @@ MUTATIONS = [
         "tests/receiver/test_auth.py -k throttled",
     ),
     Mutation(
+        "the directory of the users is not synced",
+        "mailcore/users/user_file.py",
+        "    os.fsync(directory)\n",
+        "",
+        "tests/users/test_user_file.py -k on_disk",
+    ),
+    Mutation(
+        "invented names push out the failures of a network",
+        "mailcore/supervisor/shared_counts.py",
+        "            if (period, counts[0]) < least:\n",
+        "            if (period, 0.0) < least:\n",
+        "tests/supervisor/test_shared_counts.py -k flood",
+    ),
+    Mutation(
         "an expired certificate replaces a valid one",
         "mailcore/receiver/certificates.py",
         "            return self._refuse(slot, why)\n",

@@ -176,6 +176,17 @@ async def test_each_writes_where_it_must_and_nowhere_else(place: Path) -> None:
             for_portal = {core.home / "events", core.home / "run" / "control.sock"}
             not_for_portal = {core.home / "run" / "settings.json", *sockets}
             assert reached(place, PORTAL, [], os.R_OK, for_portal | not_for_portal) == for_portal
+            # Root adds a user who may log in: the receivers read it, and no other process but the core's own.
+            adding = [str(COMMAND), "user", "add", "a@example.org", "--password-stdin", "--config", str(core.config)]
+            await asyncio.to_thread(
+                subprocess.run, adding, check=True, input=b"correct horse\n", stdout=subprocess.DEVNULL
+            )
+            users = core.home / "users.jsonl"
+            assert (users.owner(), users.group(), users.stat().st_mode & 0o777) == (CORE, RECEIVER, 0o640)
+            assert reached(place, RECEIVER, [GROUP], os.R_OK, [users]) == {users}
+            assert reached(place, RECEIVER, [GROUP], os.W_OK, [users]) == set()
+            assert reached(place, DELIVERER, [GROUP], os.R_OK, [users]) == set()
+            assert reached(place, PORTAL, [], os.R_OK, [users]) == set()
             await core.kill("supervisor")  # its children end with it, though they are others'
             await core.until_removed(await core.send("again@example.org", data=BIG))
         finally:

@@ -63,6 +63,25 @@ def test_an_exception_changes_nothing(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
+def test_it_is_on_disk_before_the_command_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """law: users-replaced-atomically. The content, then the name, then the directory."""
+    events: list[str] = []
+
+    def sync(fd: int) -> None:
+        events.append(f"sync {os.path.basename(os.readlink(f'/proc/self/fd/{fd}'))}")
+
+    replace = Path.replace
+
+    def replaced(path: Path, target: Path) -> Path:
+        events.append("replace")
+        return replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(Path, "replace", replaced)
+    written(tmp_path / "users.jsonl", alice())
+    assert events == ["sync users.jsonl.new", "replace", f"sync {tmp_path.name}"]
+
+
 def test_two_changes_at_once_are_both_there(tmp_path: Path) -> None:
     path = tmp_path / "users.jsonl"
 
