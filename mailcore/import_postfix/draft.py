@@ -55,6 +55,7 @@ class Draft:
 
     sections: dict[str, dict[str, Any]] = field(default_factory=dict)
     transports: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tls_policies: dict[str, dict[str, Any]] = field(default_factory=dict)  # by pattern
     routes: dict[str, str] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
@@ -122,6 +123,8 @@ class Draft:
             lines += _table(name, table)
         for name, table in self.transports.items():
             lines += _table(f"transports.{name}", table)
+        for pattern, table in self.tls_policies.items():
+            lines += _table(f"tls_policy.{_toml(pattern)}", table)
         lines += _table("routes", self.routes, quoted=True)
         return "\n".join(lines) + "\n"
 

@@ -29,7 +29,8 @@ _BACKSCATTER = (
     "Waypost accepts any recipient in its domains and bounces what the next hop rejects, which can cause backscatter"
 )
 _LOGIN_OUT = (
-    "Waypost cannot log in to a next hop; a server that requires it will reject mail. Use another one, or keep Postfix"
+    "passwords are not taken over: copy the source of smtp_sasl_password_maps to a file that only the deliverers can read, and "
+    "set [client_auth] password_file; its lines may stay as they are (docs/tls.md)"
 )
 _LOGIN_IN = (
     "passwords of Postfix's users are not taken over; add a [[listener]] with login (docs/submission.md) and the users with "
@@ -62,7 +63,6 @@ _EXACT = {
     "smtp_fallback_relay": "no fallback; mail waits until its next hop accepts it",
     "smtp_generic_maps": _REWRITING,
     "smtp_header_checks": _FILTERS,
-    "smtp_tls_policy_maps": 'TLS is set for a transport, not a destination: make one with tls = "encrypt" and route to it',
     "smtpd_banner": "the greeting is Waypost's",
     "smtpd_helo_required": "Waypost always requires HELO or EHLO",
     "smtpd_milters": _FILTERS,
@@ -100,7 +100,7 @@ _BEGINNINGS = {
     "relocated_": _REWRITING,
     "sender_canonical_": _REWRITING,
     "smtp_sasl_": _LOGIN_OUT,
-    "smtp_tls_": "Waypost's client uses the system's TLS settings and does not check certificates",
+    "smtp_tls_": "Waypost's client uses the system's TLS settings; docs/tls.md has the settings it has",
     "smtpd_client_": _TESTS,
     "smtpd_data_": _TESTS,
     "smtpd_end_of_data_": _TESTS,

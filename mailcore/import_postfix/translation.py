@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from mailcore.import_postfix.draft import Draft
+from mailcore.import_postfix.encryption import encryption
 from mailcore.import_postfix.machine import Machine, open_machine
 from mailcore.import_postfix.meanings import HOUSEKEEPING, meaning, read_with
 from mailcore.import_postfix.measures import DESTINATION, measures
@@ -42,6 +43,7 @@ def translate(directory: Path, hostname: str) -> tuple[Draft, Machine]:
     domains = relay_domains(machine, draft, local_domains(machine, draft))
     measures(machine, draft)
     names = transports(machine, draft)
+    encryption(machine, draft)
     routes(machine, draft, names, domains)
     _instances(machine, draft)
     _rest(machine, draft)

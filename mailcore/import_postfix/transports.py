@@ -6,6 +6,7 @@ import re
 
 from mailcore.config.settings import SHIPPED_TRANSPORTS
 from mailcore.import_postfix.draft import Draft, Take
+from mailcore.import_postfix.encryption import LEVELS
 from mailcore.import_postfix.machine import Machine
 from mailcore.import_postfix.master_cf import Service
 from mailcore.import_postfix.measures import DESTINATION
@@ -17,18 +18,7 @@ __all__ = ["transports"]
 TRANSPORTS_MAX = 90  # of the 100 that a configuration may have, including the built-in ones
 _PROCESSES = Take(zero="unlimited")
 _SILENT = frozenset({"syslog_name"})  # does not affect mail
-_LEVELS = {"": "none", "none": "none", "may": "may", "encrypt": "encrypt"}
 _UNCHECKED = "mail is sent only encrypted, but certificates are not checked"
-# Levels that Waypost does not have: the nearest level by postconf(5), and the difference.
-_NEAREST = {
-    "dane": (
-        "may",
-        "Waypost does not use TLSA records. Postfix requires TLS and checks the certificate if they exist; Waypost "
-        "encrypts if the server supports it and does not check certificates",
-    ),
-    "dane-only": ("encrypt", f"{_UNCHECKED}; also to hosts without TLSA records, to which Postfix does not deliver"),
-    **dict.fromkeys(("fingerprint", "verify", "secure"), ("encrypt", _UNCHECKED)),
-}
 
 
 def transports(machine: Machine, draft: Draft) -> dict[str, str]:
@@ -104,10 +94,13 @@ def _tls(machine: Machine, draft: Draft, service: Service, name: str) -> None:
         f"{service.name} -o {first}={service.overrides[first]}" if first in service.overrides else machine.what(first)
     )
     table = draft.transports[name]
-    if level in _LEVELS:
-        table["tls"] = _LEVELS[level]
+    ours, difference = LEVELS.get(level or "none", ("encrypt", f"{level!a} is not a known level: {_UNCHECKED}"))
+    table["tls"] = ours
+    if level == "secure" and "smtp_tls_secure_cert_match" in machine.cf:
+        machine.seen.add("smtp_tls_secure_cert_match")
+        difference = "the names of smtp_tls_secure_cert_match are not taken over; set match in [tls_policy]"
+    if not difference:
         advice = '; "may" would encrypt if the server supports it' if not level or level == "none" else ""
         draft.taken(where, what, f'[transports.{name}] tls = "{table["tls"]}"{advice}')
     else:
-        table["tls"], said = _NEAREST.get(level, ("encrypt", f"{level!a} is not a known level: {_UNCHECKED}"))
-        draft.changed(where, what, f'[transports.{name}] tls = "{table["tls"]}": {said}')
+        draft.changed(where, what, f'[transports.{name}] tls = "{ours}": {difference}')
