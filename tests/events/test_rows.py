@@ -25,6 +25,7 @@ def delivery(*domains: str) -> Delivery:
     return Delivery(
         "0EXPR000000A0", 0, VERDICTS, DAY + 5, "mx[192.0.2.1]:25", "TLSv1.3 X", (0.0, 0.0, 0.1, 0.2), "smtp:example.net",
         "198.51.100.7", True, "sender.example", domains, "spring", 1_000,
+        "verify: [tls_policy] one.example",
     )  # fmt: skip
 
 
@@ -56,10 +57,11 @@ def test_a_row_carries_the_labels_of_its_attempt(domains: tuple[str, ...]) -> No
     wanted = {(): ["", ""], ("one.example",): ["one.example"] * 2}.get(domains, list(domains))
     assert [row["recipient_domain"] for row in found] == wanted
     for row in found:
-        labels = {name: row[name] for name in ("sender_domain", "source_address", "tls", "tls_verified", "tag")}
+        names = ("sender_domain", "source_address", "tls", "tls_verified", "tls_level", "tag")
+        labels = {name: row[name] for name in names}
         assert labels == {
             "sender_domain": "sender.example", "source_address": "198.51.100.7", "tls": "TLSv1.3 X", "tls_verified": True,
-            "tag": "spring",
+            "tls_level": "verify: [tls_policy] one.example", "tag": "spring",
         }  # fmt: skip
 
 
