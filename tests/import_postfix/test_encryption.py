@@ -1,4 +1,4 @@
-"""smtp_tls_policy_maps and smtp_tls_CAfile: never a lower level in silence."""
+"""The TLS policies and the CA file of Postfix's client: never a lower level in silence."""
 
 from __future__ import annotations
 
