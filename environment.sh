@@ -124,7 +124,7 @@ environment() {
         mkdir .venv/tmp
         if ! {
             pip_install --only-binary :all: --require-hashes --requirement .venv/first.txt &&
-                pip_install --only-binary :all: --no-binary pyspark --no-build-isolation --require-hashes --requirement "$1" &&
+                pip_install --only-binary :all: --no-binary pyspark,dkimpy --no-build-isolation --require-hashes --requirement "$1" &&
                 pip_install --no-deps --no-build-isolation --editable .
         }; then
             say "pip could not install the packages of $1 (see its messages above). Check the package index in pip's settings."

@@ -84,6 +84,7 @@ class Deliver(msgspec.Struct, frozen=True, array_like=True, tag=3):
     recipient_options: tuple[Options, ...] = ()  # Recipient.options of each of ``recipients``; () when none has any
     data_sums: bytes = b""  # Envelope.data_sums
     spool_bytes: int = 0  # Envelope.spool_bytes
+    is_ours: bool = False  # from our own users, networks or bounces, and there are DKIM keys: to be signed
 
 
 class Delivered(msgspec.Struct, frozen=True, array_like=True, tag=4):

@@ -133,6 +133,12 @@ def _user() -> ModuleType:
     return user
 
 
+def _dkim() -> ModuleType:
+    from mailcore.cli import dkim
+
+    return dkim
+
+
 def _simulate() -> ModuleType:
     from mailcore.cli.simulate import command
 
@@ -184,6 +190,7 @@ COMMANDS: dict[str, tuple[Callable[[], ModuleType], str]] = {
     "restore": (_restore, "restore a backup; restored mail is held"),
     "identity": (_identity, "show which disks belong to this Waypost; adopt one after another is lost"),
     "user": (_user, "add, change, list and remove users who log in to send mail"),
+    "dkim": (_dkim, "make a key that signs mail; compare the keys with their DNS records"),
     "simulate": (_simulate, "simulate deliveries to modelled next hops"),
     "completion": (_completion, "print the completion script for bash or zsh"),
     "help": (_help, "print the help of a command"),

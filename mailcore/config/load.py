@@ -14,12 +14,13 @@ import re
 import tomllib
 import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from mailcore.bounds import BadValue, Bounds, Kind, bounds_by_name, shown
 from mailcore.config import client_auth, tls, values
+from mailcore.config.dkim import DkimKey, dkim_faults
 from mailcore.config.lines import Fault, located, report
 from mailcore.config.lines import Path as Key
 from mailcore.config.listeners import SUBMISSION, Certificate, Listener, listener_faults
@@ -39,6 +40,7 @@ from mailcore.config.settings import (
     TlsPolicy,
     Transport,
 )
+from mailcore.dkim.key import BadKey, load_key
 from mailcore.routing.route import RouteError, parse_route
 from mailcore.scheduler.parameters import check_backoff
 
@@ -107,7 +109,17 @@ class _Reading:
             raise ConfigError(f"{path}: brackets are nested too deeply") from None
 
     def settings(self) -> Settings:
-        known = ("home", *DIRECTORIES, *SECTIONS, "listener", "certificate", "transports", "tls_policy", "routes")
+        known = (
+            "home",
+            *DIRECTORIES,
+            *SECTIONS,
+            "listener",
+            "certificate",
+            "dkim",
+            "transports",
+            "tls_policy",
+            "routes",
+        )
         self._refuse_unknown((), self._document, known)
         home, directories = self._directories()
         sections = {name: self._section((name,), kind) for name, kind in SECTIONS.items()}
@@ -117,6 +129,7 @@ class _Reading:
         self._tls(sections["receiver"])
         certificates = self._certificates(sections["receiver"])
         listeners = self._listeners(sections["receiver"])
+        keys = self._dkim()
         self._ca_file(("tls",), sections["tls"])
         self._password_file(sections["client_auth"], sections["deliverer"].get("port", Deliverer().port))
         self._backoff(sections["scheduler"])
@@ -134,6 +147,7 @@ class _Reading:
             routes=routes,
             listener=listeners,
             certificate=certificates,
+            dkim=keys,
             written=tuple(self._written()),
         )
 
@@ -400,6 +414,22 @@ class _Reading:
         for number, name, reason in listener_faults(listeners, short, has_certificate):
             self._fault(("listener", number, name), reason)
         return tuple(listeners)
+
+    def _dkim(self) -> tuple[DkimKey, ...]:
+        keys = [DkimKey(**each) for each in self._tables("dkim", DkimKey)]
+        for number, name, reason in dkim_faults(keys):
+            if (
+                name not in self._document["dkim"][number] or name == "selector"
+            ):  # otherwise the value has its own fault
+                self._fault(("dkim", number, name), reason)
+        keys = [replace(each, key=str(self._base / each.key)) for each in keys]
+        for number, each in enumerate(keys):
+            if self._looks_at_certificate and "key" in self._document["dkim"][number]:
+                try:
+                    load_key(each.key)
+                except BadKey as bad_key:
+                    self._fault(("dkim", number, "key"), f"{bad_key} ({each.key})")
+        return tuple(keys)
 
     def _backoff(self, scheduler: dict[str, Any]) -> None:
         default = Scheduler()

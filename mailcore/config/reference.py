@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mailcore.bounds import bounds_by_name
+from mailcore.config.dkim import DkimKey
 from mailcore.config.listeners import Certificate, Listener
 from mailcore.config.settings import (
     DEFAULT_ROUTE,
@@ -88,6 +89,7 @@ def _lines() -> Iterator[str]:
     yield from _section("[listener]", Listener)
     yield "\nA file with such a section and without `[receiver] listen` has only these listeners."
     yield from _section("[certificate]", Certificate)
+    yield from _section("[dkim]", DkimKey)
     shipped = ", ".join(f"`{name}`" for name in SHIPPED_TRANSPORTS)
     yield f"\n{shipped} always exist, with these defaults; any other name defines one more transport."
     yield from _section('transports.NAME.destinations."PATTERN"', Destination, "the transport's")

@@ -18,6 +18,7 @@ from mailcore.config import values
 from mailcore.config.bounce_settings import Bounce
 from mailcore.config.certificates import Pair
 from mailcore.config.client_auth import ClientAuth
+from mailcore.config.dkim import DkimKey
 from mailcore.config.listeners import Auth, Certificate, Listener
 from mailcore.config.maildrop import Maildrop
 from mailcore.config.metrics import Metrics
@@ -480,6 +481,7 @@ class Settings:
     auth: Auth = field(default_factory=Auth)
     listener: tuple[Listener, ...] = ()  # without those of ``receiver.listen``
     certificate: tuple[Certificate, ...] = ()  # without that of ``receiver``
+    dkim: tuple[DkimKey, ...] = ()
     # Parameters that the file sets: "scheduler.NAME", "transports.TRANSPORT.NAME". Two files with equal values are equal.
     written: tuple[str, ...] = field(default=(), compare=False)
 

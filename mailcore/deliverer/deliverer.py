@@ -32,6 +32,7 @@ from mailcore.config.settings import Settings
 from mailcore.deliverer.client import Client
 from mailcore.deliverer.message_data import DamagedError, DataError, DataFiles
 from mailcore.deliverer.mta_sts import StsPolicies
+from mailcore.deliverer.signing import Signing
 from mailcore.deliverer.sts_fetch import PolicyFetcher
 from mailcore.deliverer.tls_policy import Policies
 from mailcore.envelope import Status, Verdict
@@ -146,6 +147,7 @@ class Deliverer:
             kept_max = settings.tls.sts_policies_max
             sts = StsPolicies(settings.sts_directory, finder, fetcher, kept_max, time.time, loop.time, _not_kept)
         self._client = Client(limits, finder, our_name, loop, extensions, policies, settings.client_auth, sts)
+        self._signing = Signing(settings.dkim, _key_unusable, loop.time, time.time)
 
     async def run(self) -> None:
         """Serves a manager, and waits for the next when it is gone. Never returns."""
@@ -169,7 +171,8 @@ class Deliverer:
         try:
             data = self._files.open(work.path, work.offset, work.length, work.data_sums, work.spool_bytes)
             try:
-                result, data_error = await self._client.deliver(work, data)
+                sent = await self._signing.sign(work.path, work.offset, data) if work.is_ours else data
+                result, data_error = await self._client.deliver(work, sent)
             finally:
                 data.close()
         except DataError as error:
@@ -201,6 +204,10 @@ def _with(error: DataError, result: Delivered, work: Deliver) -> Delivered:
 
 def _not_kept(why: str) -> None:
     log_event(logging.ERROR, "sts_policy_not_kept", reason=why)
+
+
+def _key_unusable(path: str, reason: str) -> None:
+    log_event(logging.CRITICAL, "dkim_key_unusable", path=path, reason=reason)
 
 
 def _deferred(work: Deliver, words: str, transport_failure: bool = False) -> Delivered:

@@ -47,16 +47,24 @@ class _File:
 class MessageData:
     """``length`` bytes of a file from ``offset`` on. A message of one block is in memory whole (``whole``)."""
 
-    __slots__ = ("_file", "_files", "_sums", "length", "offset", "whole")
+    __slots__ = ("_before", "_file", "_files", "_sums", "length", "offset", "whole")
 
     def __init__(
-        self, files: DataFiles, file: _File | None, offset: int, length: int, sums: bytes, whole: bytes | None
+        self,
+        files: DataFiles,
+        file: _File | None,
+        offset: int,
+        length: int,
+        sums: bytes,
+        whole: bytes | None,
+        before: bytes = b"",
     ) -> None:
         self._files = files
         self._file = file
         self._sums = sums
+        self._before = before  # is sent in front of what is in the file
         self.offset = offset
-        self.length = length
+        self.length = len(before) + length
         self.whole = whole
 
     def read(self, start: int) -> bytes:
@@ -65,7 +73,14 @@ class MessageData:
             assert start == 0
             return self.whole
         assert self._file is not None  # only whole data has no file
-        return self._files.read(self._file, self.offset, self.length, start, self._sums)
+        before = len(self._before)
+        stored = self._files.read(self._file, self.offset, self.length - before, max(start - before, 0), self._sums)
+        return stored if start else self._before + stored
+
+    def behind(self, before: bytes) -> MessageData:
+        """Returns this data with other bytes in front of it. Close this data, not the one that is returned."""
+        whole = None if self.whole is None else before + self.whole
+        return MessageData(self._files, self._file, self.offset, self.length, self._sums, whole, before)
 
     def close(self) -> None:
         """Releases the file; a second call does nothing."""

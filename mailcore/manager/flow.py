@@ -28,6 +28,7 @@ from mailcore.queue.queue import Gone
 from mailcore.queue.records import Delivery, domain_of
 from mailcore.queue.rewrite import finish_deleted
 from mailcore.queue.runner import Runner
+from mailcore.routing.networks import Networks, is_ours
 from mailcore.routing.resolve import Refused
 from mailcore.scheduler.entry import Entry
 
@@ -68,6 +69,8 @@ class Flow:
         self.passes = passes
         self.admission = Admission(context, passes)
         self.deliverers: list[DelivererLink] = []
+        self._signs = bool(context.settings.dkim)
+        self._networks = Networks(context.settings.relay.networks)
         self._news = 0  # turns of the two round robins
         self._retries = 0
         self._retry_turn = False
@@ -244,6 +247,7 @@ class Flow:
                 tuple(options) if any(options) else (),
                 data.data_sums,
                 data.spool_bytes,
+                self._signs and is_ours(envelope, self._networks),
             )
         )
 

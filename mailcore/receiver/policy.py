@@ -11,15 +11,14 @@ Keeps law: no-open-relay (docs/laws.md).
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable
 
 from mailcore.receiver.path import Path
 from mailcore.routing.address import a_labels
+from mailcore.routing.networks import Networks
 
 __all__ = ["RelayPolicy"]
 
-ADDRESSES_KEPT = 4_096  # clients whose answer is remembered; a look-up costs 10 us
 _ROUTING = "%!@"  # in a local part; a quoted one may hold an @
 
 
@@ -30,25 +29,12 @@ class RelayPolicy:
     """
 
     def __init__(self, networks: Iterable[str], domains: Iterable[str]) -> None:
-        self._networks = [ipaddress.ip_network(network) for network in networks]
+        self._networks = Networks(networks)
         self._domains = frozenset(domain.lower() for domain in domains)
-        self._trusted: dict[str, bool] = {}
 
     def trusts(self, client_address: str) -> bool:
         """Returns whether this client may send to any domain; False for a text that is not an IP address."""
-        known = self._trusted.get(client_address)
-        if known is None:
-            if len(self._trusted) >= ADDRESSES_KEPT:
-                self._trusted.clear()
-            known = self._trusted[client_address] = self._is_inside(client_address)
-        return known
-
-    def _is_inside(self, client_address: str) -> bool:
-        try:
-            address = ipaddress.ip_address(client_address)
-        except ValueError:
-            return False
-        return any(address in network for network in self._networks)
+        return self._networks.hold(client_address)
 
     def accepts(self, recipient: Path, trusted: bool) -> bool:
         """Returns whether the recipient is accepted. ``trusted``: the result of ``trusts`` for the client."""

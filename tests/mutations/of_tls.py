@@ -1,4 +1,4 @@
-"""Ways to send mail with less encryption than was demanded, or a password to a place where it must not go."""
+"""Ways to send mail with less encryption than was demanded, a password to a wrong place, or mail without its signature."""
 
 from __future__ import annotations
 
@@ -83,5 +83,26 @@ MUTATIONS = [
         "        hop: HopKey = (work.transport, policy, work.next_hop, login)\n",
         "        hop: HopKey = (work.transport, policy, work.next_hop, None)\n",
         "tests/deliverer/test_login.py -k sender_with_a_line",
+    ),
+    Mutation(
+        "mail of others is signed",
+        "mailcore/manager/flow.py",
+        "                self._signs and is_ours(envelope, self._networks),\n",
+        "                self._signs,\n",
+        "tests/end_to_end/test_dkim.py -k not_ours",
+    ),
+    Mutation(
+        "the fields that must be there once are not named once more",
+        "mailcore/dkim/signature.py",
+        "        if name in OVERSIGNED:\n",
+        "        if False:\n",
+        "tests/dkim/test_signature.py",
+    ),
+    Mutation(
+        "a key that cannot be used lets mail leave unsigned",
+        "mailcore/deliverer/signing.py",
+        "        signers = [file.signer(now) for file in files]\n",
+        "        signers = [file.signer(now) for file in files if not file._reason]\n",
+        "tests/end_to_end/test_dkim.py -k lost",
     ),
 ]

@@ -51,9 +51,9 @@ HOP_PORT = 2526
 SITE = "waypost.appliance.site"
 UNINSTALL = "waypost.appliance.uninstall"
 ROLES = {
-    "process.receiver": "waypost-receiver",
-    "process.manager": "waypost",
-    "process.deliverer": "waypost-deliverer",
+    "mailcore.processes receiver": "waypost-receiver",
+    "mailcore.processes manager": "waypost",
+    "mailcore.processes deliverer": "waypost-deliverer",
     "django serve": "waypost-portal",
     "celery": "waypost-portal",
 }
