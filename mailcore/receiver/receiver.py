@@ -123,6 +123,7 @@ class Receiving:
             extensions=extensions,
             authentication=self.authentication,
         )
+        self._has_rules = bool(settings.listener)
         self._rules = {listen_address(each.address): each for each in settings.all_listeners}
         if self.authentication is not None:
             self.authentication.changed = self._users_changed
@@ -133,10 +134,13 @@ class Receiving:
         self._loop = loop
 
     def start(self, listeners: Sequence[socket.socket]) -> None:
-        """Accepts connections on ``listeners``, each by its settings, and begins to look for the manager."""
+        """Accepts connections on ``listeners``, each by its settings, and begins to look for the manager. Raises OSError."""
         for listener in listeners:
-            # A socket of no address in the settings, in tests, trusts no client but those in our networks.
-            self.server.start([listener], self._rules.get(listener.getsockname()[:2], MX))
+            address = listener.getsockname()[:2]
+            rule = self._rules.get(address)
+            if rule is None and self._has_rules:  # it may be one that must not take mail without TLS or a login
+                raise OSError(f"no [[listener]] has the address {address[0]} and the port {address[1]} of this socket")
+            self.server.start([listener], rule or MX)
         self._linking = self._loop.create_task(self.link.run())
 
     def _look(self) -> None:

@@ -68,6 +68,15 @@ class Place(Appliance):
         finally:
             sys.stdin = before
 
+    def logged(self, words: str) -> int:
+        return (self.home / "log" / "mail.log").read_text().count(words)
+
+    async def changed(self, *words: str) -> None:
+        """Types a change of a user and waits until both receivers have read it."""
+        before = self.logged("users.jsonl: ")
+        assert self.type(*words) == 0
+        await self.until(lambda: self.logged("users.jsonl: ") >= before + 2, "both receivers")
+
     def send(self, user: str, sender: str, count: int = 1, sessions: int = 1) -> list[int]:
         """Logs in over port 465 and sends; the codes of MAIL."""
         codes = []
@@ -140,23 +149,20 @@ async def test_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         assert PASSWORD not in log
 
         # Two receivers count together: each session may be with either.
-        assert place.type("user", "set", "alice@example.org", "--messages-per-hour", "6") == 0
-        await asyncio.sleep(1.2)
+        await place.changed("user", "set", "alice@example.org", "--messages-per-hour", "6")
         codes = await in_thread(place.send, "alice@example.org", "alice@example.org", 1, 12)
         assert codes == [250] * 5 + [450] * 7
         await place.kill("receiver.0")
         assert await in_thread(place.send, "alice@example.org", "alice@example.org", 1, 4) == [450] * 4
 
         # A user who is disabled sends nothing more in an open session.
-        assert place.type("user", "set", "alice@example.org", "--messages-per-hour", "0") == 0
-        await asyncio.sleep(1.2)
+        await place.changed("user", "set", "alice@example.org", "--messages-per-hour", "0")
         with smtplib.SMTP("127.0.0.1", place.required, timeout=30) as client:
             client.starttls(context=any_certificate())
             client.login("alice@example.org", PASSWORD)
             assert client.mail("alice@example.org")[0] == 250
             client.rset()
-            assert place.type("user", "disable", "alice@example.org") == 0
-            await asyncio.sleep(1.2)
+            await place.changed("user", "disable", "alice@example.org")
             assert client.mail("alice@example.org")[0] == 421
         with pytest.raises(smtplib.SMTPAuthenticationError):
             await in_thread(place.send, "alice@example.org", "alice@example.org")
@@ -174,11 +180,10 @@ async def test_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 
         await place.until(is_renewed, "the renewed certificate")
         place.pem.write_bytes(b"cut off")
-        await asyncio.sleep(1.5)
+        await place.until(lambda: place.logged("the one before stays in use") >= 2, "the warning of both receivers")
         assert await in_thread(place.served, NAME) == expected
         capsys.readouterr()
         assert place.type("status") == 0
         assert "receivers do not use it" in capsys.readouterr().err
-        assert "the one before stays in use" in (place.home / "log" / "mail.log").read_text()
     finally:
         place.stop()

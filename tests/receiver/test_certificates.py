@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import datetime
+import socket
 import ssl
 import time
 from pathlib import Path
@@ -14,9 +16,10 @@ from cryptography import x509
 from mailcore.config.certificates import Pair
 from mailcore.config.listeners import Listener
 from mailcore.receiver.certificates import RETRY_S, Certificates
+from mailcore.receiver.receiver import Receiving
 from tests.doctor.sample_host import certificate
 from tests.eventually import eventually
-from tests.receiver.running_receiver import receiving
+from tests.receiver.running_receiver import receiving, settings_in
 from tests.receiver.server_in_process import any_certificate, serving
 
 NAME = "mail.example.org"
@@ -207,3 +210,14 @@ async def test_a_receiver_starts_without_a_good_certificate_and_finds_one_later(
         files.write(90)
         await eventually(lambda: running.receiving.server.context.tls_context)
         assert b"STARTTLS" in await client.ask(b"EHLO c")
+
+
+async def test_a_socket_that_no_listener_names_is_not_served_by_other_rules(tmp_path: Path) -> None:
+    """It may be the one for users: as a listener for other servers it would take mail without TLS."""
+    files = Files(tmp_path)
+    made = settings_in(tmp_path / "home", tls_certificate=str(files.chain), tls_key=str(files.key), listen=())
+    listener = Listener(address="127.0.0.1:1", purpose="submission", tls="required", auth="required")
+    running = Receiving(dataclasses.replace(made, listener=(listener,)), 0, asyncio.get_running_loop())
+    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(OSError, match="has the address 127"):
+        running.start([other])
+    running.close()
