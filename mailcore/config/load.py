@@ -131,6 +131,12 @@ class _Reading:
         listeners = self._listeners(sections["receiver"])
         keys = self._dkim()
         self._ca_file(("tls",), sections["tls"])
+        levels = [each.get("tls") for each in transports.values()] + [each.get("level") for each in policies.values()]
+        self._checked(
+            ("deliverer", "nameservers"),
+            sections["deliverer"].get("nameservers", ()),
+            lambda given: tls.check_nameservers(given, levels),
+        )
         self._password_file(sections["client_auth"], sections["deliverer"].get("port", Deliverer().port))
         self._backoff(sections["scheduler"])
         if self._faults:

@@ -6,14 +6,25 @@ open a file are for the check at load.
 
 from __future__ import annotations
 
+import ipaddress
 import ssl
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from mailcore.bounds import BadValue, bad, choice, number, text, texts, whole
 from mailcore.config import values
 from mailcore.routing.route import RouteError, domain_name
 
-__all__ = ["LEVELS", "Tls", "TlsPolicy", "check_ca_file", "contradiction", "level_of_transport", "policy_pattern"]
+__all__ = [
+    "LEVELS",
+    "Tls",
+    "TlsPolicy",
+    "check_ca_file",
+    "check_nameservers",
+    "contradiction",
+    "level_of_transport",
+    "policy_pattern",
+]
 
 LEVELS = ("none", "may", "encrypt", "verify", "dane", "dane-only", "mta-sts")
 _BY_KEYWORD = ("nexthop", "dot-nexthop")  # as in Postfix's smtp_tls_secure_cert_match
@@ -102,6 +113,16 @@ def contradiction(pattern: str, policy: dict[str, object]) -> BadValue | None:
             "level", level, "must not be mta-sts for a host in brackets: a policy belongs to a domain (RFC 8461)"
         )
     return None
+
+
+def check_nameservers(nameservers: Sequence[str], levels: Collection[object]) -> None:
+    """Raises BadValue if a level asks for DANE and a name server is on another host: its answers do not count as validated."""
+    if not {"dane", "dane-only"}.intersection(levels):
+        return
+    for each in nameservers:
+        if not ipaddress.ip_address(values.nameserver_address(each)[0]).is_loopback:
+            reason = f"must be name servers on this host, such as 127.0.0.1, because a next hop has level dane (got {each!r})"
+            raise BadValue("nameservers", nameservers, reason)
 
 
 def check_ca_file(file: str) -> None:

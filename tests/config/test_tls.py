@@ -37,6 +37,15 @@ FAULTS = [
         "[tls_policy.'[mx.test]']\nlevel = 'mta-sts'",
         "2: [tls_policy.[mx.test]] level must not be mta-sts for a host in brackets: a policy belongs to a domain (RFC 8461)",
     ),
+    (
+        "[deliverer]\nnameservers = ['127.0.0.1', '192.0.2.53']\n[transports.smtp]\ntls = 'dane'",
+        "2: [deliverer] nameservers must be name servers on this host, such as 127.0.0.1, because a next hop has level dane "
+        "(got '192.0.2.53')",
+    ),
+    (
+        "[deliverer]\nnameservers = ['192.0.2.53']\n[tls_policy.'x.test']\nlevel = 'dane-only'",
+        "2: [deliverer] nameservers must be name servers on this host",
+    ),
 ]  # fmt: skip
 
 

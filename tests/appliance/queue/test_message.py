@@ -131,3 +131,23 @@ def test_the_list_says_beside_the_state_which_recipients_are_in_another(viewer: 
     rows = [words(row) for row in re.findall(r"<tr role=.row.>(.*?)</tr>", html) if QUEUE_ID in row]
     states = [row.removeprefix(QUEUE_ID).split("s@a.example")[0].strip() for row in rows]
     assert states == ["deferred 1 delayed 2 held 1 deleted", "deleted", "delayed", "held 1 deleted"]
+
+
+def test_an_attempt_shows_the_level_of_encryption_and_why(viewer: Client) -> None:
+    attempt: dict[str, Any] = {
+        "event": "attempt", "at": NOW, "destination": "smtp:x.example", "relay": "mx.x.example[192.0.2.1]:25", "tls": "",
+        "delays": [0.1, 0.1, 0.1, 0.1], "verdicts": [], "verdicts_left_out": 0,
+        "tls_level": "may: sent in the clear: mx said <b>454</b>",
+    }  # fmt: skip
+    verified = {**attempt, "tls": "TLSv1.3 X", "tls_level": "verify: [tls_policy] x.example"}
+    answers = {
+        "show": Parts([{"message": ITEM, "envelope": {}, "explain": [], "changes": []}, {"recipients": RECIPIENTS}]),
+        "history": {"done": True, "events": [attempt, verified, {**attempt, "tls_level": ""}]},
+        "headers": {},
+    }
+    with FakeCore(answers):
+        html = markup_of(viewer.get(f"/queue/{QUEUE_ID}/"))
+    text = words(html)
+    assert "TLS level may: sent in the clear: mx said &lt;b&gt;454&lt;/b&gt;" in text
+    assert "TLSv1.3 X TLS level verify: [tls_policy] x.example" in text
+    assert text.count("TLS level") == 2
