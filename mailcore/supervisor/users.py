@@ -75,9 +75,14 @@ class Users:
         """Creates the directories with their groups and modes. Raises OSError."""
         if self.receiver is None or self.group is None:
             return
-        if settings.users_file.exists():  # of another installation, or written before there were receivers
-            os.chown(settings.users_file, -1, self.receiver.gid)
-            settings.users_file.chmod(USERS_MODE)
+        # From another installation, or written before there were receivers. One that is another user's stops no mail: doctor
+        # reports it.
+        with contextlib.suppress(FileNotFoundError, PermissionError):
+            status = settings.users_file.stat()
+            if status.st_gid != self.receiver.gid:
+                os.chown(settings.users_file, -1, self.receiver.gid)
+            if status.st_mode & 0o7777 != USERS_MODE:
+                settings.users_file.chmod(USERS_MODE)
         _give(settings.home, self.group, ENTERED)
         _give(settings.run_directory, self.group, 0o2755)
         if settings.sts_directory is not None:
