@@ -130,6 +130,12 @@ def _configuration(writer: Writer, settings: Settings, config: Path, environment
     for name, path in (("certificate", settings.receiver.tls_certificate), ("key", settings.receiver.tls_key)):
         if path:
             writer.add_file(f"keys/tls/{name}.pem", path)
+    done = {settings.receiver.tls_certificate, settings.receiver.tls_key}
+    for number, each in enumerate(settings.certificate, 1):
+        for name, path in (("certificate", each.certificate), ("key", each.key)):
+            if path not in done:  # sections may share a file
+                done.add(path)
+                writer.add_file(f"keys/tls/{number}/{name}.pem", path)
 
 
 def _folders(writer: Writer, name: str, directory: Path, below: Iterable[str]) -> None:

@@ -270,6 +270,9 @@ class Restore:
             "keys/tls/certificate.pem": Path(settings.receiver.tls_certificate or settings.home / "certificate.pem"),
             "keys/tls/key.pem": Path(settings.receiver.tls_key or settings.home / "key.pem"),
         }
+        for number, each in enumerate(settings.certificate, 1):
+            paths[f"keys/tls/{number}/certificate.pem"] = Path(each.certificate)
+            paths[f"keys/tls/{number}/key.pem"] = Path(each.key)
         place = paths.get(name)
         if place is None:
             raise BackupDamaged(f"{name} is nothing that this Waypost can restore")

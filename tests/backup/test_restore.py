@@ -322,6 +322,22 @@ def test_no_link_of_a_backup_leads_out_of_the_reports(
     assert everything_below(place / "new") == set()
 
 
+def test_certificates_by_name_come_back(place: Path) -> None:
+    """Two sections share their files with each other, and one with [receiver]."""
+    sections = "".join(
+        f'[[certificate]]\nnames = ["{name}.example"]\ncertificate = "{file}"\nkey = "{key}"\n'
+        for name, file, key in (("a", "a.pem", "a.key"), ("b", "a.pem", "a.key"), ("c", "certificate.pem", "key.pem"))
+    )
+    text = '[receiver]\ntls_certificate = "certificate.pem"\ntls_key = "key.pem"\n'
+    (place / "waypost.toml").write_text(f'home = "home"\n{text}{sections}')
+    (place / "a.pem").write_text(PAIR[0])
+    (place / "a.key").write_text(PAIR[1])
+    assert run("restore", backed_up(place), "--into", place / "new") == 0
+    assert (place / "new" / "a.pem").read_text() == PAIR[0]
+    assert (place / "new" / "a.key").read_text() == PAIR[1]
+    assert (place / "new" / "key.pem").read_text() == PAIR[1]
+
+
 @pytest.mark.parametrize("told", ["younger", "ends", "taken"])
 def test_what_a_backup_says_of_its_queue_is_said_of_lanes(
     place: Path, told: str, capsys: pytest.CaptureFixture[str]
