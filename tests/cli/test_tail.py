@@ -1,0 +1,104 @@
+"""Which lines ``waypost tail`` prints, and how it ends."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mailcore.cli.tail import ERRORS, WARNINGS, Selection
+from mailcore.maillog import maillog
+
+LINES: list[dict[str, Any]] = [
+    {"event": "accepted", "queue_id": "Q1", "sender": "a@example.org"},
+    {"event": "accepted", "queue_id": "Q2", "sender": ""},
+    {"event": "delivery", "queue_id": "Q1", "recipient": "b@example.net", "relay": "mx.example.net[192.0.2.1]:25"},
+    {"event": "refused", "queue_id": "", "sender": "a@example.org", "recipient": "c@example.net"},
+    {"event": "bounced", "queue_id": "Q1", "bounce_id": "Q2"},
+    {"event": "removed", "queue_id": "Q1"},
+    {"event": "removed", "queue_id": "Q2"},
+    {"event": "disk_full", "directory": "/q"},
+    {"event": "failed", "process": "manager"},
+    {"event": "window_changed", "destination": "smtp:example.com"},
+]
+
+
+@pytest.mark.parametrize(
+    ("given", "matching"),
+    [
+        ({}, range(10)),
+        ({"queue_id": "q1"}, [0, 2, 4, 5]),
+        ({"queue_id": "Q2"}, [1, 4, 6]),
+        ({"sender": "*@example.org"}, [0, 2, 3, 4, 5]),
+        ({"sender": "<>"}, [1, 6]),
+        ({"recipient": "*@EXAMPLE.net"}, [2, 3]),
+        ({"destination": "mx.example.net"}, [2]),
+        ({"destination": "example.net"}, [2, 3]),
+        ({"destination": "smtp:example.com"}, [9]),
+        ({"event": "removed"}, [5, 6]),
+        ({"level": "warning"}, [7, 8]),
+        ({"level": "error"}, [8]),
+        ({"sender": "a@example.org", "event": "delivery"}, [2]),
+    ],
+)
+def test_lines_match_all_that_is_given(given: dict[str, str], matching: Any) -> None:
+    selection = Selection(**given)
+    assert [number for number, line in enumerate(LINES) if selection.matches(line)] == list(matching)
+
+
+def test_levels_are_those_of_the_log() -> None:
+    """An event is a warning if the line beside it in mail.log says so."""
+    warnings, fatal = set(), set()
+    for function in ast.walk(ast.parse(Path(maillog.__file__).read_text())):
+        if isinstance(function, ast.FunctionDef):
+            calls = [each for each in ast.walk(function) if isinstance(each, ast.Call)]
+            events = {
+                each.args[0].value
+                for each in calls
+                if isinstance(each.func, ast.Attribute)
+                and each.func.attr == "_object"
+                and each.args
+                and isinstance(each.args[0], ast.Constant)
+            }
+            plain = {each.func.attr for each in calls if isinstance(each.func, ast.Attribute)}
+            if "_warning" in plain and "_line" not in plain:
+                warnings |= events
+            if "fatal: " in ast.dump(function):
+                fatal |= events
+    assert fatal == ERRORS
+    assert warnings - WARNINGS == set()
+
+
+def test_it_ends_when_its_reader_does_and_on_ctrl_c(tmp_path: Path) -> None:
+    config = tmp_path / "waypost.toml"
+    config.write_text('home = "home"\n')
+    log = tmp_path / "home" / "log" / "mail.jsonl"
+    log.parent.mkdir(parents=True)
+    log.write_text(json.dumps(LINES[0]) + "\n")
+    command = [sys.executable, "-m", "mailcore.cli.main", "tail", "--config", str(config)]
+    with subprocess.Popen([*command, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as tail:
+        assert tail.stdout is not None
+        assert json.loads(tail.stdout.readline()) == LINES[0]
+        with log.open("a") as file:
+            file.write(json.dumps(LINES[1]) + "\n")
+        assert json.loads(tail.stdout.readline()) == LINES[1]
+        tail.stdout.close()  # nothing is written any more, and it ends
+        assert tail.wait(20) == 0
+        assert tail.stderr is not None
+        assert tail.stderr.read() == b""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as text:
+        assert text.stdout is not None
+        assert text.stdout.readline() == "accepted Q1 sender=a@example.org\n"
+        assert "accepted Q2" in text.stdout.readline()
+        time.sleep(0.1)
+        os.kill(text.pid, signal.SIGINT)
+        _, err = text.communicate(timeout=20)
+    assert (text.returncode, err) == (130, "")
