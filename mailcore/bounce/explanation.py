@@ -26,7 +26,7 @@ def explanation(facts: Facts) -> bytes:
     elif Status.DEFERRED in kinds:
         lines += [*folded(_warning(facts)), ""]
     else:
-        lines += [*folded(f"This is the notice of success that was asked for {_message(facts)}. {_back(facts)}"), ""]
+        lines += [*folded(f"You asked for a notice of success for {_message(facts)}. {_back(facts)}"), ""]
     for status in (Status.BOUNCED, Status.EXPIRED, Status.DEFERRED, Status.DELIVERED):
         if status in kinds:
             lines += [*folded(_heading(facts, status, len(kinds[status]))), *_named(facts, kinds[status])]

@@ -120,6 +120,24 @@ def test_a_deletion_is_shown_as_an_end_without_an_attempt(viewer: Client) -> Non
     assert "a: before the manager" not in html
 
 
+def test_a_report_to_the_sender_is_named_for_what_it_tells(viewer: Client) -> None:
+    names = {
+        "": "Bounce to the sender",
+        "delay": "Delay warning to the sender",
+        "success": "Notice of success to the sender",
+        "postmaster": "Report to the postmaster",
+    }
+    events = [
+        {"event": "bounce", "at": NOW, "queue_id": f"{QUEUE_ID}B{at}", "lane": "local", "offset": at, "report": report}
+        for at, report in enumerate(names)
+    ]
+    history = {"done": True, "events": events}
+    with FakeCore({"show": Parts([{"message": ITEM, "envelope": {}}]), "history": history, "headers": {}}):
+        html = words(markup_of(viewer.get(f"/queue/{QUEUE_ID}/")))
+    found = re.findall(r"((?:Bounce|Delay warning|Notice of success|Report) to the \w+) \S+ (?:[\d:]+ )?(\w+B\d)", html)
+    assert found == [(name, f"{QUEUE_ID}B{at}") for at, name in enumerate(names.values())], html
+
+
 def test_the_list_says_beside_the_state_which_recipients_are_in_another(viewer: Client) -> None:
     others = [
         ITEM | {"states": {"deleted": 5}, "lane": "deleted", "state": "deleted"},
