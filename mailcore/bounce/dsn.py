@@ -35,6 +35,10 @@ from mailcore.envelope import Envelope, Origin, Status
 
 __all__ = ["Bounce", "bounce", "bounce_queue_id", "bounce_sender"]
 
+MESSAGE_CHARACTERS = 13  # of a message's queue id (mailcore/queue/queue_id.py); that of a bounce is longer
+BASE32 = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+PASSES_MAX = 32**3
+
 _message_id = re.compile(r"<[!-;=?-~]{1,248}>").fullmatch
 
 
@@ -58,8 +62,22 @@ def bounce_sender(envelope: Envelope) -> str | None:
 
 
 def bounce_queue_id(queue_id: str, generation: int) -> str:
-    """Returns the queue id of the bounce for what came of this pass of the message."""
-    return f"{queue_id}B{generation}"
+    """Returns the queue id of the report about this pass of the message; "" if there can be none.
+
+    A report about a bounce has both passes in base 32, because a queue id has ID_BYTES_MAX characters (mailcore/log/index.py).
+    Nothing is reported about such a report.
+    """
+    message, suffix = queue_id[:MESSAGE_CHARACTERS], queue_id[MESSAGE_CHARACTERS:]
+    if not suffix:
+        return f"{queue_id}B{generation}"
+    first = int(suffix[1:]) if suffix[0] == "B" and suffix[1:].isdecimal() else PASSES_MAX
+    if max(first, generation) >= PASSES_MAX:
+        return ""
+    return f"{message}D{_base32(first)}{_base32(generation)}"
+
+
+def _base32(number: int) -> str:
+    return "".join(BASE32[number >> bits & 31] for bits in (10, 5, 0))
 
 
 def bounce(

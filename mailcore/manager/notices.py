@@ -93,9 +93,10 @@ def _look_up(context: ManagerContext, active: Active) -> None:
 def _for_postmaster(context: ManagerContext, active: Active, postmaster: str) -> Outcomes:
     """Returns what Postfix's double bounce tells: the failures of mail without a sender to tell (RFC 3461 5.2).
 
-    A failure to reach the postmaster is not reported to the postmaster: it would never end.
+    A failure to reach the postmaster is not reported to the postmaster: it would never end. And nothing is reported about a
+    report about a bounce.
     """
-    if not postmaster or not active.owed:
+    if not postmaster or not active.owed or not bounce_queue_id(active.queue_id, active.envelope.generation):
         return []
     _look_up(context, active)
     known = active.owed_recipients

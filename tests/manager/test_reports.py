@@ -112,7 +112,7 @@ async def test_the_postmaster_is_told_once_of_mail_without_a_sender(tmp_path: Pa
         assert ends == [
             (queue_id, "a@example.org"),
             (f"{queue_id}B0", "author@sender.example"),
-            (f"{queue_id}B0B0", "postmaster@example.net"),
+            (f"{queue_id}D000000", "postmaster@example.net"),
         ]
         await _the_postmaster_reads(core, lab)
 

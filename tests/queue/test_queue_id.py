@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mailcore.bounce import bounce_queue_id
 from mailcore.log.index import ID_BYTES_MAX
 from mailcore.queue.queue_id import MANAGER, QueueIds, arrival_of
 
@@ -53,3 +54,17 @@ def test_an_id_and_its_bounces_fit_into_the_index() -> None:
     longest = QueueIds(MANAGER, lambda: 3e10).next()
     assert len(longest) == 13
     assert len(f"{longest}B{999_999}") <= ID_BYTES_MAX
+
+
+def test_the_report_about_a_bounce_fits_too_and_no_two_have_the_same_id() -> None:
+    """Five days of retries are 108 generations: of the message, and of its bounce. The manager ended at such an id."""
+    longest = QueueIds(MANAGER, lambda: 3e10).next()
+    passes = (0, 1, 9, 10, 31, 32, 108, 999, 1024, 32_767)
+    ids = {bounce_queue_id(f"{longest}B{first}", second) for first in passes for second in passes}
+    assert len(ids) == len(passes) ** 2
+    assert {len(each) for each in ids} == {ID_BYTES_MAX}
+    assert not ids & {bounce_queue_id(longest, each) for each in range(1000)}
+    for beyond in (
+        bounce_queue_id(f"{longest}B32768", 0), bounce_queue_id(f"{longest}B0", 32_768), bounce_queue_id(min(ids), 0),
+    ):  # fmt: skip
+        assert beyond == "", "there is none"
