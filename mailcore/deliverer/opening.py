@@ -130,7 +130,7 @@ class Opener:
         if reason is None and login is not None:
             dsn, words = await authenticate(connection, login, self._auth, self._limits.command_timeout_s)
             if dsn:
-                return Unusable(Status.DEFERRED, dsn, words, Cause.MACHINE if dsn == "4.3.5" else Cause.SITE)
+                return Unusable(Status.DEFERRED, dsn, words, Cause.LOCAL if dsn == "4.3.5" else Cause.SITE)
         return reason
 
     async def _encrypt(self, connection: Connection, policy: Policy) -> Unusable | None:
@@ -145,7 +145,7 @@ class Opener:
             context = self._contexts.of(policy)
         except OSError as error:
             words = f"cannot read the certificates of CAs in {policy.ca_file or 'the system'}: {error}"
-            return Unusable(Status.DEFERRED, "4.3.5", words, Cause.MACHINE)
+            return Unusable(Status.DEFERRED, "4.3.5", words, Cause.LOCAL)  # other policies may have other files
         server_name = policy.names[0] if policy.tlsa else ""  # RFC 7672 8.1
         reply = await connection.encrypt(context, self._limits.command_timeout_s, server_name)
         if reply is None:

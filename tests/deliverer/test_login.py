@@ -166,6 +166,8 @@ async def test_a_token_is_read_again_when_its_file_changes(tmp_path: Path, tls: 
         sender = sender_to(tmp_path, hop.port, file)
         result = await sender.send()
         assert (outcomes(result), "every user of this host" in words(result)) == ([("deferred", "4.3.5")], True)
+        assert not result.site_failure
+        assert not result.transport_failure  # the file of another next hop may be right
 
 
 async def test_a_file_that_cannot_be_used_defers_all_mail_and_is_read_again(

@@ -92,6 +92,7 @@ async def test_a_ca_file_that_is_gone_defers_and_is_not_the_sites_fault(tmp_path
     async with serving(ScriptedServer(keywords=OFFERED, tls=tls)) as server:
         result = await sender_with(tmp_path, server.port, {"example.org": TlsPolicy(level="verify")}, authority).send()
         assert (outcomes(result), result.site_failure) == ([("deferred", "4.3.5")], False)
+        assert not result.transport_failure  # mail to all other next hops goes on
         assert "cannot read the certificates of CAs" in words(result)
 
 
