@@ -32,7 +32,7 @@ def fields(facts: Facts) -> bytes:
         *([f"Original-Envelope-Id: {envid}"] if envid else []),
         f"Reporting-MTA: {name_type}; {facts.hostname}",
         f"X-Waypost-Queue-ID: {envelope.queue_id}",
-        f"X-Waypost-Sender: {address_field(envelope.sender, facts.wide)}",
+        *([f"X-Waypost-Sender: {address_field(envelope.sender, facts.wide)}"] if envelope.sender else []),
         f"Arrival-Date: {email.utils.formatdate(envelope.arrived_at)}",
         "",
     ]

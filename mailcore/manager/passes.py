@@ -41,6 +41,7 @@ from mailcore.scheduler.parameters import SUSPENDED_UNTIL
 
 __all__ = ["Passes"]
 
+_COUNTERS = {"delay": "delay_warnings", "success": "success_reports"}  # by ``Notice.report``
 Rest = tuple[str, Envelope]  # the lane and the envelope to write there; its RECIPIENTS records are written
 
 AGAIN_S = 10.0  # before the end of a pass that failed for lack of disk space is retried
@@ -185,7 +186,7 @@ class Passes:
             report = notice.report
             context.log.notified(active.queue_id, envelope.queue_id, report)
             context.log.accepted(envelope)
-            context.count("bounces")
+            context.count(_COUNTERS.get(report, "bounces"))
             context.balance.accept(envelope)
         if rest is not None:
             context.queue.replaced(active, *rest, place, report)

@@ -76,4 +76,5 @@ def test_the_postmaster_reads_that_there_was_nobody_to_tell() -> None:
     report = Read(make(REFUSED, sender="", postmaster="postmaster@mx.example.org").data)
     assert report.message["To"] == "postmaster@mx.example.org"
     assert report.message["Subject"] == "Postmaster Copy: Undelivered Mail"
+    assert report.of_message["X-Waypost-Sender"] is None
     assert "A message without a return address, of Tue, 14 Nov 2023" in report.words

@@ -84,6 +84,8 @@ async def test_the_history_and_the_log_name_each_report_for_what_it_is(tmp_path:
         assert [each["report"] for each in history if each["event"] == "bounce"] == ["success", "delay", ""]
         events = [line["event"] for line in core.log() if line.get("bounce_id")]
         assert events == ["success_reported", "delay_warned", "bounced"]
+        counters = (await core.ask("state"))["counters"]
+        assert [counters[name] for name in ("success_reports", "delay_warnings", "bounces")] == [1, 1, 1]
 
 
 async def test_a_message_above_the_limit_comes_back_as_its_header(tmp_path: Path) -> None:
