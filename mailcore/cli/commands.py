@@ -37,6 +37,12 @@ def _doctor() -> ModuleType:
     return doctor
 
 
+def _top() -> ModuleType:
+    from mailcore.cli import top
+
+    return top
+
+
 def _tail() -> ModuleType:
     from mailcore.cli import tail
 
@@ -181,6 +187,7 @@ COMMANDS: dict[str, tuple[Callable[[], ModuleType], str]] = {
     "status": (_status, "show processes, queue size and deliveries in progress"),
     "ping": (_ping, "ask the control process whether it answers"),
     "doctor": (_doctor, "check this host and Waypost; print problems and remedies; change nothing"),
+    "top": (_top, "show queue, rates and destinations, live"),
     "tail": (_tail, "print the mail log as it is written, filtered"),
     "metrics": (_metrics, "print the metrics that a monitoring system reads"),
     "check-config": (_check_config, "check the configuration file and print all settings"),
