@@ -248,6 +248,42 @@ async def test_a_bounce_that_is_late_warns_nobody(tmp_path: Path) -> None:
     await appliance.close()
 
 
+@pytest.mark.parametrize("limit", [0, 1, 10_000])
+async def test_a_message_above_the_limit_comes_back_as_its_header(tmp_path: Path, limit: int) -> None:
+    appliance = await sent(tmp_path, ["plain"], b"MAIL FROM:<author@sender.example> RET=FULL")
+    appliance.bounce = Bounce(bounce_size_limit=limit)
+    appliance.start_manager()
+    work = await appliance.entry()
+    async with next_hop(ScriptedServer({"RCPT": b"550 5.1.1 No\r\n"})) as hop:
+        await appliance.deliver(work, hop)
+    (failure,) = await rest(appliance)
+    whole = limit > work.length
+    assert failure.returned.get_content_type() == ("message/rfc822" if whole else "text/rfc822-headers")
+    assert (b"The body." in failure.raw) is whole
+    assert b"Subject: notices" in failure.raw
+    await appliance.close()
+
+
+async def test_the_postmaster_reads_once_of_mail_without_a_sender(tmp_path: Path) -> None:
+    """All of it is refused: the message, its bounce, and the report to the postmaster about it."""
+    appliance = await sent(tmp_path, ["plain"])
+    appliance.bounce = Bounce(double_bounce_recipient="postmaster@example.net")
+    appliance.start_manager()
+    ends: list[tuple[str, str]] = []
+    async with next_hop(ScriptedServer({"RCPT": b"550 5.1.1 No\r\n"})) as hop:
+        while await something_waits(appliance):
+            work = await appliance.entry()
+            ends.append((work.queue_id, work.recipients[0][1]))
+            await appliance.deliver(work, hop)
+    queue_id = ends[0][0]
+    assert ends == [
+        (queue_id, "plain@example.org"),
+        (f"{queue_id}B0", "author@sender.example"),
+        (f"{queue_id}D000000", "postmaster@example.net"),
+    ]
+    await appliance.close()
+
+
 async def test_a_bad_value_is_refused(tmp_path: Path) -> None:
     appliance = Appliance(tmp_path)
     replies = await appliance.accept(

@@ -12,7 +12,7 @@ from mailcore.lab.lab import Lab
 from tests.bounce.report import Read
 from tests.eventually import eventually
 from tests.running.catcher import Catcher
-from tests.running.running_core import RunningCore, Sections, running
+from tests.running.running_core import Sections, running
 
 REFUSING = "reject(no*@example.org, 550)+reject(later*@example.org, 450)"
 SHORT_LIFE: Sections = {"scheduler": {"maximal_queue_lifetime": 0}}
@@ -86,41 +86,3 @@ async def test_the_history_and_the_log_name_each_report_for_what_it_is(tmp_path:
         assert events == ["success_reported", "delay_warned", "bounced"]
         counters = (await core.ask("state"))["counters"]
         assert [counters[name] for name in ("success_reports", "delay_warnings", "bounces")] == [1, 1, 1]
-
-
-async def test_a_message_above_the_limit_comes_back_as_its_header(tmp_path: Path) -> None:
-    small: Sections = {"bounce": {"bounce_size_limit": 2000}}
-    async with (
-        Lab([f"{REFUSING}:127.0.0.1:0"]) as lab,
-        Catcher() as author,
-        running(tmp_path, lab, small, author=author) as core,
-    ):
-        big = b"Subject: Big\r\n\r\n" + b"never comes back\r\n" * 200
-        await core.send("no@example.org", data=big)
-        await core.until_empty()
-        (report,) = reports(author)
-        assert report.returned.get_content_type() == "text/rfc822-headers"
-        assert b"Subject: Big" in report.raw
-        assert b"never comes back" not in report.raw
-
-
-async def test_the_postmaster_is_told_once_of_mail_without_a_sender(tmp_path: Path) -> None:
-    """All of it is refused: the message, its bounce, and what the postmaster is sent about it."""
-    told: Sections = {"bounce": {"double_bounce_recipient": "postmaster@example.net"}}
-    async with Lab(["reject(1, 550):127.0.0.1:0"]) as lab, running(tmp_path, lab, told) as core:
-        queue_id = await core.send("a@example.org")
-        await core.until_empty()
-        ends = [(line["queue_id"], line["recipient"]) for line in core.log() if line["event"] == "delivery"]
-        assert ends == [
-            (queue_id, "a@example.org"),
-            (f"{queue_id}B0", "author@sender.example"),
-            (f"{queue_id}D000000", "postmaster@example.net"),
-        ]
-        await _the_postmaster_reads(core, lab)
-
-
-async def _the_postmaster_reads(core: RunningCore, lab: Lab) -> None:
-    await lab.hops[0].set_behaviour("reject(no@example.org, 550)")
-    await core.send("no@example.org", sender="")
-    await core.until_empty()
-    assert [message.recipients for message in lab.messages] == [("postmaster@example.net",)]
