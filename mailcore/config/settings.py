@@ -18,6 +18,7 @@ from mailcore.config import values
 from mailcore.config.bounce_settings import Bounce
 from mailcore.config.certificates import Pair
 from mailcore.config.client_auth import ClientAuth
+from mailcore.config.client_bounds import ClientBounds
 from mailcore.config.dkim import DkimKey
 from mailcore.config.listeners import Auth, Certificate, Listener
 from mailcore.config.maildrop import Maildrop
@@ -114,7 +115,7 @@ class Queue:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Receiver:
+class Receiver(ClientBounds):
     """[receiver]: the SMTP server."""
 
     listen: tuple[str, ...] = texts(
@@ -136,16 +137,6 @@ class Receiver:
         1_000_000,
         "recipients",
         "maximum recipients of one message; further ones get 452 (RFC 5321 4.5.3.1.8: at least 100)",
-    )
-    connections_max: int = whole(
-        1000, 1, 60_000, "connections", "maximum concurrent connections to one process; further ones get 421"
-    )
-    connections_per_client_max: int = whole(
-        50,
-        1,
-        60_000,
-        "connections",
-        "maximum concurrent connections of one client to one process, as Postfix's smtpd_client_connection_count_limit",
     )
     command_line_limit: int = whole(
         2048, 512, 65_536, "bytes", "maximum length of a command line, as Postfix's line_length_limit"

@@ -53,6 +53,11 @@ KINDS = {
     ),
     "stopped_accepting": Kind(_WARN, "no mail accepted", "Read the reason in mail.log; see the findings on disk."),
     "accepting_paused": Kind(_WARN, "no connections accepted", "Raise the limits on file descriptors and memory."),
+    "stress": Kind(
+        _WARN,
+        "many connections, slow clients were ended",
+        "Look in mail.log who connects. If these are many good clients, raise [receiver] connections_max.",
+    ),
     "lane_lags": Kind(
         _WARN, "manager behind the receivers", "See the findings on lag; find out which mail fills the active set."
     ),

@@ -403,6 +403,16 @@ class MailLog:
         self._warning("smtpd", f"cannot accept connections: {free(why)}; next try in {seconds(pause_s)} s")
         self._object("accepting_paused", why=why, pause_s=pause_s)
 
+    def stress(self, begun: bool, connections: int) -> None:
+        """Logs that clients outside our networks hold most connections, so that slow ones are ended; or that this is over."""
+        if begun:
+            self._warning("smtpd", f"{connections} connections of clients outside [relay] networks; ending slow ones")
+        else:
+            self._line(
+                "smtpd", f"{connections} connections of clients outside [relay] networks; waiting for slow ones again"
+            )
+        self._object("stress" if begun else "stress_ended", connections=connections)
+
     def lane_lags(self, lane: str, lag_bytes: int) -> None:
         """Logs that the manager does not read the lane as fast as it is written; new mail gets 452."""
         self._warning(

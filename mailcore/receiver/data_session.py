@@ -76,6 +76,11 @@ class DataSession(LineSession):
         """Returns whether the message, or a part of it, is being written to the disk."""
         return self.state is _WAITING or (self._incoming is not None and self._incoming.busy)
 
+    @property
+    def data_bytes(self) -> int:
+        """Returns how much of the message's data has come; 0 outside of it."""
+        return 0 if self._incoming is None else self._incoming.received_bytes
+
     def broken_off(self) -> None:
         """Abandons a message that is under way."""
         if self._incoming is not None:

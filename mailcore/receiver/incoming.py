@@ -76,6 +76,11 @@ class IncomingMessage:
         return self._reader.size_bytes > self._thrown_away_max
 
     @property
+    def received_bytes(self) -> int:
+        """Returns how much has come from the client, also of a message that is refused."""
+        return self._reader.size_bytes
+
+    @property
     def data_sums(self) -> bytes:
         """Returns the checksums of what is stored, made from what came from the client."""
         return self._sums.sums

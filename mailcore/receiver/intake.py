@@ -68,5 +68,8 @@ class Intake(Protocol):
     def session_failed(self, client_address: str, error: BaseException) -> None:
         """Logs an exception of a session."""
 
+    def stressed(self, begun: bool, connections: int) -> None:
+        """Logs that slow clients have little time from now on, because of this many ``connections``; or that this is over."""
+
     def accept_paused(self, error: OSError, pause_s: float) -> None:
         """Logs that no connection can be accepted for ``pause_s``."""

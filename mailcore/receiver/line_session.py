@@ -226,7 +226,7 @@ class LineSession(SMTP):
         if self._replies:
             self.flush()
 
-    def idle(self) -> None:
+    def idle(self, reason: bytes = b"timeout exceeded") -> None:
         """Ends a session in which nothing came for too long, unless the client is waiting for us."""
         if self.waits_for_disk:
             self.heard = self.context.ticks
@@ -234,7 +234,7 @@ class LineSession(SMTP):
             self.abort()
         else:
             self.broken_off()
-            self.last_reply(b"421 4.4.2 " + self.context.name + b" Error: timeout exceeded")
+            self.last_reply(b"421 4.4.2 " + self.context.name + b" Error: " + reason)
 
     # -- a turn
 

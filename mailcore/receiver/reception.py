@@ -145,6 +145,11 @@ class Reception:
             self._log.flush()
             _log.error("session with %s failed", client_address, exc_info=error)
 
+    def stressed(self, begun: bool, connections: int) -> None:
+        """Logs the beginning or the end of stress."""
+        self._log.stress(begun, connections)
+        self._log.flush()
+
     def accept_paused(self, error: OSError, pause_s: float) -> None:
         """Logs that no connection can be accepted for now."""
         self._log.accepting_paused(error.strerror or str(error), pause_s)

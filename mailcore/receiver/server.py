@@ -7,7 +7,7 @@ Laws
   gets 421 and costs no session.
 - A listener with implicit TLS and without a certificate that can be used closes each connection at once: it speaks nothing
   in the clear.
-- One timer for all sessions: each notes the tick at which its client last sent something.
+- One timer for all sessions: each notes the tick at which its client last sent something. ``Guard`` decides who has to hurry.
 
 Keeps law: sessions-bounded (docs/laws.md).
 """
@@ -27,6 +27,7 @@ from mailcore.config.listeners import MX, Listener
 from mailcore.config.settings import Receiver
 from mailcore.esmtp import EXTENSIONS, Extension
 from mailcore.receiver.authentication import Authentication
+from mailcore.receiver.guard import Guard
 from mailcore.receiver.intake import Intake, Refusal
 from mailcore.receiver.line_session import LineSession
 from mailcore.receiver.policy import RelayPolicy
@@ -36,7 +37,8 @@ from mailcore.receiver.session import ServerSession
 __all__ = ["Server"]
 
 ACCEPTS_PER_TURN = 16  # then the connected clients have their turn
-IDLE_TICKS = 8  # the idle time-out is kept to an eighth
+IDLE_TICKS = 8  # the idle time-out is kept to an eighth, and
+TICK_S_MAX = 1.0  # to a second, as are the times under stress
 PAUSE_S_MIN = 0.1
 PAUSE_S_MAX = 5.0
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)  # accept(2)
@@ -84,11 +86,13 @@ class Server:
         self._connections_max = min(settings.connections_max, connections_max or settings.connections_max)
         self._per_client: dict[str, int] = {}
         self._listeners: dict[socket.socket, ServerContext] = {}
-        self._opening: set[asyncio.Task[object]] = set()
+        self._opening: dict[LineSession, asyncio.Task[object]] = {}
         self._pause_s = PAUSE_S_MIN
         self._paused: asyncio.TimerHandle | None = None
         self._complained = False
-        self._ticking = loop.call_later(settings.idle_timeout_s / IDLE_TICKS, self._tick)
+        self._tick_s = min(settings.idle_timeout_s / IDLE_TICKS, settings.stress_timeout_s / IDLE_TICKS, TICK_S_MAX)
+        self._guard = Guard(settings, self._connections_max)
+        self._ticking = loop.call_later(self._tick_s, self._tick)
 
     def start(self, listeners: Iterable[socket.socket], rule: Listener = MX) -> None:
         """Accepts connections on ``listeners``, which do not block, by the settings in ``rule``."""
@@ -132,6 +136,7 @@ class Server:
         """Takes a session off the counts: it is over, or never began."""
         if session in self.sessions:
             self.sessions.remove(session)
+            self._guard.ended(session)
             count = self._per_client[session.address] - 1
             if count:
                 self._per_client[session.address] = count
@@ -165,11 +170,13 @@ class Server:
         self, context: ServerContext, connection: socket.socket, address: str, port: int, server_address: str
     ) -> None:
         refusal = b""
-        if len(self.sessions) >= self._connections_max:
+        trusted = self.policy.trusts(address)
+        submission = context.rule.purpose == "submission"
+        if len(self.sessions) >= self._guard.room(trusted=trusted, submission=submission):
             refusal = b"421 4.7.0 " + self.context.name + b" Error: too many connections"
         elif (
             self._per_client.get(address, 0) >= self.settings.connections_per_client_max
-            and not self.policy.trusts(address)  # Postfix: smtpd_client_event_limit_exceptions = $mynetworks
+            and not trusted  # Postfix: smtpd_client_event_limit_exceptions = $mynetworks
         ):
             refusal = b"421 4.7.0 " + self.context.name + b" Error: too many connections from " + address.encode()
         elif closed := self.intake.closed():
@@ -189,10 +196,12 @@ class Server:
             server_address = connection.getsockname()[0]
         session = ServerSession(context, address, port, server_address, self.closed)
         self.sessions.add(session)
+        if not trusted:
+            self._guard.began(session, self.loop.time())
         self._per_client[address] = self._per_client.get(address, 0) + 1
         opening = self.loop.create_task(self._open(session, connection))
-        self._opening.add(opening)
-        opening.add_done_callback(self._opening.discard)
+        self._opening[session] = opening
+        opening.add_done_callback(lambda _: self._opening.pop(session, None))
 
     async def _open(self, session: ServerSession, connection: socket.socket) -> None:
         context = session.context
@@ -206,7 +215,7 @@ class Server:
                 )
             else:
                 await self.loop.connect_accepted_socket(lambda: session, connection)
-        except OSError:  # it is gone already, or the handshake failed
+        except (OSError, asyncio.CancelledError):  # it is gone already, or the handshake failed or took too long
             connection.close()
             self.closed(session)
 
@@ -229,11 +238,20 @@ class Server:
     # -- time
 
     def _tick(self) -> None:
-        self._ticking = self.loop.call_later(self.settings.idle_timeout_s / IDLE_TICKS, self._tick)
+        self._ticking = self.loop.call_later(self._tick_s, self._tick)
         for context in self._contexts.values():
             context.ticks += 1
-        for session in [each for each in self.sessions if each.context.ticks - each.heard > IDLE_TICKS]:
+        idle = self.settings.idle_timeout_s / self._tick_s
+        late = [(each, b"timeout exceeded") for each in self.sessions if each.context.ticks - each.heard > idle]
+        now, guard = self.loop.time(), self._guard
+        if guard.look(now):
+            self.intake.stressed(guard.stressed, guard.untrusted)
+        late += guard.too_slow(now, self.settings.stress_timeout_s / self._tick_s)
+        for session, reason in late:
             try:
-                session.idle()
+                if (opening := self._opening.get(session)) is not None:
+                    opening.cancel()  # its TLS handshake
+                else:
+                    session.idle(reason)
             except Exception as error:  # of one session; the others must be looked at as well
                 self.intake.session_failed(session.address, error)

@@ -146,6 +146,8 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
     log.stopped_accepting("no segment can be made")
     log.accepting_again()
     log.accepting_paused("Too many open files", 0.1)
+    log.stress(True, 720)
+    log.stress(False, 12)
     log.lane_lags("incoming.0", 1 << 33)
     log.refusals_not_recorded(17)
     log.session_failed("192.0.2.7", "ValueError()")
@@ -177,8 +179,8 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
         "tuned_ended", "tuned_ended",
         "window_changed", "started", "recovered", "child_ended", "record_set_aside", "positions_damaged",
         "sync_failed", "disk_full",
-        "stopped_accepting", "accepting_again", "accepting_paused", "lane_lags", "refusals_not_recorded",
-        "session_failed", "failed", "start_refused", "adopted",
+        "stopped_accepting", "accepting_again", "accepting_paused", "stress", "stress_ended", "lane_lags",
+        "refusals_not_recorded", "session_failed", "failed", "start_refused", "adopted",
     ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Ways to break logins and certificates: a login in the clear, one that outlives its user, one that is not counted."""
+"""Ways to break logins and certificates: a login in the clear, one that outlives its user; and to shut others out."""
 
 from __future__ import annotations
 
@@ -62,5 +62,19 @@ MUTATIONS = [
         "            return self._refuse(slot, why)\n",
         "            pass\n",
         "tests/receiver/test_certificates.py -k keeps_the_one_before",
+    ),
+    Mutation(
+        "untrusted clients have the connections that are reserved",
+        "mailcore/receiver/guard.py",
+        "        return self._connections_max - (0 if trusted else self._reserve if submission else 2 * self._reserve)\n",
+        "        return self._connections_max\n",
+        "tests/receiver/test_guard.py -k never_have",
+    ),
+    Mutation(
+        "the rate of the data is not measured",
+        "mailcore/receiver/guard.py",
+        "        slow = had - mark.data_bytes < self._settings.data_rate_min * passed_s\n",
+        "        slow = False\n",
+        "tests/receiver/test_guard.py -k minimum_rate",
     ),
 ]

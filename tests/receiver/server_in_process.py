@@ -58,6 +58,7 @@ class MemoryIntake:
         self.abandoned: list[str] = []
         self.uploads: list[MemoryUpload] = []
         self.longest_write = 0
+        self.stress: list[tuple[bool, int]] = []
         self.reply = b""  # of store
         self.upload_reply = b""
         self.mail_reply = b""
@@ -105,6 +106,9 @@ class MemoryIntake:
 
     def session_failed(self, client_address: str, error: BaseException) -> None:
         self.failures.append(error)
+
+    def stressed(self, begun: bool, connections: int) -> None:
+        self.stress.append((begun, connections))
 
     def accept_paused(self, error: OSError, pause_s: float) -> None:
         self.paused.append(error)
@@ -196,8 +200,10 @@ class Serving:
         self.address = address
         self._clients: list[Client] = []
 
-    async def client(self) -> Client:
-        client = Client(*await asyncio.open_connection(*self.address))
+    async def client(self, source: str = "") -> Client:
+        """``source``: the client's own address, of 127.0.0.0/8."""
+        local = (source, 0) if source else None
+        client = Client(*await asyncio.open_connection(*self.address, local_addr=local))
         self._clients.append(client)
         return client
 

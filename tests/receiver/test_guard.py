@@ -1,0 +1,162 @@
+"""Clients that hold connections: they never have those that are reserved, and under stress they have little time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mailcore.config.listeners import Listener
+from tests.deliverer.scripted_server import server_tls
+from tests.eventually import eventually
+from tests.receiver.server_in_process import Client, Serving, serving
+
+OTHERS = ("127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5")
+US = "127.0.0.1"
+# 40 connections, 10 of them for our networks and 10 for submission: others have 20, and 16 of them are stress.
+BOUNDS: dict[str, Any] = {
+    "connections_max": 40,
+    "connections_reserved": 10,
+    "stress_timeout_s": 0.5,
+    "data_rate_min": 1000,
+}
+
+
+@contextlib.asynccontextmanager
+async def attacked(count: int, **more: Any) -> AsyncIterator[tuple[Serving, list[Client]]]:
+    async with serving(networks=[US], domains=["example.org"], **{**BOUNDS, **more}) as server:
+        clients = [await server.client(OTHERS[number % len(OTHERS)]) for number in range(count)]
+        for client in clients:
+            assert (await client.reply()).startswith(b"220 ")
+        yield server, clients
+
+
+async def trickle(client: Client, data: bytes, every_s: float) -> None:
+    with contextlib.suppress(OSError):
+        for byte in data:
+            await client.send(bytes([byte]))
+            await asyncio.sleep(every_s)
+
+
+async def test_untrusted_clients_never_have_the_connections_that_are_reserved() -> None:
+    async with attacked(20, stress_timeout_s=600) as (server, clients):
+        refused = await server.client(OTHERS[0])
+        assert (await refused.reply()).startswith(b"421 4.7.0 mx.example.net Error: too many connections")
+        ours = [await server.client(US) for _ in range(20)]
+        for client in ours:
+            await client.hello()
+        beyond = await server.client(US)
+        assert (await beyond.reply()).startswith(b"421 4.7.0")
+        await clients[0].close()
+        await eventually(lambda: len(server.server.sessions) == 39)
+        still_ours = await server.client(OTHERS[1])
+        assert (await still_ours.reply()).startswith(b"421 4.7.0"), "the place that got free is one that is reserved"
+
+
+async def test_a_reserve_is_for_submission() -> None:
+    rule = Listener(purpose="submission", tls="none", auth="off")
+    async with serving(networks=[US], rule=rule, **BOUNDS) as server:
+        clients = [await server.client(OTHERS[number % 4]) for number in range(30)]
+        for client in clients:
+            assert (await client.reply()).startswith(b"220 ")
+        assert (await (await server.client(OTHERS[0])).reply()).startswith(b"421 ")
+        assert (await (await server.client(US)).reply()).startswith(b"220 ")
+
+
+async def test_a_small_server_keeps_most_for_all() -> None:
+    async with serving(networks=[US], connections_max=4, connections_reserved=50) as server:
+        for _ in range(2):
+            assert (await (await server.client(OTHERS[0])).reply()).startswith(b"220 ")
+        assert (await (await server.client(OTHERS[0])).reply()).startswith(b"421 ")
+
+
+async def test_slow_commands_end_under_stress_and_our_mail_is_taken() -> None:
+    async with attacked(20) as (server, clients):
+        tasks = [asyncio.create_task(trickle(client, b"EHLO client.example\r\n" * 9, 0.1)) for client in clients]
+        ours = await server.client(US)
+        await ours.hello()
+        ended = await asyncio.gather(*(client.rest() for client in clients))
+        assert {reply.splitlines()[-1] for reply in ended} == {b"421 4.4.2 mx.example.net Error: timeout exceeded"}
+        assert (await ours.ask(b"NOOP")).startswith(b"250"), "ours is not ended"
+        await eventually(lambda: len(server.intake.stress) == 2)
+        assert [begun for begun, _ in server.intake.stress] == [True, False]
+        await asyncio.gather(*tasks)
+
+
+@pytest.mark.parametrize(("rate", "lives"), [(200, False), (4000, True)])
+async def test_under_stress_data_comes_at_a_minimum_rate(rate: int, lives: bool) -> None:
+    async with attacked(15, stress_timeout_s=1.0) as (server, clients):
+        sender = await server.client(OTHERS[0])
+        await sender.hello()
+        await sender.to_data()
+        for client in clients:  # they are quick, and keep up the stress
+            asyncio.create_task(keep(client))  # noqa: RUF006 - ends with its connection
+        await eventually(lambda: server.intake.stress)
+        until = time.monotonic() + 4.0
+        line = b"x" * (rate // 10 - 2) + b"\r\n"
+        replied = asyncio.create_task(sender.reply())
+        while time.monotonic() < until and not replied.done():
+            await sender.send(line)
+            await asyncio.wait([replied], timeout=0.1)
+        if not replied.done():
+            await sender.send(b".\r\n")
+        reply = await replied
+        assert reply.startswith(b"250" if lives else b"421 4.4.2"), reply
+        assert len(server.intake.messages) == lives
+
+
+async def keep(client: Client) -> None:
+    with contextlib.suppress(OSError, AssertionError):
+        while (await client.ask(b"EHLO client.example")).startswith(b"250"):  # noqa: ASYNC110 - it is the pace of a client
+            await asyncio.sleep(0.1)
+
+
+async def test_without_stress_a_slow_client_has_time() -> None:
+    async with attacked(3) as (server, clients):
+        slow = clients[0]
+        await trickle(slow, b"EHLO a.example\r\n", 0.1)  # 1.6 s
+        assert (await slow.reply()).startswith(b"250")
+        assert server.intake.stress == []
+
+
+async def test_time_in_which_we_are_slow_does_not_count() -> None:
+    async with attacked(20) as (server, clients):
+        sender = clients[0]
+        assert (await sender.ask(b"EHLO client.example")).startswith(b"250")
+        await sender.to_data()
+        server.intake.hold = True
+        await sender.send(b"Subject: x\r\n\r\n.\r\n")
+        await eventually(lambda: len(server.server.sessions) == 1)
+        await asyncio.sleep(1.0)
+        server.intake.release()
+        assert (await sender.reply()).startswith(b"250")
+
+
+async def test_a_session_of_an_untrusted_client_ends_after_its_longest_time() -> None:
+    async with serving(networks=[US], domains=["example.org"], session_time_max_s=1) as server:
+        other, ours = await server.client(OTHERS[0]), await server.client(US)
+        await other.hello()
+        await ours.hello()
+        reply = b""
+        while reply[:3] in (b"", b"250"):
+            reply = await other.ask(b"EHLO client.example")
+            await asyncio.sleep(0.05)
+        assert reply == b"421 4.4.2 mx.example.net Error: session too long\r\n"
+        assert (await ours.ask(b"NOOP")).startswith(b"250")
+
+
+async def test_a_handshake_that_does_not_begin_ends_under_stress(tmp_path: Path) -> None:
+    rule = Listener(tls="implicit")
+    async with serving(networks=[US], tls=server_tls(tmp_path), rule=rule, **BOUNDS) as server:
+        clients = [await server.client(OTHERS[number % 4]) for number in range(20)]
+        await eventually(lambda: server.intake.stress)
+        for client in clients:
+            assert await client.rest() == b""
+        await eventually(lambda: not server.server.sessions)
+        ours = await server.client_tls()
+        assert (await ours.reply()).startswith(b"220 ")
