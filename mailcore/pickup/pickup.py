@@ -30,13 +30,13 @@ TIDY_S = 3600.0
 OPEN, SHUT = 0o3733, 0o3700  # every user may put a file there; only the directory's owner may list them
 
 
-def open_maildrop(directory: str, *, shut: bool = False) -> None:
+def open_maildrop(directory: str, *, shut: bool = False, disk: Disk | None = None) -> None:
     """Creates the maildrop, or lets users in again; with ``shut`` keeps them out. Raises OSError.
 
     Files in it get the directory's group (set-group-ID), so that Waypost reads what other users put there, and may only be
-    renamed or removed by their author and by Waypost (sticky).
+    renamed or removed by their author and by Waypost (sticky). ``disk`` syncs the names once, if it is kept.
     """
-    Disk().make_directory(directory)
+    (disk or Disk()).make_directory(directory)
     mode = SHUT if shut else OPEN
     if os.stat(directory).st_mode & 0o7777 != mode:
         os.chmod(directory, mode)
@@ -80,7 +80,7 @@ class Pickup:
     def _look(self) -> Taken | None:
         """Runs in the thread. Returns None as long as the maildrop was never used."""
         if self._taking is None:
-            open_maildrop(self._directory)
+            open_maildrop(self._directory, disk=self._disk)
             lane = str(self._settings.queue_directory / incoming(PICKUP))
             if not names_of(self._disk.list(self._directory)) and not self._disk.is_directory(lane):
                 return None
@@ -99,7 +99,7 @@ class Pickup:
             self._taking.remove_unfinished()
         taken = self._taking.look()
         waiting = len(names_of(self._disk.list(self._directory)))
-        open_maildrop(self._directory, shut=waiting > self._settings.maildrop.files_max)
+        open_maildrop(self._directory, shut=waiting > self._settings.maildrop.files_max, disk=self._disk)
         return taken
 
     def _tell(self, taken: Taken) -> str:
