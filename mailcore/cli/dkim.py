@@ -76,7 +76,7 @@ def _new(arguments: argparse.Namespace) -> int:
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
     except FileExistsError:
-        raise UsageError("FILE exists; an existing key is never overwritten", argument="--key") from None
+        raise UsageError(f"{path} exists; an existing key is never overwritten", argument="--key") from None
     except OSError as error:
         complain_fault(fault_of(error, str(path)))
         return NOT_DONE

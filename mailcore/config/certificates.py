@@ -11,6 +11,9 @@ from typing import NamedTuple
 __all__ = ["CertificateError", "Loaded", "Pair", "load_pair", "validity"]
 
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+_WORDS = {  # OpenSSL's names of what happens most
+    "KEY_VALUES_MISMATCH": "the key does not belong to the certificate (KEY_VALUES_MISMATCH)",
+}
 _SEQUENCE, _VERSION, _UTC_TIME = 0x30, 0xA0, 0x17  # tags of DER, X.690 8; RFC 5280 4.1
 
 
@@ -51,7 +54,8 @@ def load_pair(certificate: str, key: str) -> Loaded:
             raise ValueError("no certificate")
         return Loaded(context, *validity(ssl.PEM_cert_to_DER_cert(found.group().decode("ascii"))))
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        raise CertificateError(getattr(error, "reason", None) or str(error)) from None
+        reason = getattr(error, "reason", None) or str(error)
+        raise CertificateError(_WORDS.get(reason, reason)) from None
 
 
 def _read(name: str, *, is_key: bool) -> bytes:

@@ -16,11 +16,13 @@ import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mailcore.bounds import BadValue, bad, flag, text, texts
 from mailcore.config import values
-from mailcore.frames import NextHop
+
+if TYPE_CHECKING:  # Ansible checks a text with Python alone, and frames need msgspec
+    from mailcore.frames import NextHop
 
 __all__ = [
     "NO_LOGINS",

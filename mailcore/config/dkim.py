@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mailcore.bounds import bad, flag, text
 from mailcore.routing.address import a_labels
 
-__all__ = ["KEYS_MAX", "DkimKey", "dkim_faults", "domain_name", "selector_name"]
+__all__ = ["KEYS_MAX", "DkimKey", "check_key_file", "dkim_faults", "domain_name", "selector_name"]
 
 KEYS_MAX = 1_000
+FILE_BYTES_MAX = 64 << 10
+_PRIVATE = b" PRIVATE KEY-----"
 _SELECTOR = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*")  # RFC 6376 3.1
 _DOMAIN = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})+")
 
@@ -33,6 +37,24 @@ def selector_name(given: str) -> str:
     if not _SELECTOR.fullmatch(name) or len(name) > 63:
         raise bad(given, "must be letters, digits and hyphens, such as 2026a")
     return name
+
+
+def check_key_file(path: str) -> str:
+    """Returns the path if the file may hold a key. Raises BadValue.
+
+    It needs no package, as a text is checked with Python alone; ``waypost dkim check`` and the deliverers load the key.
+    """
+    try:
+        with open(path, "rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            data = file.read(FILE_BYTES_MAX)
+    except OSError as error:
+        raise bad(path, f"must be a file that can be read: {error.strerror}") from None
+    if mode & (stat.S_IROTH | stat.S_IWOTH):
+        raise bad(path, "must not be a file that every user of this host can read or change; run chmod 640 on it")
+    if _PRIVATE not in data:
+        raise bad(path, "must be a PEM file with a private key that is not encrypted")
+    return path
 
 
 @dataclass(frozen=True, kw_only=True)

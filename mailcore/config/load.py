@@ -20,7 +20,7 @@ from typing import Any
 
 from mailcore.bounds import BadValue, Bounds, Kind, bounds_by_name, shown
 from mailcore.config import client_auth, tls, values
-from mailcore.config.dkim import DkimKey, dkim_faults
+from mailcore.config.dkim import DkimKey, check_key_file, dkim_faults
 from mailcore.config.lines import Fault, located, report
 from mailcore.config.lines import Path as Key
 from mailcore.config.listeners import SUBMISSION, Certificate, Listener, listener_faults
@@ -40,7 +40,6 @@ from mailcore.config.settings import (
     TlsPolicy,
     Transport,
 )
-from mailcore.dkim.key import BadKey, load_key
 from mailcore.routing.route import RouteError, parse_route
 from mailcore.scheduler.parameters import check_backoff
 
@@ -431,10 +430,7 @@ class _Reading:
         keys = [replace(each, key=str(self._base / each.key)) for each in keys]
         for number, each in enumerate(keys):
             if self._looks_at_certificate and "key" in self._document["dkim"][number]:
-                try:
-                    load_key(each.key)
-                except BadKey as bad_key:
-                    self._fault(("dkim", number, "key"), f"{bad_key} ({each.key})")
+                self._checked(("dkim", number, "key"), each.key, check_key_file)
         return tuple(keys)
 
     def _backoff(self, scheduler: dict[str, Any]) -> None:

@@ -102,7 +102,7 @@ def test_without_keys_it_says_how_to_make_one(said: Said, tmp_path: Path) -> Non
     ("section", "reason"),
     [
         ('domain = "example.org"\nselector = "a"\n', "key must be set"),
-        ('domain = "example.org"\nselector = "a"\nkey = "none.pem"\n', "cannot be read: No such file"),
+        ('domain = "example.org"\nselector = "a"\nkey = "none.pem"\n', "must be a file that can be read: No such file"),
         ('domain = "x"\nselector = "a"\nkey = "none.pem"\n', "must be a domain"),
         ('domain = "example.org"\nselector = "a b"\nkey = "none.pem"\n', "must be letters, digits and hyphens"),
     ],

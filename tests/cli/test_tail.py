@@ -77,6 +77,11 @@ def test_levels_are_those_of_the_log() -> None:
     assert warnings - WARNINGS == set()
 
 
+def heed_ctrl_c() -> None:
+    """Below a shell's "&" the signal is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_it_ends_when_its_reader_does_and_on_ctrl_c(tmp_path: Path) -> None:
     config = tmp_path / "waypost.toml"
     config.write_text('home = "home"\n')
@@ -94,7 +99,13 @@ def test_it_ends_when_its_reader_does_and_on_ctrl_c(tmp_path: Path) -> None:
         assert tail.wait(20) == 0
         assert tail.stderr is not None
         assert tail.stderr.read() == b""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as text:
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_ctrl_c,  # noqa: PLW1509 - no thread runs here
+    ) as text:
         assert text.stdout is not None
         assert text.stdout.readline() == "accepted Q1 sender=a@example.org\n"
         assert "accepted Q2" in text.stdout.readline()

@@ -500,7 +500,9 @@ def test_a_certificate_that_would_fail_later_fails_at_the_start(file: Path) -> N
     assert "2: [receiver] tls_certificate is set but tls_key is missing; set both or neither" in told("")
     assert "3: [receiver] tls_key is set but tls_certificate is missing; set both or neither" in told("key.pem", "")
     assert "cannot be read: missing.pem: No such file" in told("missing.pem")
-    assert "chain.pem and other.pem: KEY_VALUES_MISMATCH)" in told("other.pem")
+    assert "chain.pem and other.pem: the key does not belong to the certificate (KEY_VALUES_MISMATCH))" in told(
+        "other.pem"
+    )
     assert "the key not encrypted" in told("encrypted.pem")
     assert "must be a certificate and its key" in told("key.pem", "empty.pem")
     assert "3: [receiver] tls_key cannot be read: missing.pem" in told("missing.pem")
