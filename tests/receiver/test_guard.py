@@ -18,6 +18,7 @@ from tests.receiver.server_in_process import Client, Serving, serving
 
 OTHERS = ("127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5")
 US = "127.0.0.1"
+STRESS_AT = 16
 # 40 connections, 10 of them for our networks and 10 for submission: others have 20, and 16 of them are stress.
 BOUNDS: dict[str, Any] = {
     "connections_max": 40,
@@ -80,24 +81,26 @@ async def test_slow_commands_end_under_stress_and_our_mail_is_taken() -> None:
         tasks = [asyncio.create_task(trickle(client, b"EHLO client.example\r\n" * 9, 0.1)) for client in clients]
         ours = await server.client(US)
         await ours.hello()
-        ended = await asyncio.gather(*(client.rest() for client in clients))
-        assert {reply.splitlines()[-1] for reply in ended} == {b"421 4.4.2 mx.example.net Error: timeout exceeded"}
+        await eventually(lambda: len(server.intake.stress) >= 2)  # some were ended, so that there is room again
+        assert [begun for begun, _ in server.intake.stress[:2]] == [True, False]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        ended = [client for client in clients if client.reader.at_eof() or b"421 " in await what_came(client)]
+        assert len(ended) >= len(clients) - STRESS_AT + 1
         assert (await ours.ask(b"NOOP")).startswith(b"250"), "ours is not ended"
-        await eventually(lambda: len(server.intake.stress) == 2)
-        assert [begun for begun, _ in server.intake.stress] == [True, False]
-        await asyncio.gather(*tasks)
 
 
 @pytest.mark.parametrize(("rate", "lives"), [(200, False), (4000, True)])
 async def test_under_stress_data_comes_at_a_minimum_rate(rate: int, lives: bool) -> None:
-    async with attacked(15, stress_timeout_s=1.0) as (server, clients):
+    async with attacked(19, stress_timeout_s=2.0) as (server, clients):
         sender = await server.client(OTHERS[0])
         await sender.hello()
         await sender.to_data()
         for client in clients:  # they are quick, and keep up the stress
             asyncio.create_task(keep(client))  # noqa: RUF006 - ends with its connection
         await eventually(lambda: server.intake.stress)
-        until = time.monotonic() + 4.0
+        until = time.monotonic() + 6.0
         line = b"x" * (rate // 10 - 2) + b"\r\n"
         replied = asyncio.create_task(sender.reply())
         while time.monotonic() < until and not replied.done():
@@ -108,6 +111,16 @@ async def test_under_stress_data_comes_at_a_minimum_rate(rate: int, lives: bool)
         reply = await replied
         assert reply.startswith(b"250" if lives else b"421 4.4.2"), reply
         assert len(server.intake.messages) == lives
+
+
+async def what_came(client: Client) -> bytes:
+    """What the client has not read yet, without waiting for more."""
+    came = b""
+    with contextlib.suppress(TimeoutError, OSError):
+        async with asyncio.timeout(0.05):
+            while piece := await client.reader.read(1000):
+                came += piece
+    return came
 
 
 async def keep(client: Client) -> None:
@@ -131,7 +144,7 @@ async def test_time_in_which_we_are_slow_does_not_count() -> None:
         await sender.to_data()
         server.intake.hold = True
         await sender.send(b"Subject: x\r\n\r\n.\r\n")
-        await eventually(lambda: len(server.server.sessions) == 1)
+        await eventually(lambda: len(server.intake.stress) >= 2)  # the others that said nothing are gone
         await asyncio.sleep(1.0)
         server.intake.release()
         assert (await sender.reply()).startswith(b"250")
@@ -153,10 +166,9 @@ async def test_a_session_of_an_untrusted_client_ends_after_its_longest_time() ->
 async def test_a_handshake_that_does_not_begin_ends_under_stress(tmp_path: Path) -> None:
     rule = Listener(tls="implicit")
     async with serving(networks=[US], tls=server_tls(tmp_path), rule=rule, **BOUNDS) as server:
-        clients = [await server.client(OTHERS[number % 4]) for number in range(20)]
+        for number in range(20):
+            await server.client(OTHERS[number % 4])
         await eventually(lambda: server.intake.stress)
-        for client in clients:
-            assert await client.rest() == b""
-        await eventually(lambda: not server.server.sessions)
+        await eventually(lambda: len(server.server.sessions) < STRESS_AT)
         ours = await server.client_tls()
         assert (await ours.reply()).startswith(b"220 ")
