@@ -53,6 +53,7 @@ AT_ONCE = 16  # messages: they share syncs and checkpoints; control takes 20
 NAMES_SHOWN = 100  # messages listed by name; the rest is counted
 SETTLED_S = 90.0  # control answers or gives up within this time: it waits 60 s for the manager
 ASK_AGAIN_S = 1.0
+ASKS_WITHOUT_JOURNAL, ASK_JOURNAL_AGAIN_S = 5, 0.2  # a checkpoint writes to the journal each second
 HELD_BECAUSE = "it was held in Postfix's queue"
 
 
@@ -190,10 +191,14 @@ class _Import:
 
     def _found(self, entry: Begun) -> bool | None:
         """Tells whether an entry was imported. None: it was not. False: unknown, its journal no longer exists."""
-        history = self._client().ask("history", HistoryPart, {"queue_id": entry.queue_id})
-        if history.events:
-            return True
-        return False if history.since is not None and history.since > entry.at else None
+        for _ in range(ASKS_WITHOUT_JOURNAL):
+            history = self._client().ask("history", HistoryPart, {"queue_id": entry.queue_id})
+            if history.events:
+                return True
+            if history.since is not None:
+                return False if history.since > entry.at else None
+            time.sleep(ASK_JOURNAL_AGAIN_S)  # its only segment with a time may have been deleted just now
+        return None  # nothing was ever recorded
 
     # The messages
 

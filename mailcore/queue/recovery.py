@@ -88,52 +88,56 @@ def recover(
     disk.make_directory(directory)
     disk.make_directory(spool_directory)
     lock = disk.lock(os.path.join(directory, "lock"))
-    queue = Queue(
-        disk,
-        directory,
-        Spool(disk, spool_directory),
-        segment_bytes=segment_bytes,
-        names_counted=names_counted,
-        undo_time_s=undo_time_s,
-        clock=clock,
-        salt=salt,
-        on_damage=on_damage,
-    )
-    damaged = damaged_positions(disk, directory)
-    positions = stored = _positions(disk, queue)
-    queue.sequence = positions.sequence
-    queue.some_aside = positions.aside
-    queue.sizes.restore(positions.counts, positions.destinations, positions.other_destinations, positions.recounts)
+    try:
+        queue = Queue(
+            disk,
+            directory,
+            Spool(disk, spool_directory),
+            segment_bytes=segment_bytes,
+            names_counted=names_counted,
+            undo_time_s=undo_time_s,
+            clock=clock,
+            salt=salt,
+            on_damage=on_damage,
+        )
+        damaged = damaged_positions(disk, directory)
+        positions = stored = _positions(disk, queue)
+        queue.sequence = positions.sequence
+        queue.some_aside = positions.aside
+        queue.sizes.restore(positions.counts, positions.destinations, positions.other_destinations, positions.recounts)
 
-    folded = _read_journal(disk, queue, positions)
-    logged_to, read_bytes = positions.journal_end, max(0, folded.end - positions.suffix)
-    positions = _confirmed(queue, positions, folded)
-    for place, recipients, resting in folded.taken:
-        queue.sizes.leave(place.lane, place.offset, recipients, resting)
-    end = max(folded.end, positions.suffix)
-    queue.journal = LaneWriter(
-        disk,
-        queue.path(JOURNAL),
-        segment_bytes=segment_bytes,
-        clock=clock,
-        salt=salt,
-        floor=max(end, positions.journal_end),
-        end_at=end,
-    )
-    _open_lanes(disk, queue, positions, folded)
-    working, finished = _settle(queue, positions, folded)
-    _state_anew(queue, working)
-    queue.totals, queue.totals_continued = totals_at_start(
-        stored, folded, finished, queue.sizes, clock(),
-        # The current positions are the newest: the previous ones are not needed.
-        believed=os.path.join(directory, NAME) not in damaged and positions is stored, restored_at=restored_at,
-    )  # fmt: skip
-    checkpoints = Checkpoints(queue, positions, suffix_bytes_max, keeper)
-    checkpoint = checkpoints.take()
-    queue.journal.sync()  # after it was taken: taking it may have restated messages, too
-    checkpoint.write()
-    checkpoints.written(checkpoint)
-    return Recovered(queue, checkpoints, len(working), folded, logged_to, damaged, read_bytes, lock)
+        folded = _read_journal(disk, queue, positions)
+        logged_to, read_bytes = positions.journal_end, max(0, folded.end - positions.suffix)
+        positions = _confirmed(queue, positions, folded)
+        for place, recipients, resting in folded.taken:
+            queue.sizes.leave(place.lane, place.offset, recipients, resting)
+        end = max(folded.end, positions.suffix)
+        queue.journal = LaneWriter(
+            disk,
+            queue.path(JOURNAL),
+            segment_bytes=segment_bytes,
+            clock=clock,
+            salt=salt,
+            floor=max(end, positions.journal_end),
+            end_at=end,
+        )
+        _open_lanes(disk, queue, positions, folded)
+        working, finished = _settle(queue, positions, folded)
+        _state_anew(queue, working)
+        queue.totals, queue.totals_continued = totals_at_start(
+            stored, folded, finished, queue.sizes, clock(),
+            # The current positions are the newest: the previous ones are not needed.
+            believed=os.path.join(directory, NAME) not in damaged and positions is stored, restored_at=restored_at,
+        )  # fmt: skip
+        checkpoints = Checkpoints(queue, positions, suffix_bytes_max, keeper)
+        checkpoint = checkpoints.take()
+        queue.journal.sync()  # after it was taken: taking it may have restated messages, too
+        checkpoint.write()
+        checkpoints.written(checkpoint)
+        return Recovered(queue, checkpoints, len(working), folded, logged_to, damaged, read_bytes, lock)
+    except BaseException:  # a caller may try again: a lane may be locked by a process that is just ending
+        disk.close(lock)
+        raise
 
 
 def _positions(disk: Disk, queue: Queue) -> RestartPositions:

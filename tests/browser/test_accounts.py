@@ -40,6 +40,7 @@ async def test_totp_is_set_up_with_an_app_and_asked_for_from_then_on(tmp_path: P
         enrolled = await fresh_code(secret)
         await page.fill("input[name=code]", enrolled)
         await page.click("main button[type=submit]")
+        await page.locator("#recovery-codes code").nth(9).wait_for()
         codes = await page.locator("#recovery-codes code").all_inner_texts()
         assert len(codes) == 10
         await page.click("text=I have saved them")

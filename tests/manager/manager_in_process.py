@@ -104,6 +104,7 @@ class Home:
             manager.go_on = lambda: None  # type: ignore[method-assign]
             manager.flow.deliverers.clear()
             manager._turn_scheduled = True
+            manager.passes._record = lambda *_: None  # type: ignore[method-assign]  # a spool file that is just complete
             if manager._timer is not None:
                 manager._timer.cancel()
             manager.context.commit.close()

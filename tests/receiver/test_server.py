@@ -10,10 +10,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from mailcore.receiver.server import IDLE_TICKS, Server
+from mailcore.receiver.server import Server
 from mailcore.supervisor.listen import listen
 from tests.eventually import eventually
 from tests.receiver.server_in_process import Client, serving
+
+IDLE_TICKS = 10
 
 
 async def test_too_many_connections_get_421() -> None:
@@ -44,6 +46,8 @@ async def test_without_a_disk_nobody_is_let_in() -> None:
 
 
 def pass_time(server: Server, ticks: int) -> None:
+    """Each call of the timer is 30 s: the sessions are idle after IDLE_TICKS of them."""
+    server._tick_s = server.settings.idle_timeout_s / IDLE_TICKS
     for _ in range(ticks):
         server._ticking.cancel()
         server._tick()
