@@ -1,4 +1,4 @@
-"""The pickup: looks into the maildrop every second and brings what is there into the queue. It runs in the control process.
+"""The pickup: looks into the maildrop every second and moves the mail in it into the queue. It runs in the control process.
 
 A home whose maildrop was never used has no lane for it, and the pickup then costs one look at a directory a second.
 """

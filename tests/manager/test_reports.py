@@ -1,4 +1,4 @@
-"""Reports to senders, as the senders receive them: who refused, when, in which words; what comes back; who is told at all."""
+"""Reports to senders, as the senders receive them: who refused, when, in which words; what comes back; who gets one."""
 
 from __future__ import annotations
 

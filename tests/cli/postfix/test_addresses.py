@@ -1,4 +1,4 @@
-"""A list of addresses is read as it was meant, or refused: no part of it may become the address of somebody else."""
+"""A list of addresses is read as it was meant, or refused: no part of it may become another address."""
 
 from __future__ import annotations
 
