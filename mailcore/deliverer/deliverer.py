@@ -194,12 +194,9 @@ class Deliverer:
 
 
 def _with(error: DataError, result: Delivered, work: Deliver) -> Delivered:
-    """Logs what is wrong with the data on disk; returns the result, which says so if the data is damaged."""
-    if not isinstance(error, DamagedError):
-        log_event(logging.CRITICAL, "data_unreadable", queue_id=work.queue_id, reason=str(error))
-        return result
-    log_event(logging.CRITICAL, "data_damaged", queue_id=work.queue_id, reason=str(error))
-    return msgspec.structs.replace(result, damage=str(error))
+    """Logs why the data was not sent; returns the result, which says so if the data on disk is damaged."""
+    log_event(logging.CRITICAL, error.event, queue_id=work.queue_id, reason=str(error))
+    return msgspec.structs.replace(result, damage=str(error)) if isinstance(error, DamagedError) else result
 
 
 def _not_kept(why: str) -> None:

@@ -26,12 +26,14 @@ class DataError(Exception):
     """The data cannot be read; the message says what and where. ``reply`` is the text for its recipients."""
 
     reply = "local data error: cannot read the message"
+    event = "data_unreadable"  # in the log
 
 
 class DamagedError(DataError):
     """The data is not what was stored."""
 
     reply = "local data error: the message is damaged"
+    event = "data_damaged"
 
 
 class _File:

@@ -38,6 +38,7 @@ class CannotSign(DataError):
     """A key cannot be used; the message says which, and why."""
 
     reply = "the DKIM key of the sender's domain cannot be used on this host"
+    event = "mail_not_signed"
 
 
 class _KeyFile:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import dkim
 from mailcore.dkim.key import SigningKey, new_key
 from tests.eventually import eventually
 from tests.running.catcher import Catcher
-from tests.running.running_core import RunningCore
+from tests.running.running_core import RunningCore, Sections
 
 HEADER = b"From: Alice <alice@example.org>\r\nTo: bob@elsewhere.example\r\nSubject: An offer\r\n"
 SMALL = HEADER + b"\r\nHello.\r\n.a line with a dot \r\n..two\r\n\r\n\r\n"
@@ -41,6 +43,21 @@ def signatures(message: bytes, keys: dict[str, SigningKey]) -> int:
     return there
 
 
+@asynccontextmanager
+async def signing(
+    directory: Path, catcher: Catcher, keys: str, more: Sections | None = None
+) -> AsyncIterator[RunningCore]:
+    """A core with these sections [[dkim]], whose next hop is the catcher."""
+    core = RunningCore(directory, {"*": catcher.route}, more)
+    core.config.write_text(core.config.read_text() + keys)
+    await core.start()
+    try:
+        yield core
+    finally:
+        await core.control.close()
+        core.stop()
+
+
 async def caught(catcher: Catcher, count: int) -> list[bytes]:
     await eventually(lambda: len(catcher.caught) >= count, f"{count} messages")
     return [data for _, _, data in catcher.caught]
@@ -54,96 +71,74 @@ async def test_mail_of_our_domains_leaves_signed_by_each_key(tmp_path: Path) -> 
     rsa_file, rsa = key_file(tmp_path, "rsa.pem", "rsa")
     ed_file, ed = key_file(tmp_path, "ed.pem", "ed25519")
     keys = {"2026a": rsa, "2026b": ed}
-    async with Catcher() as catcher:
-        core = RunningCore(tmp_path, {"*": catcher.route})
-        core.config.write_text(core.config.read_text() + section(rsa_file, "2026a") + section(ed_file, "2026b"))
-        await core.start()
-        try:
-            for data in (SMALL, LARGE, OTHER, FORGED):
-                await core.send("bob@elsewhere.example", data=data)
-            arrived = await caught(catcher, 4)
-            assert sorted(signatures(each, keys) for each in arrived) == [0, 0, 2, 2]
-            for data in (SMALL, LARGE, OTHER, FORGED):
-                assert any(each.endswith(data) for each in arrived), "something else was changed"
-            unsigned = [each for each in arrived if b"DKIM-Signature:" not in each]
-            assert all(b"@example.com" in each for each in unsigned)
-        finally:
-            await core.control.close()
-            core.stop()
+    async with (
+        Catcher() as catcher,
+        signing(tmp_path, catcher, section(rsa_file, "2026a") + section(ed_file, "2026b")) as core,
+    ):
+        for data in (SMALL, LARGE, OTHER, FORGED):
+            await core.send("bob@elsewhere.example", data=data)
+        arrived = await caught(catcher, 4)
+        assert sorted(signatures(each, keys) for each in arrived) == [0, 0, 2, 2]
+        for data in (SMALL, LARGE, OTHER, FORGED):
+            assert any(each.endswith(data) for each in arrived), "something else was changed"
+        unsigned = [each for each in arrived if b"DKIM-Signature:" not in each]
+        assert all(b"@example.com" in each for each in unsigned)
 
 
 async def test_mail_that_is_not_ours_is_not_signed(tmp_path: Path) -> None:
     """A server that we relay for as MX sends From: example.org; only our own users and networks may speak for the domain."""
     file, key = key_file(tmp_path, "rsa.pem", "rsa")
-    async with Catcher() as catcher:
-        relay = {"relay": {"networks": ["192.0.2.0/24"], "domains": ["example.org"]}}
-        core = RunningCore(tmp_path, {"*": catcher.route}, relay)
-        core.config.write_text(core.config.read_text() + section(file, "2026a"))
-        await core.start()
-        try:
-            await core.send("bob@example.org", data=SMALL)
-            assert [signatures(each, {"2026a": key}) for each in await caught(catcher, 1)] == [0]
-            await core.ask("inject_begin", sender="a@example.org", recipients=["bob@example.org"], not_before=None)
-            await core.ask("inject_data", data=SMALL)
-            await core.ask("inject_end")
-            assert [signatures(each, {"2026a": key}) for each in await caught(catcher, 2)] == [0, 1]
-        finally:
-            await core.control.close()
-            core.stop()
+    relay = {"relay": {"networks": ["192.0.2.0/24"], "domains": ["example.org"]}}
+    async with Catcher() as catcher, signing(tmp_path, catcher, section(file, "2026a"), relay) as core:
+        await core.send("bob@example.org", data=SMALL)
+        assert [signatures(each, {"2026a": key}) for each in await caught(catcher, 1)] == [0]
+        await core.ask("inject_begin", sender="a@example.org", recipients=["bob@example.org"], not_before=None)
+        await core.ask("inject_data", data=SMALL)
+        await core.ask("inject_end")
+        assert [signatures(each, {"2026a": key}) for each in await caught(catcher, 2)] == [0, 1]
 
 
 async def test_a_key_that_is_lost_keeps_mail_back_and_signs_it_when_it_is_there_again(tmp_path: Path) -> None:
     file, key = key_file(tmp_path, "rsa.pem", "rsa")
-    async with Catcher() as catcher:
-        core = RunningCore(tmp_path, {"*": catcher.route})
-        core.config.write_text(core.config.read_text() + section(file, "2026a"))
-        await core.start()
-        try:
-            await core.send("bob@elsewhere.example", data=SMALL)
-            await caught(catcher, 1)
-            pem = file.read_bytes()
-            file.write_bytes(b"not a key")
-            await core.kill_now("deliverer.0")  # the one that has the key in memory
-            await core.send("bob@elsewhere.example", "carol@elsewhere.example", data=SMALL)
-            await core.send("bob@elsewhere.example", data=OTHER)
-            await caught(catcher, 2)  # mail of another domain goes out
-            await eventually(lambda: len(errors(core)) >= 2, "the deferrals")
-            assert {line["status"] for line in errors(core)} == {"deferred"}
-            assert "DKIM key" in errors(core)[0]["reply"]
-            assert str(file) in core.output.read_text(), "the log of the process names the file"
-            assert len(catcher.caught) == 2
-            file.write_bytes(pem)
-            await core.until_empty()
-            arrived = [data for _, _, data in catcher.caught]
-            assert sorted(signatures(each, {"2026a": key}) for each in arrived) == [0, 1, 1]
-        finally:
-            await core.control.close()
-            core.stop()
+    async with Catcher() as catcher, signing(tmp_path, catcher, section(file, "2026a")) as core:
+        await core.send("bob@elsewhere.example", data=SMALL)
+        await caught(catcher, 1)
+        pem = file.read_bytes()
+        file.write_bytes(b"not a key")
+        await core.kill_now("deliverer.0")  # the one that has the key in memory
+        await core.send("bob@elsewhere.example", "carol@elsewhere.example", data=SMALL)
+        await core.send("bob@elsewhere.example", data=OTHER)
+        await caught(catcher, 2)  # mail of another domain goes out
+        await eventually(lambda: len(errors(core)) >= 2, "the deferrals")
+        assert {line["status"] for line in errors(core)} == {"deferred"}
+        assert "DKIM key" in errors(core)[0]["reply"]
+        said = core.output.read_text()
+        assert str(file) in said, "the log of the process names the file"
+        assert '"mail_not_signed"' in said
+        assert '"data_unreadable"' not in said, "nothing is wrong with the data"
+        assert len(catcher.caught) == 2
+        file.write_bytes(pem)
+        await core.until_empty()
+        arrived = [data for _, _, data in catcher.caught]
+        assert sorted(signatures(each, {"2026a": key}) for each in arrived) == [0, 1, 1]
 
 
 async def test_a_key_that_is_exchanged_signs_without_a_restart(tmp_path: Path) -> None:
     file, _ = key_file(tmp_path, "rsa.pem", "rsa")
-    async with Catcher() as catcher:
-        core = RunningCore(tmp_path, {"*": catcher.route})
-        core.config.write_text(core.config.read_text() + section(file, "2026a"))
-        await core.start()
-        try:
-            await core.send("bob@elsewhere.example", data=SMALL)
-            await caught(catcher, 1)
-            _, new = key_file(tmp_path, "rsa.pem", "ed25519")
+    async with Catcher() as catcher, signing(tmp_path, catcher, section(file, "2026a")) as core:
+        await core.send("bob@elsewhere.example", data=SMALL)
+        await caught(catcher, 1)
+        _, new = key_file(tmp_path, "rsa.pem", "ed25519")
 
-            async def signed_by_the_new_one() -> bool:
-                count = len(catcher.caught)
-                await core.send("bob@elsewhere.example", data=SMALL)
-                await caught(catcher, count + 1)
-                return b"a=ed25519-sha256" in catcher.caught[-1][2]
-
-            await eventually(signed_by_the_new_one, "the new key")
-            assert signatures(catcher.caught[-1][2], {"2026a": new}) == 1
-            file.write_bytes(b"not a key")
+        async def signed_by_the_new_one() -> bool:
+            count = len(catcher.caught)
             await core.send("bob@elsewhere.example", data=SMALL)
-            await core.until_empty()
-            assert signatures(catcher.caught[-1][2], {"2026a": new}) == 1, "the key before stays in use"
-        finally:
-            await core.control.close()
-            core.stop()
+            await caught(catcher, count + 1)
+            return b"a=ed25519-sha256" in catcher.caught[-1][2]
+
+        await eventually(signed_by_the_new_one, "the new key")
+        assert signatures(catcher.caught[-1][2], {"2026a": new}) == 1
+        file.write_bytes(b"not a key")
+        await core.send("bob@elsewhere.example", data=SMALL)
+        await core.until_empty()
+        assert signatures(catcher.caught[-1][2], {"2026a": new}) == 1, "the key before stays in use"
