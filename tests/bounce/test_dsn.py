@@ -12,33 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailcore.bounce import bounce, bounce_queue_id, bounce_sender
-from mailcore.envelope import DataPlace, Envelope, Origin, Recipient, Status, Verdict
+from mailcore.envelope import Origin, Recipient, Status, Verdict
+from tests.bounce.report import ARRIVED, HEADERS, NOW, REFUSED, envelope
 
-ARRIVED = 1_700_000_000.0
-NOW = ARRIVED + 5 * 86_400
-HEADERS = b"Received: from x\r\n\tby y\r\nFrom: a@a.example\r\nSubject: Hello\r\n\r\nThe body stays here\r\n"
-REFUSED = Verdict(0, Status.BOUNCED, "5.1.1", "550 5.1.1 User unknown")
 EXPIRED = Verdict(0, Status.EXPIRED, "4.4.1", "connect to mx.b.example: timed out")
 HOSTILE = (
     "550 no\r\n\r\n--waypost.4abcB0\r\nContent-Type: text/html\r\n\r\nBcc: v@v.example\x00\x1b[2J\u2028é\udc80\x85"
 )
 
 Failure = tuple[Recipient, Verdict]
-
-
-def envelope(**fields: Any) -> Envelope:
-    values: dict[str, Any] = {
-        "queue_id": "4abc",
-        "generation": 0,
-        "sender": "from@a.example",
-        "recipients": (),
-        "recipient_count": 1,
-        "arrived_at": ARRIVED,
-        "size_bytes": 1000,
-        "data": DataPlace.INLINE,
-        "message_id": "<1@a.example>",
-    }
-    return Envelope(**(values | fields))
 
 
 def failed(address: str = "to@b.example", verdict: Verdict = REFUSED, number: int = 0) -> Failure:
