@@ -77,21 +77,25 @@ class Followed:
     def _find(self, *, at_end: bool = False) -> bool:
         """Opens the file that has the name now, and those that had it since the last look; returns whether there are any."""
         try:
-            status = os.stat(self._path)
+            inode: int | None = os.stat(self._path).st_ino
         except FileNotFoundError:
-            return False  # renamed, and not created again yet
-        if any(file.inode == status.st_ino and file.old_since is None for file in self._files):
+            inode = None  # renamed, and not created again yet: but one that came and went since the last look is found below
+        if inode is not None and any(file.inode == inode and file.old_since is None for file in self._files):
             return False
         now = self._monotonic()
         for file in self._files:
-            if file.old_since is None:
+            if file.old_since is None and inode is not None:  # without a new one, the writers still have this one
                 file.old_since = now
         open_now = {file.inode for file in self._files}
-        for inode, path in self._beside_by_age():
-            if inode not in open_now and inode not in self._known and inode != status.st_ino:
+        found = self._beside_by_age()
+        for beside, path in found:
+            if beside not in open_now and beside not in self._known and beside != inode:
                 self._open(path, old_since=now)
-        self._open(self._path)
-        self._known |= self._beside()
+        # Those that were deleted are left out, because a new file may get the inode of one.
+        self._known = {beside for beside, _ in found}
+        if inode is not None:
+            self._open(self._path)
+            self._known.add(inode)
         if at_end and self._files:
             self.begun_at = os.lseek(self._files[-1].fd, 0, os.SEEK_END)
         return True
