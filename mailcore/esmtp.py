@@ -43,6 +43,7 @@ class Offering(NamedTuple):
     has_certificate: bool
     is_encrypted: bool
     mechanisms: str = ""  # of AUTH, separated by spaces; "": clients cannot log in
+    recipient_limit: int = 1000  # recipients of a transaction
 
 
 class Outgoing(Protocol):
@@ -91,6 +92,7 @@ class Extension(NamedTuple):
     offer: Callable[[Offering], str | None]  # its line in the reply to EHLO; None: not offered now
     mail: tuple[Parameter, ...] = ()
     rcpt: tuple[Parameter, ...] = ()
+    mail_unoffered: tuple[Parameter, ...] = ()  # of MAIL, accepted where the keyword is not offered
     # The enhanced status code with which mail bounces that needs the extension where the next hop does not offer it. "":
     # the mail is sent without the parameters.
     missing_dsn: str = ""
@@ -127,6 +129,11 @@ def _submitter(value: str | None) -> str | ReplyOf:
     if value is None or len(value) > AUTH_OCTETS_MAX or _XTEXT.fullmatch(value) is None:
         return _BAD_PARAMETER
     return value
+
+
+def _no_submitter(value: str | None) -> str | ReplyOf:
+    """Parses the value of AUTH where no client can log in: "<>" claims nothing and is accepted, an address is not."""
+    return value if value == "<>" else ReplyOf(b"503 5.5.4 Error: authentication disabled")
 
 
 def _text(kind: str, is_valid: Callable[[str], bool]) -> Callable[[str | None], str | ReplyOf]:
@@ -187,7 +194,10 @@ EXTENSIONS: tuple[Extension, ...] = (  # in the order of the reply to EHLO
         "AUTH",
         lambda offering: f"AUTH {offering.mechanisms}" if offering.mechanisms and offering.is_encrypted else None,
         mail=(Parameter("AUTH", _submitter, "submitter"),),
+        mail_unoffered=(Parameter("AUTH", _no_submitter, "submitter"),),
     ),
+    # RFC 9422; what a next hop announces is read by mailcore.deliverer.server_limits
+    Extension("LIMITS", lambda offering: f"LIMITS RCPTMAX={offering.recipient_limit}"),
     Extension("HELP", _always("HELP")),
 )
 

@@ -22,6 +22,8 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from mailcore.config.client_auth import NO_LOGINS, ClientAuth, Login, LoginFileError
 from mailcore.config.settings import Deliverer
 from mailcore.deliverer.connection import Cause, Connection
@@ -31,6 +33,7 @@ from mailcore.deliverer.login import LoginFile
 from mailcore.deliverer.message_data import DataError, MessageData
 from mailcore.deliverer.mta_sts import StsPolicies, refusal
 from mailcore.deliverer.opening import Opener, Unusable
+from mailcore.deliverer.server_limits import without
 from mailcore.deliverer.tls_policy import Policies, Policy
 from mailcore.deliverer.transaction import Outcome, transact
 from mailcore.envelope import Status, Verdict
@@ -86,6 +89,18 @@ class Client:
         When cancelled, nothing more is sent; whether the server has the message is then unknown.
         Raises DataError when the data cannot be read before anything was sent.
         """
+        result, data_error = await self._deliver(work, data)
+        while len(result.verdicts) < len(work.recipients):  # the server takes fewer in a transaction
+            rest = without(work, {verdict.number for verdict in result.verdicts})
+            if data_error is not None or _is_hopeless(result):
+                more = msgspec.structs.replace(result, verdicts=_same(rest, result.verdicts[-1]))
+            else:
+                more, data_error = await self._deliver(rest, data)
+            result = _together(result, more)
+        return result, data_error
+
+    async def _deliver(self, work: Deliver, data: MessageData) -> tuple[Delivered, DataError | None]:
+        """Makes one transaction, on several hosts if need be. Recipients beyond the server's limits get no verdict."""
         login: Login | None = None
         policy = self._policies.of(work.transport, work.tls, work.next_hop)
         if policy.level == "mta-sts" and self._sts is not None:
@@ -176,6 +191,8 @@ class Client:
         return found if isinstance(found, Policy) else Unusable(Status.DEFERRED, "4.7.5", found)
 
     async def _transact(self, connection: Connection, work: Deliver, data: MessageData) -> Outcome | None:
+        if connection.limits is not None:
+            work = connection.limits.part_of(work)
         try:
             return await transact(connection, work, data, self._limits)
         except BaseException:  # cancelled, or a bug: it is unknown what the server expects next
@@ -222,6 +239,24 @@ class Client:
             transport_failure=deferred and any(one.cause is Cause.MACHINE for one in reasons),
         )
         return result, None
+
+
+def _is_hopeless(result: Delivered) -> bool:
+    """Returns whether another transaction with the same next hop would now only end in the same way."""
+    return all(verdict.status is Status.DEFERRED and verdict.dsn[:3] in ("4.3", "4.4") for verdict in result.verdicts)
+
+
+def _same(rest: Deliver, verdict: Verdict) -> tuple[Verdict, ...]:
+    return tuple([Verdict(number, verdict.status, verdict.dsn, verdict.reply) for number, _ in rest.recipients])
+
+
+def _together(result: Delivered, more: Delivered) -> Delivered:
+    """Returns the result of an entry that took another transaction. A site that was reached once has not failed."""
+    return msgspec.structs.replace(
+        result,
+        verdicts=result.verdicts + more.verdicts,
+        transmit_s=result.transmit_s + more.connect_s + more.transmit_s,
+    )
 
 
 def _key(work: Deliver, policy: Policy, address: Address, login: Login | None) -> AddressKey:

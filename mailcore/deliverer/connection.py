@@ -28,6 +28,7 @@ from aiosmtplib.esmtp import parse_esmtp_extensions
 from aiosmtplib.protocol import SMTPProtocol
 
 from mailcore.deliverer.replies import Reply, ReplyError, ReplyParser
+from mailcore.deliverer.server_limits import ServerLimits, limits_of
 from mailcore.esmtp import OutgoingTable
 from mailcore.exhaustion import is_exhausted
 
@@ -65,6 +66,7 @@ class Connection(SMTPProtocol):
         self.features: dict[str, str] = {}  # EHLO keyword in lower case -> parameters; empty after HELO
         self.extensions = _NONE_OFFERED  # what ``features`` mean for a transaction; the client sets it after EHLO
         self.pipelining = False
+        self.limits: ServerLimits | None = None  # as EHLO announced them
         self.size_limit = 0  # bytes, 0: none or unknown
         self.uses = 0  # transactions begun
         self.opened_at = loop.time()
@@ -213,7 +215,7 @@ class Connection(SMTPProtocol):
 
     async def hello(self, our_name: bytes, timeout_s: float) -> Reply | None:
         """Sends EHLO, or HELO where that is refused; returns the last reply. ``features`` are what EHLO offered."""
-        self.features, self.mechanisms, self.pipelining, self.size_limit = {}, [], False, 0
+        self.features, self.mechanisms, self.pipelining, self.size_limit, self.limits = {}, [], False, 0, None
         reply = await self.command(b"EHLO " + our_name, timeout_s)
         if reply is None or reply.code == 421:
             return reply
@@ -222,6 +224,7 @@ class Connection(SMTPProtocol):
             self.pipelining = "pipelining" in self.features
             size = self.features.get("size", "").strip()
             self.size_limit = int(size) if size.isdecimal() and len(size) < 20 else 0
+            self.limits = limits_of(self.features)
             return reply
         return await self.command(b"HELO " + our_name, timeout_s)
 

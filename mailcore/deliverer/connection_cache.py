@@ -67,6 +67,7 @@ class ConnectionCache:
         if (
             self._idle_max == 0
             or connection.uses >= self._uses_max
+            or (connection.limits is not None and 0 < connection.limits.mail_max <= connection.uses)
             or now - connection.opened_at >= LIFE_S_MAX
             or not connection.is_quiet
         ):

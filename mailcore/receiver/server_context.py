@@ -28,7 +28,9 @@ class Offer:
         offered = [(row, line) for row in extensions if (line := row.offer(offering)) is not None]
         lines = [name, *(line.encode("ascii") for _, line in offered)]
         self.ehlo = b"\r\n".join([b"250-" + line for line in lines[:-1]] + [b"250 " + lines[-1]])
-        self.mail = {parameter.keyword: parameter for row, _ in offered for parameter in row.mail}
+        # Of a keyword that is offered, the parameters of its row replace those that are accepted without the offer.
+        self.mail = {parameter.keyword: parameter for row in extensions for parameter in row.mail_unoffered}
+        self.mail |= {parameter.keyword: parameter for row, _ in offered for parameter in row.mail}
         self.rcpt = {parameter.keyword: parameter for row, _ in offered for parameter in row.rcpt}
 
 
@@ -89,7 +91,13 @@ class ServerContext:
         # Where TLS is required, STARTTLS is offered without a certificate, too: then it gets 454, as in Postfix.
         starttls = self.tls_context is not None or self.rule.tls == "required"
         mechanisms = self._mechanisms if self.rule.auth != "off" else ""
-        offering = Offering(self.settings.message_size_limit, starttls, is_encrypted=False, mechanisms=mechanisms)
+        offering = Offering(
+            self.settings.message_size_limit,
+            starttls,
+            is_encrypted=False,
+            mechanisms=mechanisms,
+            recipient_limit=self.settings.recipient_limit,
+        )
         self.offer = Offer(self.name, self._extensions, offering)
         self.offer_tls = Offer(self.name, self._extensions, offering._replace(is_encrypted=True))
 

@@ -17,7 +17,7 @@ async def test_a_message_goes_in_with_its_envelope() -> None:
         assert await client.reply() == b"220 mx.example.net ESMTP Waypost\r\n"
         assert await client.ask(b"ehlo client.example") == (
             b"250-mx.example.net\r\n250-PIPELINING\r\n250-SIZE 52428800\r\n250-ENHANCEDSTATUSCODES\r\n"
-            b"250-8BITMIME\r\n250-DSN\r\n250-SMTPUTF8\r\n250 HELP\r\n"
+            b"250-8BITMIME\r\n250-DSN\r\n250-SMTPUTF8\r\n250-LIMITS RCPTMAX=1000\r\n250 HELP\r\n"
         )
         assert await client.ask(b"MAIL FROM:<a@example.com> SIZE=100 BODY=8BITMIME") == b"250 2.1.0 Ok\r\n"
         assert await client.ask(b"RCPT TO:<b@example.org>") == b"250 2.1.5 Ok\r\n"
@@ -287,3 +287,16 @@ async def test_no_room_no_mail() -> None:
         assert (await client.reply()).startswith(b"451 4.3.0")
         assert (await client.ask(b"NOOP")).startswith(b"250")
     assert [refusal.stage for refusal in server.intake.refusals] == ["MAIL", "END-OF-MESSAGE"]
+
+
+@pytest.mark.parametrize(
+    ("parameter", "reply"),
+    [(b"AUTH=<>", b"250 2.1.0"), (b"AUTH=a@b", b"503 5.5.4"), (b"AUTH=", b"501 5.5.4"), (b"AUTH", b"503 5.5.4"),
+     (b"AUTH=<> AUTH=<>", b"501 5.5.4"), (b"RCPTMAX=5", b"555 5.5.4"), (b"LIMITS", b"555 5.5.4")],
+)  # fmt: skip
+async def test_auth_that_claims_nothing_is_ignored_where_no_client_can_log_in(parameter: bytes, reply: bytes) -> None:
+    async with serving(recipient_limit=7) as server:
+        client = await server.client()
+        await client.reply()
+        assert b"250-LIMITS RCPTMAX=7\r\n" in await client.ask(b"EHLO client.example")
+        assert (await client.ask(b"MAIL FROM:<a@example.com> " + parameter)).startswith(reply)
