@@ -39,6 +39,13 @@ class Listener:
         ("off", "offered", "required"),
         "login of clients, always under TLS. Without this key a submission listener has required",
     )
+    proxy: tuple[str, ...] = texts(
+        (),
+        "networks of load balancers in front of this address. Their connections must begin with a PROXY header (version 1 "
+        "or 2), which names the client. From any other client such a header is a wrong command",
+        values.network,
+        values.refuse_open_relay,
+    )
 
 
 MX = Listener()  # an address in ``[receiver] listen``

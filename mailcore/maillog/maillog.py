@@ -413,6 +413,11 @@ class MailLog:
             )
         self._object("stress" if begun else "stress_ended", connections=connections)
 
+    def proxy_refused(self, balancer: str, why: str) -> None:
+        """Logs a connection of a load balancer that was closed because its PROXY header cannot be believed."""
+        self._warning("smtpd", f"PROXY header from balancer [{word(balancer)}]: {free(why)}; connection closed")
+        self._object("proxy_refused", balancer=balancer, why=why)
+
     def lane_lags(self, lane: str, lag_bytes: int) -> None:
         """Logs that the manager does not read the lane as fast as it is written; new mail gets 452."""
         self._warning(

@@ -71,5 +71,8 @@ class Intake(Protocol):
     def stressed(self, begun: bool, connections: int) -> None:
         """Logs that slow clients have little time from now on, because of this many ``connections``; or that this is over."""
 
+    def proxy_refused(self, balancer: str, why: str) -> None:
+        """Logs a connection that was closed because its PROXY header cannot be believed."""
+
     def accept_paused(self, error: OSError, pause_s: float) -> None:
         """Logs that no connection can be accepted for ``pause_s``."""

@@ -150,6 +150,12 @@ class Reception:
         self._log.stress(begun, connections)
         self._log.flush()
 
+    def proxy_refused(self, balancer: str, why: str) -> None:
+        """Logs a connection that was closed because of its PROXY header, unless there are too many of them."""
+        if self._failures.taken(self._loop.time()):
+            self._log.proxy_refused(balancer, why)
+            self._log.flush()
+
     def accept_paused(self, error: OSError, pause_s: float) -> None:
         """Logs that no connection can be accepted for now."""
         self._log.accepting_paused(error.strerror or str(error), pause_s)

@@ -7,9 +7,11 @@ Laws
   gets 421 and costs no session.
 - A listener with implicit TLS and without a certificate that can be used closes each connection at once: it speaks nothing
   in the clear.
+- Behind a listed balancer, the client of a connection is the one that the PROXY header names. Until the header has come, the
+  connection counts, but has no session.
 - One timer for all sessions: each notes the tick at which its client last sent something. ``Guard`` decides who has to hurry.
 
-Keeps law: sessions-bounded (docs/laws.md).
+Keeps law: sessions-bounded, law: client-address-believed (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ from mailcore.receiver.guard import Guard
 from mailcore.receiver.intake import Intake, Refusal
 from mailcore.receiver.line_session import LineSession
 from mailcore.receiver.policy import RelayPolicy
+from mailcore.receiver.proxy_header import Passed
+from mailcore.receiver.proxy_reader import HEADER_TIMEOUT_S, HeaderReader
 from mailcore.receiver.server_context import ServerContext
 from mailcore.receiver.session import ServerSession
 
@@ -87,6 +91,8 @@ class Server:
         self._per_client: dict[str, int] = {}
         self._listeners: dict[socket.socket, ServerContext] = {}
         self._opening: dict[LineSession, asyncio.Task[object]] = {}
+        self._headers: set[HeaderReader] = set()  # connections of balancers whose PROXY header has not come yet
+        self.header_timeout_s = HEADER_TIMEOUT_S
         self._pause_s = PAUSE_S_MIN
         self._paused: asyncio.TimerHandle | None = None
         self._complained = False
@@ -129,6 +135,9 @@ class Server:
             self.loop.remove_reader(listener.fileno())
             listener.close()
         self._listeners.clear()
+        for reader in self._headers:
+            reader.close()
+        self._headers.clear()
         for session in list(self.sessions):
             session.abort()
 
@@ -164,15 +173,43 @@ class Server:
             if self._complained:
                 self._complained = False
                 self._pause_s = PAUSE_S_MIN
-            self._take(context, connection, peer[0], peer[1], server_address)
+            if context.balancers is not None and context.balancers.hold(peer[0]):
+                self._await_header(context, connection, peer[0], peer[1])
+            else:
+                self._take(context, connection, peer[0], peer[1], server_address, self.policy.trusts(peer[0]))
+
+    def _await_header(self, context: ServerContext, connection: socket.socket, balancer: str, port: int) -> None:
+        """Reads the PROXY header, then takes the connection as that of the client in it."""
+        if len(self.sessions) + len(self._headers) >= self._connections_max:
+            connection.close()
+            self.intake.proxy_refused(balancer, "too many connections")
+            return
+
+        def done(reader: HeaderReader, passed: Passed | None, why: str) -> None:
+            self._headers.discard(reader)
+            if passed is None:
+                connection.close()
+                self.intake.proxy_refused(balancer, why)
+            elif passed.client:
+                trusted = self.policy.trusts(passed.client)
+                self._take(context, connection, passed.client, passed.client_port, passed.server, trusted)
+            else:  # the balancer's own, or a client it cannot name: that is not trusted for the balancer's address
+                self._take(context, connection, balancer, port, connection.getsockname()[0], trusted=False)
+
+        self._headers.add(HeaderReader(self.loop, connection, done, self.header_timeout_s))
 
     def _take(
-        self, context: ServerContext, connection: socket.socket, address: str, port: int, server_address: str
+        self,
+        context: ServerContext,
+        connection: socket.socket,
+        address: str,
+        port: int,
+        server_address: str,
+        trusted: bool,
     ) -> None:
         refusal = b""
-        trusted = self.policy.trusts(address)
         submission = context.rule.purpose == "submission"
-        if len(self.sessions) >= self._guard.room(trusted=trusted, submission=submission):
+        if len(self.sessions) + len(self._headers) >= self._guard.room(trusted=trusted, submission=submission):
             refusal = b"421 4.7.0 " + self.context.name + b" Error: too many connections"
         elif (
             self._per_client.get(address, 0) >= self.settings.connections_per_client_max
@@ -195,6 +232,8 @@ class Server:
         if server_address in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
             server_address = connection.getsockname()[0]
         session = ServerSession(context, address, port, server_address, self.closed)
+        if session.trusted is not trusted:
+            session.distrust()
         self.sessions.add(session)
         if not trusted:
             self._guard.began(session, self.loop.time())

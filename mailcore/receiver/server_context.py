@@ -17,6 +17,7 @@ from mailcore.receiver.command_table import Gate
 from mailcore.receiver.intake import Intake
 from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.trace import TraceHeader
+from mailcore.routing.networks import Networks
 
 __all__ = ["Offer", "ServerContext"]
 
@@ -67,6 +68,7 @@ class ServerContext:
         self.rule = rule
         self.authentication = authentication  # None: no user can log in
         self.is_implicit = rule.tls == "implicit"
+        self.balancers = Networks(rule.proxy) if rule.proxy else None
         self.trace = TraceHeader(hostname)
         self.name = hostname.encode()
         self.greeting = b"220 " + self.name + b" ESMTP Waypost\r\n"

@@ -84,6 +84,11 @@ class ServerSession(AuthSession):
         """Chooses the table of commands by what the client has done: TLS, login."""
         self._commands = TABLES[self.context.gate(bool(self.tls), bool(self.login), self.trusted)]
 
+    def distrust(self) -> None:
+        """Takes away what our own networks may do: the address is that of a balancer, and the client is not known."""
+        self.trusted = False
+        self.choose_commands()
+
     # -- commands
 
     def command(self, line: bytes) -> None:

@@ -178,6 +178,14 @@ FAULTS = [
         '6: [[listener]] tls must be "none", "starttls", "required" or "implicit" (got \'must\')',
     ),
     (
+        "[[listener]]\naddress = '0.0.0.0:25'\nproxy = ['10.0.0.1/8']",
+        "3: [[listener]] proxy must be a network such as",
+    ),
+    (
+        "[[listener]]\naddress = '0.0.0.0:25'\nproxy = ['0.0.0.0/1', '128.0.0.0/1']",
+        "3: [[listener]] proxy must be your own networks only; together these are 0.0.0.0/0",
+    ),
+    (
         "[[listener]]\naddress = '0.0.0.0:25'\n\n[[listener]]\naddress = '0.0.0.0:25'",
         "5: [[listener]] address must be an address of its own; 0.0.0.0:25 is in another [[listener]]",
     ),

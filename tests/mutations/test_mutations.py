@@ -13,6 +13,7 @@ import pytest
 from tests.mutations import (
     of_bounces,
     of_cli,
+    of_clients,
     of_data,
     of_log,
     of_logins,
@@ -29,6 +30,7 @@ from tests.mutations.mutation import Mutation
 MUTATIONS = [
     *of_bounces.MUTATIONS,
     *of_cli.MUTATIONS,
+    *of_clients.MUTATIONS,
     *of_data.MUTATIONS,
     *of_log.MUTATIONS,
     *of_logins.MUTATIONS,

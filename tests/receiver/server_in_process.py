@@ -59,6 +59,7 @@ class MemoryIntake:
         self.uploads: list[MemoryUpload] = []
         self.longest_write = 0
         self.stress: list[tuple[bool, int]] = []
+        self.proxies_refused: list[tuple[str, str]] = []
         self.reply = b""  # of store
         self.upload_reply = b""
         self.mail_reply = b""
@@ -109,6 +110,9 @@ class MemoryIntake:
 
     def stressed(self, begun: bool, connections: int) -> None:
         self.stress.append((begun, connections))
+
+    def proxy_refused(self, balancer: str, why: str) -> None:
+        self.proxies_refused.append((balancer, why))
 
     def accept_paused(self, error: OSError, pause_s: float) -> None:
         self.paused.append(error)
