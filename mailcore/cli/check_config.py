@@ -1,7 +1,8 @@
 """``waypost check-config``: prints the settings in use, or every error with its line (exit status 2).
 
-Values of tuned.toml that are not in force, and faults of the file of users, are printed on stderr, with their line; the exit
-status stays 0.
+Values of tuned.toml that are not in force are printed on stderr, with their line; the exit status stays 0, as Waypost ignores
+them. Faults of the file of users are printed, too, with exit status 1: the users of these lines cannot log in. With --file-only
+neither file is looked at.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from mailcore.config.load import ConfigError, load
 from mailcore.config.settings import Settings
 from mailcore.config.tuned_check import ignored
 from mailcore.faults import Code, Fault
-from mailcore.terminal.command import DONE, WRONG_USE, add_common, config_path
+from mailcore.terminal.command import DONE, NOT_DONE, WRONG_USE, add_common, config_path
 from mailcore.terminal.output import complain, complain_fault, plain, print_json, say
 from mailcore.users.user_file import UserFileError, read_users
 
@@ -25,6 +26,11 @@ __all__ = ["configure"]
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this command to ``parser``."""
+    parser.add_argument(
+        "--file-only",
+        action="store_true",
+        help="check only the configuration file, not tuned.toml and the file of users",
+    )
     add_common(parser)
     parser.set_defaults(run=_run)
 
@@ -42,15 +48,20 @@ def _run(arguments: argparse.Namespace) -> int:
         return WRONG_USE
     values: dict[str, Any] = dataclasses.asdict(settings, dict_factory=_strings_for_paths)
     del values["written"]  # it says which of them the file sets, and is not one itself
-    tuned = [*_tuned_faults(settings), *_users_faults(settings)]
+    tuned = [] if arguments.file_only else _tuned_faults(settings)
+    users, not_checked = ([], []) if arguments.file_only else _users_faults(settings)
+    status = NOT_DONE if users else DONE
     if arguments.json:
-        print_json({"valid": True, "file": str(path), "settings": values, "tuned_faults": tuned})
-        return DONE
-    for fault in tuned:
+        about = {"tuned_faults": [*tuned, *not_checked], "users_faults": users}
+        print_json({"valid": True, "file": str(path), "settings": values, **about})
+        return status
+    for fault in (*tuned, *not_checked):
         complain(fault)
+    for fault in users:
+        complain_fault(Fault(Code.INVALID, fault))
     say(f"# {path} is valid. All settings, including defaults:")
     _say_table("", values)
-    return DONE
+    return status
 
 
 def _tuned_faults(settings: Settings) -> list[str]:
@@ -67,15 +78,15 @@ def _tuned_faults(settings: Settings) -> list[str]:
     return [plain(line) for line in report(path, faults).splitlines()]
 
 
-def _users_faults(settings: Settings) -> list[str]:
-    """Returns a line for each fault of the file of users. They keep the exit status: Waypost starts with the other users."""
+def _users_faults(settings: Settings) -> tuple[list[str], list[str]]:
+    """Returns a line for each fault of the file of users, and a line if this user cannot read it."""
     try:
         read_users(settings.users_file)
     except UserFileError as error:
-        return [plain(line) for line in str(error).splitlines()]
+        return [plain(line) for line in str(error).splitlines()], []
     except OSError as error:
-        return [plain(f"{settings.users_file}: not checked: {error.strerror}")]
-    return []
+        return [], [plain(f"{settings.users_file}: not checked: {error.strerror}")]
+    return [], []
 
 
 def _strings_for_paths(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

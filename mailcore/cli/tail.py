@@ -19,7 +19,8 @@ from typing import Any
 from mailcore.lookup.filter import sender_matcher
 from mailcore.lookup.pattern import PatternError, address_matcher, text_matcher
 from mailcore.maillog.follow import Followed, last_lines
-from mailcore.terminal.command import DONE, UsageError, add_common, settings_of
+from mailcore.terminal.command import DONE, UsageError, add_common, not_empty, queue_id, settings_of
+from mailcore.terminal.nearest import did_you_mean
 from mailcore.terminal.output import complain, plain, say
 from mailcore.terminal.times import shown
 
@@ -33,10 +34,18 @@ ERRORS = frozenset({"failed", "start_refused"})
 WARNINGS = frozenset(
     {
         "accepting_paused", "certificate_refused", "child_ended", "data_damaged", "disk_full", "lane_lags", "login_failed",
-        "maildrop_damaged", "positions_damaged", "record_set_aside", "refusals_not_recorded", "session_failed",
+        "maildrop_damaged", "positions_damaged", "proxy_refused", "record_set_aside", "refusals_not_recorded", "session_failed",
         "stopped_accepting", "sync_failed", "tuned_ignored", "users_refused",
     }
 )  # fmt: skip
+INFOS = frozenset(
+    {
+        "accepted", "accepting_again", "active", "administered", "adopted", "bounced", "certificate_read", "delay_warned",
+        "delivery", "expired", "lines_lost", "recovered", "refused", "removed", "started", "stress", "stress_ended",
+        "success_reported", "swept", "tuned", "tuned_ended", "users_read", "window_changed",
+    }
+)  # fmt: skip
+EVENTS = ERRORS | WARNINGS | INFOS
 
 
 def level_of(event: str) -> str:
@@ -48,20 +57,40 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this command to ``parser``."""
     parser.epilog = "The log is followed over its rotation. Ends with Ctrl-C, or when the reader of its output ends."
     parser.add_argument(
-        "-n", "--lines", type=int, default=10, metavar="N", help="begin with the last N lines (default: 10)"
+        "-n", "--lines", type=_count, default=10, metavar="N", help="begin with the last N lines (default: 10)"
     )
-    parser.add_argument("--queue-id", metavar="QUEUE_ID", help="lines of this message")
+    parser.add_argument("--queue-id", metavar="QUEUE_ID", type=queue_id, help="lines of this message")
     parser.add_argument(
-        "--sender", metavar="PATTERN", help="lines of messages from this sender that arrive from now on"
+        "--sender", metavar="PATTERN", type=not_empty, help="lines of messages from this sender that arrive from now on"
     )
-    parser.add_argument("--recipient", metavar="PATTERN", help="lines that name this recipient")
+    parser.add_argument("--recipient", metavar="PATTERN", type=not_empty, help="lines that name this recipient")
     parser.add_argument(
-        "--destination", metavar="PATTERN", help="lines that name this next hop, or a recipient's domain"
+        "--destination",
+        metavar="PATTERN",
+        type=not_empty,
+        help="lines that name this next hop, or a recipient's domain",
     )
-    parser.add_argument("--event", metavar="NAME", help="lines of this event, such as delivery; see docs/log.md")
+    parser.add_argument(
+        "--event", metavar="NAME", type=_event, help="lines of this event, such as delivery; see docs/log.md"
+    )
     parser.add_argument("--level", choices=LEVELS, default="info", help="lines of this level and above (default: info)")
-    add_common(parser, document=False)
+    add_common(parser, json_help="print the lines as they are in mail.jsonl")
     parser.set_defaults(run=_run)
+
+
+def _event(text: str) -> str:
+    """Returns the name of an event; an argparse type: with a mistyped one, no line would ever match."""
+    name = text.strip().lower()
+    if name not in EVENTS:
+        allowed = did_you_mean(name, EVENTS) or f"; allowed: {', '.join(sorted(EVENTS))}"
+        raise argparse.ArgumentTypeError(f"there is no event {text!r}{allowed}")
+    return name
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a number of lines, 0 or more (got {text!r})")
+    return int(text)
 
 
 class Selection:

@@ -54,12 +54,15 @@ class Sample:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this command to ``parser``."""
-    parser.epilog = "Rates are of the last interval. Ends with Ctrl-C."
+    parser.epilog = (
+        "Rates are of the last interval. Ends with Ctrl-C. --json prints one object a line after each interval; "
+        "with --once, one."
+    )
     parser.add_argument(
         "--interval", type=float, default=2.0, metavar="SECONDS", help="time between looks (default: 2)"
     )
     parser.add_argument("--once", action="store_true", help="look twice, print once and end")
-    add_common(parser)
+    add_common(parser, json_help="print a JSON object a line instead of text")
     parser.set_defaults(run=_run)
 
 
@@ -180,7 +183,7 @@ def _health(now: Sample) -> str:
     running = f"{len(now.processes.children) - len(away)} of {len(now.processes.children)} processes run"
     running += f", not {', '.join(away)}" if away else ""
     uptime = f", manager up {shown_duration(now.state.uptime_s)}" if now.state is not None else ""
-    return f"{running}, {restarts} restarts{uptime}"
+    return f"{running}, {restarts} restart{'' if restarts == 1 else 's'}{uptime}"
 
 
 def _states(size: Size) -> dict[str, int]:

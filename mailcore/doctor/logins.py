@@ -26,9 +26,10 @@ def look(host: Host) -> Iterator[Finding]:
         yield not_known("users", f"this user cannot read {path}", "Run waypost doctor as root.")
         return
     except UserFileError as error:
+        faults = "; ".join(str(error).splitlines())
         yield bad(
             "users",
-            f"{error}; receivers keep the users that they read before, and after a restart those of the other lines",
+            f"{faults}; receivers keep the users that they read before, and after a restart those of the other lines",
             f"Correct the line in {path}; receivers read the file within a second.",
         )
     else:

@@ -443,10 +443,18 @@ class MailLog:
         self._line("smtpd", f"{word(path)}: {users} users")
         self._object("users_read", path=path, users=users)
 
-    def users_refused(self, path: str, why: str, kept: int) -> None:
-        """Logs that the file of the users has a fault, and how many users can log in all the same."""
-        self._warning("smtpd", f"{word(path)} is not used: {free(why)}; {kept} users stay as they were")
-        self._object("users_refused", path=path, why=why, kept=kept)
+    def users_refused(self, path: str, faults: Sequence[str], users: int, *, at_start: bool) -> None:
+        """Logs each fault of the file of the users, and how many users can log in all the same."""
+        for fault in faults:
+            self._warning("smtpd", f"users: {free(fault)}")
+        kept = f"{users} user{'' if users == 1 else 's'}"
+        outcome = (
+            f"the lines with a fault are left out; {kept} can log in"
+            if at_start
+            else f"it is not used; {kept} stay as they were before"
+        )
+        self._warning("smtpd", f"{word(path)}: {outcome}")
+        self._object("users_refused", path=path, why="; ".join(faults), kept=users, at_start=at_start)
 
     def certificate_refused(self, path: str, why: str, instead: str) -> None:
         """Logs that a certificate cannot be used, and what is used instead."""

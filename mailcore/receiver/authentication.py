@@ -15,7 +15,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
@@ -48,8 +48,8 @@ class AuthenticationLog(Protocol):
     def users_read(self, path: str, users: int) -> None:
         """Logs that the file of users was read."""
 
-    def users_refused(self, path: str, why: str, kept: int) -> None:
-        """Logs that the file has a fault, and how many users are in force."""
+    def users_refused(self, path: str, faults: Sequence[str], users: int, *, at_start: bool) -> None:
+        """Logs the faults of the file, and how many users are in force: at a start those of its other lines."""
 
 
 class Loop(Protocol):
@@ -95,9 +95,9 @@ class Authentication:
             self._read(read_users(self._path))
         except UserFileError as error:
             self.users = error.usable or Users()
-            self._log.users_refused(str(self._path), str(error), len(self.users))
+            self._log.users_refused(str(self._path), str(error).splitlines(), len(self.users), at_start=True)
         except OSError as error:
-            self._log.users_refused(str(self._path), error.strerror or str(error), 0)
+            self._log.users_refused(str(self._path), [error.strerror or str(error)], 0, at_start=True)
 
     def look(self) -> None:
         """Reads the file again if it has changed; in a thread, because a large one takes a while."""
@@ -114,9 +114,9 @@ class Authentication:
                 raise FileNotFoundError(2, "the file was removed")
             self._read(done.result())
         except UserFileError as error:
-            self._log.users_refused(str(self._path), str(error), len(self.users))
+            self._log.users_refused(str(self._path), str(error).splitlines(), len(self.users), at_start=False)
         except OSError as error:
-            self._log.users_refused(str(self._path), error.strerror or str(error), len(self.users))
+            self._log.users_refused(str(self._path), [error.strerror or str(error)], len(self.users), at_start=False)
 
     def _read(self, users: Users) -> None:
         self.users = users

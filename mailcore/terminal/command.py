@@ -127,10 +127,10 @@ class _Subcommand(Parser):
         return arguments, unknown
 
 
-def add_common(parser: argparse.ArgumentParser, *, document: bool = True) -> None:
+def add_common(parser: argparse.ArgumentParser, *, document: bool = True, json_help: str = "") -> None:
     """Adds --config and --json. Both may also precede the command, so they have no default here.
 
-    ``document``: --json prints one document; False for a list, which is one object a line.
+    ``document``: --json prints one document; False for a list, which is one object a line. ``json_help``: what else it prints.
     """
     parser.add_argument(
         "--config",
@@ -139,7 +139,9 @@ def add_common(parser: argparse.ArgumentParser, *, document: bool = True) -> Non
         default=argparse.SUPPRESS,
         help="configuration file; default: ./waypost.toml, otherwise /etc/waypost/waypost.toml",
     )
-    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=DOCUMENT if document else LINES)
+    parser.add_argument(
+        "--json", action="store_true", default=argparse.SUPPRESS, help=json_help or (DOCUMENT if document else LINES)
+    )
 
 
 def file_name(text: str) -> str:

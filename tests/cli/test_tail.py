@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
-from mailcore.cli.tail import ERRORS, WARNINGS, Selection
+from mailcore.cli.main import main
+from mailcore.cli.tail import ERRORS, EVENTS, WARNINGS, Selection
 from mailcore.maillog import maillog
+from tests.test_tidy import read
 
 LINES: list[dict[str, Any]] = [
     {"event": "accepted", "queue_id": "Q1", "sender": "a@example.org"},
@@ -75,6 +77,48 @@ def test_levels_are_those_of_the_log() -> None:
                 fatal |= events
     assert fatal == ERRORS
     assert warnings - WARNINGS == set()
+
+
+def test_the_events_are_those_of_the_log() -> None:
+    """An event that the log has and ``tail`` does not know could not be asked for; the page of the log has them all, too."""
+    tree = ast.parse(Path(maillog.__file__).read_text())
+    events: set[object] = {event for event, _ in maillog._REPORTS.values()}
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "_object":
+            events |= {each.value for each in ast.walk(call.args[0]) if isinstance(each, ast.Constant)}
+        if isinstance(call, ast.Dict):
+            events |= {
+                value.value
+                for key, value in zip(call.keys, call.values, strict=True)
+                if isinstance(key, ast.Constant) and key.value == "event" and isinstance(value, ast.Constant)
+            }
+    assert events == EVENTS
+    page = read("docs/log.md").partition("## The objects")[2]
+    assert [event for event in sorted(EVENTS) if f"`{event}`" not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--event", "deliverd"), "did you mean 'delivery'"),
+        (("--event", ""), "allowed: accepted"),
+        (("--sender", ""), "an empty value is not allowed"),
+        (("--recipient", " "), "an empty value is not allowed"),
+        (("--destination", ""), "an empty value is not allowed"),
+        (("--queue-id", ""), "is not a queue ID"),
+        (("--queue-id", "x y"), "is not a queue ID"),
+        (("--lines", "-1"), "0 or more"),
+        (("--level", "warn"), "invalid choice: 'warn'"),
+    ],
+)
+def test_a_value_that_matches_nothing_is_refused_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, str], said: str
+) -> None:
+    (tmp_path / "waypost.toml").write_text('home = "home"\n')
+    assert main(["tail", "=".join(words), "--config", str(tmp_path / "waypost.toml")]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1
 
 
 def heed_ctrl_c() -> None:

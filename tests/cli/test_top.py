@@ -11,6 +11,7 @@ import struct
 import sys
 import termios
 import time
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -65,6 +66,13 @@ def test_a_frame_says_what_an_operator_looks_for() -> None:
     assert "10 delivered" in text
     assert "BUSIEST" in text
     assert "WORST" in text
+
+
+def test_one_restart_is_one_restart() -> None:
+    once = replace(sample(10.0, 30), processes=Processes(
+        processes={}, manager=True, children={"manager": Child(pid=1, started_at=1.0, restarts=1)}
+    ))  # fmt: skip
+    assert ", 1 restart, manager up" in frame(once, sample(8.0, 10), 100, 23)[0]
 
 
 def test_rates_are_not_invented() -> None:

@@ -153,14 +153,20 @@ def test_a_damaged_file_is_listed_and_not_written_over(
 def test_check_config_names_the_line_of_a_fault(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The exit status stays 0: Waypost starts with the other users."""
+    """Waypost starts with the other users, so the file of the configuration is still printed."""
     file = config.parent / "home" / "users.jsonl"
     assert run(config, monkeypatch, "add", "bob", "--sender", "any", "--password-stdin") == 0
     assert main(["check-config", "--config", str(config)]) == 0
     assert capsys.readouterr().err == ""
     file.write_text(file.read_text() + "x\n")
-    assert main(["check-config", "--config", str(config)]) == 0
-    assert f"{file}:3: " in capsys.readouterr().err
+    assert main(["check-config", "--config", str(config)]) == 1
+    said = capsys.readouterr()
+    assert f"{file}:3: " in said.err
+    assert "is valid. All settings" in said.out
+    assert main(["check-config", "--config", str(config), "--json"]) == 1
+    assert [f"{file}:3: " in fault for fault in json.loads(capsys.readouterr().out)["users_faults"]] == [True]
+    assert main(["check-config", "--config", str(config), "--file-only"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_a_password_is_asked_for_twice_and_not_shown(config: Path) -> None:

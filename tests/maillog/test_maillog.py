@@ -203,6 +203,24 @@ def test_strangers_words_stay_on_their_line_and_in_their_field(log: MailLog, tmp
     assert objects(tmp_path)[2]["recipient"] == HOSTILE  # the program gets it as it was
 
 
+def test_faults_of_the_users_have_a_line_each_and_the_last_one_says_what_is_in_force(
+    log: MailLog, tmp_path: Path
+) -> None:
+    """At a start there was nobody before who could stay."""
+    log.users_refused("/h/users.jsonl", ["/h/users.jsonl:2: x", "/h/users.jsonl:3: y"], 1, at_start=True)
+    log.users_refused("/h/users.jsonl", ["/h/users.jsonl:2: z"], 2, at_start=False)
+    log.close()
+    texts = [line.partition("warning: ")[2] for line in lines(tmp_path)]
+    assert texts == [
+        "users: /h/users.jsonl:2: x",
+        "users: /h/users.jsonl:3: y",
+        "/h/users.jsonl: the lines with a fault are left out; 1 user can log in",
+        "users: /h/users.jsonl:2: z",
+        "/h/users.jsonl: it is not used; 2 users stay as they were before",
+    ]
+    assert [each["at_start"] for each in objects(tmp_path)] == [True, False]
+
+
 def test_a_text_without_end_is_cut(log: MailLog, tmp_path: Path) -> None:
     deliver(log, recipient="x" * 10**6, verdict=Verdict(0, Status.BOUNCED, "5.0.0", "\x00" * 10**6))
     log.flush()

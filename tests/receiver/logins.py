@@ -7,7 +7,7 @@ import base64
 import contextlib
 import hashlib
 import hmac
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,7 @@ class Logged:
         self.failures: list[tuple[str, str, str]] = []
         self.refused: list[str] = []
         self.read: list[int] = []
+        self.at_start: bool | None = None  # of the last refusal
 
     def login_failed(self, client_address: str, method: str, login: str, why: str) -> None:
         self.failures.append((method, login, why))
@@ -55,8 +56,9 @@ class Logged:
     def users_read(self, path: str, users: int) -> None:
         self.read.append(users)
 
-    def users_refused(self, path: str, why: str, kept: int) -> None:
-        self.refused.append(why)
+    def users_refused(self, path: str, faults: Sequence[str], users: int, *, at_start: bool) -> None:
+        self.refused += faults
+        self.at_start = at_start
 
 
 class Submission:

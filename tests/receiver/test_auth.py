@@ -462,6 +462,15 @@ async def test_a_user_has_rates(tmp_path: Path) -> None:
 # The file
 
 
+async def test_at_a_start_the_users_of_the_other_lines_can_log_in(tmp_path: Path) -> None:
+    async with submission(tmp_path, user()) as server:
+        server.path.write_text(server.path.read_text() + "{\n")
+        server.authentication.start()
+        assert "users.jsonl:" in server.log.refused[0]
+        assert server.log.at_start is True
+        await server.logged_in()
+
+
 async def test_a_damaged_file_keeps_the_users(tmp_path: Path) -> None:
     async with submission(tmp_path, user()) as server:
         client = await server.logged_in()
@@ -469,6 +478,7 @@ async def test_a_damaged_file_keeps_the_users(tmp_path: Path) -> None:
         server.authentication.look()
         await eventually(lambda: server.log.refused)
         assert "users.jsonl:1: " in server.log.refused[0]
+        assert server.log.at_start is False
         assert (await client.ask(MAIL)).startswith(b"250")
         await server.logged_in()
         server.path.unlink()

@@ -67,7 +67,22 @@ def _sendmail(argv: Sequence[str]) -> int:
 
 
 def _mailq(argv: Sequence[str]) -> int:
-    return _sendmail(["-bp", *argv])
+    return _sendmail(["-bp", *_with_configuration(argv)])
+
+
+def _with_configuration(argv: Sequence[str]) -> list[str]:
+    """Returns the arguments with -c FILE as -C FILE: mailq has it as postqueue does, and no recipients. Raises Ended."""
+    given: list[str] = []
+    arguments = list(argv)
+    while arguments:
+        argument = arguments.pop(0)
+        if argument.startswith("-c"):
+            if argument == "-c" and not arguments:
+                raise Ended(USAGE, "-c needs a value")
+            given += ["-C", argument[2:] or arguments.pop(0)]
+        else:
+            given.append(argument)
+    return given
 
 
 def _postqueue(argv: Sequence[str]) -> int:

@@ -74,6 +74,9 @@ def _letters(given: Given, letters: str, arguments: list[str]) -> None:
                 raise Ended(USAGE, f"-{letter} needs a value")
             _value(given, letter, letters or arguments.pop(0))
             return
+        if letter == "c" and not letters and arguments and _is_configuration(arguments[0]):
+            given.config = arguments.pop(0)
+            return
         if letter == "t":
             given.from_header = True
         elif letter == "i":
@@ -82,6 +85,11 @@ def _letters(given: Given, letters: str, arguments: list[str]) -> None:
             given.mode = "i"
         elif letter not in IGNORED:
             raise Ended(USAGE, f"unknown option -{letter}")
+
+
+def _is_configuration(text: str) -> bool:
+    """Tells whether what follows -c is a file, as with Postfix's other commands; sendmail's own -c has no value."""
+    return "@" not in text and ("/" in text or text.endswith(".toml"))
 
 
 def _queue(given: Given, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +12,7 @@ from mailcore.cli.postfix.mailq import queue_of
 from mailcore.cli.queue.message import pieces_of
 from mailcore.control.client import ControlClient, Refused
 from mailcore.control.protocol.messages import ShowPart
+from mailcore.control.protocol.operation import QUEUE_ID_PATTERN
 from mailcore.terminal.output import plain
 
 __all__ = ["postcat"]
@@ -43,6 +45,9 @@ def postcat(argv: Sequence[str], client: Callable[[str], ControlClient]) -> int:
                 raise Ended(FAILED, USAGE)
     if not names:
         raise Ended(FAILED, USAGE)
+    for name in names:
+        if by_id and not re.fullmatch(QUEUE_ID_PATTERN, name.upper()):
+            raise Ended(FAILED, f"{plain(name)!r} is not a queue ID")
     if not by_id:
         raise Ended(FAILED, "Waypost has no file for each message; name messages of the queue with: postcat -q ID")
     with client(config) as control:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from mailcore.cli.postfix.mailq import Queued, queue_of, queued
 from mailcore.control.client import ControlClient
 from mailcore.control.protocol.changes import ChangeResult, MatchingProgress
 from mailcore.control.protocol.messages import Item, ShowPart
+from mailcore.control.protocol.operation import QUEUE_ID_PATTERN
 from mailcore.faults import Code
 from mailcore.terminal.output import plain
 
@@ -149,6 +151,8 @@ def flush_site(control: ControlClient, site: str) -> int:
 
 def retry_one(control: ControlClient, queue_id: str) -> int:
     """Makes one message due. Raises Ended if it cannot be: a message that is due already is not an error."""
+    if not re.fullmatch(QUEUE_ID_PATTERN, queue_id.upper()):
+        raise Ended(UNAVAILABLE, f"Cannot flush mail queue - invalid queue ID: {queue_id!a}")
     answer = control.ask("retry", ChangeResult, {"queue_ids": [queue_id.upper()]}, why="postqueue -i")
     for fault in answer.errors.values():
         if fault.code is not Code.CONFLICT or _is_held(control, queue_id.upper()):

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from mailcore.cli.postfix import postqueue, postsuper, qshape
+from mailcore.cli.postfix import postcat, postqueue, postsuper, qshape
 from mailcore.cli.postfix.exits import Ended
+from mailcore.cli.postfix.main import main as multi_call
+from mailcore.cli.postfix.options import read_options
 from mailcore.control.client import ControlClient
 from mailcore.control.protocol.changes import ChangeResult
 from mailcore.control.protocol.messages import Item, ListPage, ShownRecipient, ShowPart
@@ -214,3 +217,33 @@ def test_qshape_prints_the_table_of_the_field(capsys: pytest.CaptureFixture[str]
     assert [line.split()[0] for line in lines[1:]] == ["TOTAL", "example.org", "MAILER-DAEMON"]
     assert qshape.qshape([], client_of(control)) == 0
     assert capsys.readouterr().out.splitlines()[1].split() == ["TOTAL", *["0"] * 11]
+
+
+def test_a_name_that_is_not_a_queue_id_is_refused_in_plain_words() -> None:
+    control = Control([])
+    with pytest.raises(Ended, match=r"invalid queue ID: 'x y'$"):
+        postqueue.postqueue(["-i", "x y"], client_of(control))
+    with pytest.raises(Ended, match=r"^'x/y' is not a queue ID$"):
+        postcat.postcat(["-q", "x/y"], client_of(control))
+    assert control.asked == []
+
+
+@pytest.mark.parametrize(
+    "words", [("mailq", "-c"), ("mailq", "-v", "-C"), ("sendmail", "-bp", "-c"), ("postqueue", "-p", "-c")]
+)
+def test_the_configuration_file_that_is_given_is_the_one_that_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text('home = "elsewhere"\n')
+    monkeypatch.setenv("WAYPOST_CONFIG", "/nowhere/waypost.toml")
+    assert multi_call([*words, str(other)]) == 69  # no control process there; 78 says that there is no such file
+    assert "/nowhere" not in capsys.readouterr().err
+
+
+def test_the_option_c_of_sendmail_takes_no_recipient() -> None:
+    """Sendmail's own -c has no value, and Postfix ignores it: an address behind it is still a recipient."""
+    given = read_options(["-c", "a@example.org"])
+    assert (given.config, given.recipients) == ("", ["a@example.org"])
+    given = read_options(["-c", "/etc/other.toml", "a@example.org"])
+    assert (given.config, given.recipients) == ("/etc/other.toml", ["a@example.org"])
