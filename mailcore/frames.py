@@ -57,9 +57,9 @@ class Durable(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 class NextHop(msgspec.Struct, frozen=True, array_like=True):
-    """Where to: a domain to look up, or (``mx`` false) a host or address literal taken as it is."""
+    """Where to: a domain to look up, or (``mx`` false) a host or address literal taken as it is, or a Unix socket."""
 
-    host: str  # a domain, host name, IPv4 or IPv6 address, without brackets
+    host: str  # a domain, host name, IPv4 or IPv6 address, without brackets; the path of a Unix socket, with port 0
     port: int
     mx: bool
 

@@ -13,7 +13,7 @@ import os
 import re
 import tomllib
 import typing
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -337,7 +337,7 @@ class _Reading:
                 key = ("client_auth", "password_file")
                 self._checked(key, section["password_file"], lambda file: client_auth.check_file(file, port))
 
-    def _routes(self, transports: Iterable[str]) -> dict[str, str]:
+    def _routes(self, transports: Mapping[str, dict[str, Any]]) -> dict[str, str]:
         names = tuple(transports)
         routes: dict[str, str] = {}
         for name, target in self._table(("routes",)).items():
@@ -360,6 +360,10 @@ class _Reading:
                     key,
                     f"must name a transport that is defined (got {shown(target)}); {hint}Defined: {', '.join(names)}. "
                     f"To define another one, add [transports.{route.transport}]",
+                )
+            elif route.next_hop.startswith("/") and transports[route.transport].get("protocol") != "lmtp":
+                self._fault(
+                    key, f'must not be a Unix socket, unless [transports.{route.transport}] has protocol = "lmtp"'
                 )
             if pattern is not None:
                 routes[pattern] = str(route)

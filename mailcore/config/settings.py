@@ -23,6 +23,7 @@ from mailcore.config.dkim import DkimKey
 from mailcore.config.listeners import Auth, Certificate, Listener
 from mailcore.config.maildrop import Maildrop
 from mailcore.config.metrics import Metrics
+from mailcore.config.protocol import lmtp_transports, protocol_of_transport
 from mailcore.config.tls import Tls, TlsPolicy, level_of_transport
 from mailcore.scheduler.feedback import Feedback
 from mailcore.scheduler.parameters import DESTINATION_SCOPE, GLOBAL_SCOPE, TRANSPORT_SCOPE
@@ -439,6 +440,7 @@ class Transport(Destination):
     recipient_refill_delay: float = parameter(TRANSPORT_SCOPE, "recipient_refill_delay")
     transport_rate_delay: float = parameter(TRANSPORT_SCOPE, "transport_rate_delay")
     tls: str = level_of_transport()
+    protocol: str = protocol_of_transport()
     destinations: dict[str, dict[str, Any]] = field(default_factory=dict)  # pattern -> the values set, of Destination
 
 
@@ -487,6 +489,11 @@ class Settings:
         receiver = self.receiver
         first = [Pair((), receiver.tls_certificate, receiver.tls_key)] if receiver.tls_certificate else []
         return (*first, *(Pair(each.names, each.certificate, each.key) for each in self.certificate))
+
+    @property
+    def lmtp_transports(self) -> frozenset[str]:
+        """Returns the names of the transports that speak LMTP."""
+        return lmtp_transports(self.transports)
 
     @property
     def users_file(self) -> Path:

@@ -173,7 +173,7 @@ def destination_pattern(text: str, port: int) -> str:
         raise bad(
             text,
             'must be a destination: "example.org", ".example.org" for all its subdomains, "example.org:587", '
-            '"[192.0.2.1]", "[192.0.2.1]:2526" or, with destination_recipient_limit = 1, "user@example.org"',
+            '"[192.0.2.1]", "[192.0.2.1]:2526", "unix:/path" or, with destination_recipient_limit = 1, "user@example.org"',
         ) from None
     named = str(replace(route, port=None if route.port == port else route.port)).partition(":")[2]
     return f"{ascii_lower(local)}@{named}" if at else named

@@ -97,7 +97,7 @@ class ControlServer:
         disk = Disk()
         intake = Intake(disk, [str(settings.queue_directory), str(settings.spool_directory)])
         self.link = ManagerLink(str(settings.run_directory / "manager.sock"), intake)
-        routing = Routing(settings.routes, settings.transports, settings.deliverer.port)
+        routing = Routing(settings.routes, settings.transports, settings.deliverer.port, settings.lmtp_transports)
 
         def route_of(recipient: Recipient) -> str:
             resolved = routing.resolve(recipient.address)

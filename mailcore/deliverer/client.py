@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -32,7 +32,7 @@ from mailcore.deliverer.dane import policy_for
 from mailcore.deliverer.login import LoginFile
 from mailcore.deliverer.message_data import DataError, MessageData
 from mailcore.deliverer.mta_sts import StsPolicies, refusal
-from mailcore.deliverer.opening import Opener, Unusable
+from mailcore.deliverer.opening import Opener, Unusable, relay_of
 from mailcore.deliverer.server_limits import without
 from mailcore.deliverer.tls_policy import Policies, Policy
 from mailcore.deliverer.transaction import Outcome, transact
@@ -57,7 +57,10 @@ class _Session(NamedTuple):
 
 
 class Client:
-    """Delivers entries. ``our_name`` is the name in EHLO. Raises UnicodeEncodeError when it is not ASCII."""
+    """Delivers entries. ``our_name`` is the name in EHLO, ``lmtp`` are the transports that speak LMTP.
+
+    Raises UnicodeEncodeError when ``our_name`` is not ASCII.
+    """
 
     def __init__(
         self,
@@ -69,10 +72,12 @@ class Client:
         policies: Policies | None = None,
         auth: ClientAuth = NO_LOGINS,
         sts: StsPolicies | None = None,
+        lmtp: Collection[str] = (),
     ) -> None:
         self._limits = limits
         self._finder = finder
         self._sts = sts
+        self._lmtp = frozenset(lmtp)
         self._policies = policies if policies is not None else Policies({}, limits.port)
         self._opener = Opener(limits, our_name.encode("ascii"), loop, extensions, auth)
         self._logins = LoginFile(auth.password_file, limits.port) if auth.password_file else None
@@ -141,7 +146,7 @@ class Client:
             session = await self._try(work, data, address, hop[1], hop[3])
             if isinstance(session, Unusable):
                 unusable.append(session)
-                relay = f"{address.host}[{address.address}]:{work.next_hop.port}"
+                relay = relay_of(address, work.next_hop.port)
                 if session.status is Status.BOUNCED:
                     break
                 continue
@@ -172,7 +177,7 @@ class Client:
             outcome = await self._transact(connection, work, data)
             if outcome is not None:
                 return _Session(connection, outcome, begun_at, policy)
-        made = await self._opener.connect(policy, address, work.next_hop.port, login)
+        made = await self._opener.connect(policy, address, work.next_hop.port, login, lmtp=work.transport in self._lmtp)
         if isinstance(made, Unusable):
             return made
         begun_at = time.monotonic()

@@ -56,7 +56,8 @@ class Connection(SMTPProtocol):
         self.host = host
         self.address = address
         self.name = f"{host}[{address}]"  # Postfix's form
-        self.relay = f"{host}[{address}]:{port}"
+        self.relay = f"{self.name}:{port}" if port else self.name  # a Unix socket has no port
+        self.speaks_lmtp = False  # RFC 2033; set before ``hello``
         self.source_address = ""  # of our end, once connected
         self.tls = ""
         self.tls_verified = False  # the certificate was checked, as ``tls_level`` demands
@@ -90,7 +91,7 @@ class Connection(SMTPProtocol):
         """Sets the bounds of the write buffer."""
         super().connection_made(transport)
         own = transport.get_extra_info("sockname")
-        self.source_address = str(own[0]) if own else ""
+        self.source_address = str(own[0]) if isinstance(own, tuple) else ""  # a Unix socket has a text
         cast(asyncio.WriteTransport, transport).set_write_buffer_limits(WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW)
 
     def data_received(self, data: bytes) -> None:
@@ -214,9 +215,12 @@ class Connection(SMTPProtocol):
     # Beginning
 
     async def hello(self, our_name: bytes, timeout_s: float) -> Reply | None:
-        """Sends EHLO, or HELO where that is refused; returns the last reply. ``features`` are what EHLO offered."""
+        """Sends EHLO, or HELO where that is refused; returns the last reply. ``features`` are what EHLO offered.
+
+        In LMTP it is LHLO (RFC 2033 4.1), and there is no other.
+        """
         self.features, self.mechanisms, self.pipelining, self.size_limit, self.limits = {}, [], False, 0, None
-        reply = await self.command(b"EHLO " + our_name, timeout_s)
+        reply = await self.command((b"LHLO " if self.speaks_lmtp else b"EHLO ") + our_name, timeout_s)
         if reply is None or reply.code == 421:
             return reply
         if 200 <= reply.code < 300:
@@ -225,6 +229,8 @@ class Connection(SMTPProtocol):
             size = self.features.get("size", "").strip()
             self.size_limit = int(size) if size.isdecimal() and len(size) < 20 else 0
             self.limits = limits_of(self.features)
+            return reply
+        if self.speaks_lmtp:
             return reply
         return await self.command(b"HELO " + our_name, timeout_s)
 

@@ -146,7 +146,8 @@ class Deliverer:
             fetcher = PolicyFetcher(finder, settings.tls.ca_file, settings.tls.sts_timeout_s)
             kept_max = settings.tls.sts_policies_max
             sts = StsPolicies(settings.sts_directory, finder, fetcher, kept_max, time.time, loop.time, _not_kept)
-        self._client = Client(limits, finder, our_name, loop, extensions, policies, settings.client_auth, sts)
+        lmtp = settings.lmtp_transports
+        self._client = Client(limits, finder, our_name, loop, extensions, policies, settings.client_auth, sts, lmtp)
         self._signing = Signing(settings.dkim, _key_unusable, loop.time, time.time)
 
     async def run(self) -> None:

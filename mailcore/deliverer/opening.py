@@ -33,7 +33,7 @@ from mailcore.esmtp import Extension, OutgoingTable
 from mailcore.remote_reply import refused_to_talk
 from mailcore.routing.mx import Address
 
-__all__ = ["Opener", "Unusable"]
+__all__ = ["Opener", "Unusable", "relay_of"]
 
 TLS_BROKEN_S = 600.0  # for this long an address that failed a handshake gets mail in the clear with "may"
 TLS_BROKEN_MAX = 1_000  # such addresses remembered
@@ -43,6 +43,8 @@ CLEAR_WHY_MAX = (
 
 _GREETING = "receiving the initial server greeting"
 _HELLO = "performing the EHLO handshake"
+_LMTP_HELLO = "performing the LHLO handshake"
+_UNKNOWN_COMMAND = (500, 502)  # RFC 5321 4.2.4
 
 
 class Unusable(NamedTuple):
@@ -75,37 +77,45 @@ class Opener:
         self._tls_broken: dict[tuple[str, int], tuple[float, str]] = {}  # address and port -> until when, why
 
     async def connect(
-        self, policy: Policy, address: Address, port: int, login: Login | None = None
+        self, policy: Policy, address: Address, port: int, login: Login | None = None, *, lmtp: bool = False
     ) -> Connection | Unusable:
-        """Returns a connection that fulfils ``policy``, after EHLO and ``login``; or why there is none."""
+        """Returns a connection that fulfils ``policy``, after EHLO (``lmtp``: LHLO) and ``login``; or why there is none."""
         if policy.level != "may":
-            return await self._open(policy, address, port, login)
+            return await self._open(policy, address, port, login, lmtp)
         key = address.address, port
         until, why = self._tls_broken.get(key, (0.0, ""))
         if until <= time.monotonic():
-            made = await self._open(policy, address, port, login)
+            made = await self._open(policy, address, port, login, lmtp)
             if isinstance(made, Connection) or not made.of_tls:
                 return made
             why = made.text
             if len(self._tls_broken) >= TLS_BROKEN_MAX:
                 self._tls_broken.clear()
             self._tls_broken[key] = time.monotonic() + TLS_BROKEN_S, why
-        made = await self._open(policy._replace(level="none"), address, port, login)
+        made = await self._open(policy._replace(level="none"), address, port, login, lmtp)
         if isinstance(made, Connection):
             made.tls_level = _in_the_clear(policy, why)
         return made
 
-    async def _open(self, policy: Policy, address: Address, port: int, login: Login | None) -> Connection | Unusable:
+    async def _open(
+        self, policy: Policy, address: Address, port: int, login: Login | None, lmtp: bool
+    ) -> Connection | Unusable:
         loop = self._loop
+
+        def protocol() -> Connection:
+            return Connection(loop, address.host, address.address, port)
+
         try:
             async with asyncio.timeout(self._limits.connect_timeout_s):
-                _, connection = await loop.create_connection(
-                    lambda: Connection(loop, address.host, address.address, port), address.address, port
-                )
+                if port:
+                    _, connection = await loop.create_connection(protocol, address.address, port)
+                else:
+                    _, connection = await loop.create_unix_connection(protocol, address.address)
         except OSError as error:  # TimeoutError is one
             text, cause = connect_error_text(error)
-            words = f"connect to {address.host}[{address.address}]:{port}: {text}"
+            words = f"connect to {relay_of(address, port)}: {text}"
             return Unusable(Status.DEFERRED, "4.4.1" if cause is Cause.SITE else "4.3.0", words, cause)
+        connection.speaks_lmtp = lmtp
         try:
             reason = await self._begin(connection, policy, login)
         except BaseException:
@@ -168,11 +178,20 @@ class Opener:
     async def _hello(self, connection: Connection) -> Unusable | None:
         reply = await connection.hello(self._our_name, self._limits.greeting_timeout_s)
         if reply is None:
-            return _failed(connection, _HELLO)
+            return _failed(connection, _LMTP_HELLO if connection.speaks_lmtp else _HELLO)
         if reply.code >= 300:
-            return _refused(connection, reply)
+            refused = _refused(connection, reply)
+            if connection.speaks_lmtp and reply.code in _UNKNOWN_COMMAND:  # it speaks SMTP: a mistake in our settings
+                return refused._replace(status=Status.DEFERRED, dsn="4" + refused.dsn[1:])
+            return refused
         connection.extensions = OutgoingTable(self._extensions, connection.features)
         return None
+
+
+def relay_of(address: Address, port: int) -> str:
+    """Returns the name of a host and its address as it is logged; a Unix socket has no port."""
+    name = f"{address.host}[{address.address}]"
+    return f"{name}:{port}" if port else name
 
 
 def _unfulfilled(connection: Connection, policy: Policy) -> str:

@@ -70,6 +70,8 @@ class Policies:
 
     def _search(self, transport: str, level: str, next_hop: NextHop) -> Policy:
         host = next_hop.host
+        if host.startswith("/"):  # a Unix socket: nothing leaves this host
+            return Policy("none")
         for pattern in _patterns(next_hop, self._port):
             found = self._policies.get(pattern)
             if found is not None:

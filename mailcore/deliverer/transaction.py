@@ -4,6 +4,8 @@ With PIPELINING (RFC 2920) MAIL, all RCPT and DATA go out in one write. The data
 
 Laws:
 - A recipient is delivered only by a 2xx reply to the final dot. A reply that comes before the dot was sent is not one.
+- In LMTP each accepted recipient has a reply of its own to the dot, in the order of RCPT (RFC 2033 4.2). If the connection is
+  lost between two of them, what was answered counts, and the others are deferred: the server may have their mail or not.
 - The dot follows only data whose every block matched its checksum. At the first that does not, the connection is closed: a
   server must not keep a message without its dot (RFC 5321 4.1.1.4), and RSET would be taken for data.
 - Every recipient gets exactly one verdict in all cases, unless nothing at all was done (``None``: a kept
@@ -13,8 +15,8 @@ Laws:
 
 Texts and codes are Postfix's, and so is the treatment of 552 at RCPT.
 
-Keeps law: delivered-by-final-dot, law: one-verdict-per-recipient, law: data-matches-checksums, law: success-is-the-last-word
-(docs/laws.md).
+Keeps law: delivered-by-final-dot, law: lmtp-reply-by-recipient, law: one-verdict-per-recipient, law: data-matches-checksums,
+law: success-is-the-last-word (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -213,6 +215,9 @@ async def _take_back_data(connection: Connection, replies: list[Reply], recipien
     if replies[-1].code == 421:
         connection.quit()
     elif len(replies) > recipients + 1 and replies[-1].code == 354:
+        if connection.speaks_lmtp:
+            connection.abort()  # a dot without recipients has no reply (RFC 2033 4.2)
+            return
         await connection.command(b".", limits.final_timeout_s)
 
 
@@ -238,9 +243,14 @@ async def _send(
             words = Failure.PROTOCOL.value.format(name=connection.name, stage=SENDING_BODY)
             return _all(accepted, verdicts, Status.DEFERRED, "4.5.0", words)
         words = said(connection.name, early[0].text, "end of DATA")
+        if connection.speaks_lmtp:  # it may be meant for one recipient, or for all
+            return _all(accepted, verdicts, Status.DEFERRED, "4.5.0", words)
         return _all(accepted, verdicts, status_of(early[0]), enhanced_code(early[0]), words)
 
     connection.send(data.whole + tail if data.whole is not None else tail)
+    if connection.speaks_lmtp:
+        replies = await connection.replies(len(accepted), limits.final_timeout_s)
+        return _by_recipient(connection, replies, accepted, verdicts)
     final = await connection.replies(1, limits.final_timeout_s)
     if not final:
         status, dsn, words = _failed(connection, SENDING_DOT)
@@ -254,6 +264,28 @@ async def _send(
     verdicts += [Verdict(recipient.number, status, dsn, words) for recipient in accepted]
     refused = final and status is not _DELIVERED and all(verdict.status is Status.DEFERRED for verdict in verdicts)
     return Outcome(verdicts, elsewhere=bool(refused))
+
+
+def _by_recipient(
+    connection: Connection, replies: list[Reply], accepted: list[_Recipient], verdicts: list[Verdict]
+) -> Outcome:
+    """Returns the outcome of replies to the dot of LMTP; those that are missing at the end are a failure of the connection."""
+    for index, reply in enumerate(replies):
+        if 300 <= reply.code < 400:
+            _out_of_step(connection, replies, index)
+            break
+        status = status_of(reply)
+        words = reply.text if status is _DELIVERED else said(connection.name, reply.text, "end of DATA")
+        verdicts.append(Verdict(accepted[index].number, status, enhanced_code(reply), words))
+    unanswered = accepted[len(replies) :]
+    if unanswered:
+        failed = _failed(connection, SENDING_DOT)
+        verdicts += [Verdict(recipient.number, *failed) for recipient in unanswered]
+        return Outcome(verdicts, elsewhere=False)
+    connection.needs_reset = any(reply.code >= 300 for reply in replies)
+    if any(reply.code == 421 for reply in replies):
+        connection.quit()
+    return Outcome(verdicts, elsewhere=all(verdict.status is Status.DEFERRED for verdict in verdicts))
 
 
 async def _copy(connection: Connection, data: MessageData, timeout_s: float) -> bytes:

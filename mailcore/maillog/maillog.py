@@ -203,7 +203,7 @@ class MailLog:
         reply = verdict.reply
         text = free(reply)
         if status != "sent" and relay != "none" and reply[:3].isdigit():
-            text = f"host {word(relay.rpartition(':')[0])} said: {text}"
+            text = f"host {word(relay[: relay.rfind(']') + 1])} said: {text}"
         before, queued, connecting, transmitting = delays_s
         delay = before + queued + connecting + transmitting
         # Postfix 3.11 has ", tls=" here, which Debian's pflogsumm does not count yet; it takes what belongs to "delays=".

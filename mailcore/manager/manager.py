@@ -94,7 +94,7 @@ class Manager:
             recovered.checkpoints,
             GroupCommit(queue.journal, loop, queue_settings.commit_delay_ms / 1000),
             scheduler,
-            Routing(settings.routes, settings.transports, settings.deliverer.port),
+            Routing(settings.routes, settings.transports, settings.deliverer.port, settings.lmtp_transports),
             self.log,
             ThreadPoolExecutor(THREADS, "spool"),
             QueueIds(MANAGER, time.time),

@@ -230,6 +230,8 @@ class HostFinder:
     # One host, taken as it is
 
     async def _by_name(self, host: str) -> tuple[_Found | Refused, float]:
+        if host.startswith("/"):  # a Unix socket: the host is ours, as in Postfix's log
+            return _Found((((Address(self._own_name or "localhost", host),),),)), TTL_S_MAX
         try:
             literal = ipaddress.ip_address(host).compressed
         except ValueError:

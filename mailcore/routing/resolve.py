@@ -3,7 +3,8 @@
 The most specific pattern wins: ``user@example.org``, then ``example.org``, then ``.example.org`` and ``.org`` (all
 below, not the domain itself), then ``*``; without a match it is transport ``smtp``. Case does not matter, in the local
 part of a pattern either. An operator's reroute of one recipient goes above them all. A route without a next hop sends to
-the recipient's domain by MX, or straight to an address literal (``user@[192.0.2.1]``, ``user@[IPv6:2001:db8::1]``).
+the recipient's domain by MX, or straight to an address literal (``user@[192.0.2.1]``, ``user@[IPv6:2001:db8::1]``). A
+transport that speaks LMTP looks up no MX: its next hop is a host, or a Unix socket.
 
 Laws: pure, no I/O, no clock; what cannot be routed is a value (``Refused``), never an exception. Runs in the manager
 for every recipient: an answer is remembered by domain, in bounded memory.
@@ -14,7 +15,7 @@ Keeps law: unroutable-is-a-value (docs/laws.md).
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -26,6 +27,7 @@ from mailcore.routing.route import Route, RouteError, domain_name, parse_route
 __all__ = ["Refused", "Resolved", "Routing"]
 
 DOMAINS_REMEMBERED = 10_000  # about 5 MB; when it is full it is cleared
+LMTP_PORT = 24  # as Postfix's lmtp_tcp_port; RFC 2033 names no port and forbids 25
 DEFAULT_TRANSPORT = "smtp"  # always there (config.Settings.transports)
 
 
@@ -50,11 +52,15 @@ class Routing:
     """The routes table, in the form in which it is searched.
 
     ``routes`` maps patterns to routes as in the configuration file, ``transports`` are the names there are, ``port`` is
-    that of hosts found by MX. Raises RouteError at a route that cannot be read (the configuration refuses it before).
+    that of hosts found by MX, ``lmtp`` are the transports that speak LMTP. Raises RouteError at a route that cannot be read
+    (the configuration refuses it before).
     """
 
-    def __init__(self, routes: Mapping[str, str], transports: Iterable[str], port: int = 25) -> None:
+    def __init__(
+        self, routes: Mapping[str, str], transports: Iterable[str], port: int = 25, lmtp: Collection[str] = ()
+    ) -> None:
         self._transports = frozenset(transports)
+        self._lmtp = frozenset(lmtp)
         self._port = port
         self._users: dict[str, Route] = {}
         self._domains: dict[str, Route] = {}  # "example.org", ".example.org" and "*"
@@ -131,9 +137,21 @@ class Routing:
                     host = _ascii(domain)
             except RouteError as error:
                 return Refused(Status.BOUNCED, "5.1.2", f"bad recipient domain: {error}")
+        if route.transport in self._lmtp:
+            return self._by_lmtp(route, host)
+        if host.startswith("/"):
+            words = f"transport {route.transport} does not speak LMTP, so it cannot use a Unix socket"
+            return Refused(Status.DEFERRED, "4.3.5", words)
         port = route.port if route.port is not None else self._port
         named = Route(route.transport, host, port if port != self._port else None, mx)
         return Resolved(route.transport, str(named), NextHop(host, port, mx))
+
+    def _by_lmtp(self, route: Route, host: str) -> Resolved:
+        if host.startswith("/"):
+            return Resolved(route.transport, str(route), NextHop(host, 0, False))
+        port = route.port if route.port is not None else LMTP_PORT
+        named = Route(route.transport, host, port if port != self._port else None, mx=False)
+        return Resolved(route.transport, str(named), NextHop(host, port, False))
 
 
 def _ascii(domain: str) -> str:

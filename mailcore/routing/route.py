@@ -16,12 +16,15 @@ __all__ = ["ROUTE_FORMS", "TRANSPORT_NAME", "Route", "RouteError", "domain_name"
 
 ROUTE_FORMS = (
     '"transport", "transport:domain", "transport:domain:port", "transport:[host]", "transport:[host]:port" '
-    "(host: a name, an IPv4 or an IPv6 address)"
+    '(host: a name, an IPv4 or an IPv6 address), "transport:unix:/path" for LMTP'
 )
 
 TRANSPORT_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")  # 32: one service name of master(5) is never longer in practice
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")  # RFC 1035 2.3.4: 63 octets; "_" occurs in the wild
 _DOMAIN_MAX = 253  # RFC 1035 2.3.4: 255 octets on the wire
+_UNIX = "unix:"  # before the path of a socket, as in transport(5)
+_SOCKET = re.compile(r"(?:/[A-Za-z0-9._+=-]+)+")  # none of the characters that separate the parts of a destination
+SOCKET_BYTES_MAX = 107  # unix(7): sun_path has 108, one of them a null
 _PORT = re.compile(r"[0-9]{1,5}")
 
 
@@ -31,7 +34,8 @@ class RouteError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """``next_hop`` is "" for the recipient's domain, else a domain, or (``mx`` false) a host or address taken as it is.
+    """``next_hop`` is "" for the recipient's domain, else a domain, or (``mx`` false) a host or address taken as it is, or the
+    path of a Unix socket, which alone begins with a slash.
 
     ``port`` None is the deliverer's own (25, unless the settings say otherwise).
     """
@@ -44,6 +48,8 @@ class Route:
     def __str__(self) -> str:
         if not self.next_hop:
             return self.transport
+        if self.next_hop.startswith("/"):
+            return f"{self.transport}:{_UNIX}{self.next_hop}"
         host = self.next_hop if self.mx else f"[{self.next_hop}]"
         return f"{self.transport}:{host}" if self.port is None else f"{self.transport}:{host}:{self.port}"
 
@@ -73,6 +79,8 @@ def parse_route(text: str) -> Route:
 
 def route_to(transport: str, next_hop: str) -> Route:
     """Reads a next hop, what stands behind the transport. Raises RouteError, which names neither text nor forms."""
+    if next_hop.startswith(_UNIX):
+        return Route(transport, _socket(next_hop.removeprefix(_UNIX)), mx=False)
     if next_hop.startswith("["):
         host, closed, behind = next_hop[1:].partition("]")
         if not closed or (behind and not behind.startswith(":")):
@@ -84,6 +92,15 @@ def route_to(transport: str, next_hop: str) -> Route:
     if _is_address(domain):
         raise RouteError(f"write an address in brackets: [{domain}]")
     return Route(transport, domain_name(domain), _port(port) if colon else None)
+
+
+def _socket(path: str) -> str:
+    """Returns the path of a socket. Raises RouteError when it is not one."""
+    if not _SOCKET.fullmatch(path):
+        raise RouteError("the path of a socket begins with / and has only letters, digits and . _ + = - in its names")
+    if len(path) > SOCKET_BYTES_MAX:
+        raise RouteError(f"the path of a socket has at most {SOCKET_BYTES_MAX} bytes")
+    return path
 
 
 def _is_address(text: str) -> bool:

@@ -15,6 +15,20 @@ MUTATIONS = [
         "tests/log/test_data_blocks.py tests/deliverer/test_transaction.py",
     ),
     Mutation(
+        "an answer of LMTP counts for all recipients",
+        "mailcore/deliverer/transaction.py",
+        "        replies = await connection.replies(len(accepted), limits.final_timeout_s)\n",
+        "        replies = len(accepted) * await connection.replies(1, limits.final_timeout_s)\n",
+        "tests/deliverer/test_lmtp.py",
+    ),
+    Mutation(
+        "recipients of LMTP without an answer take the last one",
+        "mailcore/deliverer/transaction.py",
+        "        failed = _failed(connection, SENDING_DOT)\n",
+        "        last = verdicts[-1]\n        failed = last.status, last.dsn, last.reply\n",
+        "tests/deliverer/test_lmtp.py",
+    ),
+    Mutation(
         "the dot follows data that broke off",
         "mailcore/deliverer/transaction.py",
         "            connection.abort()  # without the dot the server has got nothing\n",

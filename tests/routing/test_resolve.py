@@ -142,6 +142,26 @@ def test_a_route_to_an_absent_transport_waits_for_the_operator() -> None:
     assert found == Refused(Status.DEFERRED, "4.3.5", "there is no transport gone")
 
 
+@pytest.mark.parametrize(
+    ("route", "destination", "hop"),
+    [
+        ("lmtp", "lmtp:[b.test]:24", NextHop("b.test", 24, False)),
+        ("lmtp:[store.test]", "lmtp:[store.test]:24", NextHop("store.test", 24, False)),
+        ("lmtp:store.test:2424", "lmtp:[store.test]:2424", NextHop("store.test", 2424, False)),
+        ("lmtp:unix:/run/lmtp", "lmtp:unix:/run/lmtp", NextHop("/run/lmtp", 0, False)),
+    ],
+)
+def test_lmtp_looks_up_no_mx_and_has_a_port_of_its_own(route: str, destination: str, hop: NextHop) -> None:
+    found = Routing({"*": route}, ["smtp", "lmtp"], lmtp=["lmtp"]).resolve("a@b.test")
+    assert found == Resolved("lmtp", destination, hop)
+
+
+def test_a_unix_socket_is_for_lmtp_alone() -> None:
+    found = Routing({}, TRANSPORTS).resolve("a@b.test", "smtp:unix:/run/lmtp")
+    assert isinstance(found, Refused)
+    assert (found.status, found.dsn) == (Status.DEFERRED, "4.3.5")
+
+
 def test_a_route_that_cannot_be_read_stops_the_start() -> None:
     with pytest.raises(RouteError):
         Routing({"*": "no route"}, TRANSPORTS)
