@@ -126,6 +126,9 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     spool_bytes: int = 0  # size of the spool file; 0: inline, or written by an older version
     delay_warned: bool = False  # its sender was warned of the delay; copied by every rewrite
     login_method: str = ""  # of ``login``: PLAIN, LOGIN or SCRAM-SHA-256; "" without one, or of an older version
+    client_name: str = ""  # of ``client_address``: verified, or as a listed host says; "": unknown
+    original_client: str = ""  # "name[address]" that a content filter names with XFORWARD; "" without it
+    original_queue_id: str = ""  # of the message in the server before the filter, by XFORWARD
 
 
 class Verdict(msgspec.Struct, frozen=True, array_like=True):

@@ -19,6 +19,7 @@ from mailcore.config.bounce_settings import Bounce
 from mailcore.config.certificates import Pair
 from mailcore.config.client_auth import ClientAuth
 from mailcore.config.client_bounds import ClientBounds
+from mailcore.config.clients import Clients
 from mailcore.config.dkim import DkimKey
 from mailcore.config.listeners import Auth, Certificate, Listener
 from mailcore.config.maildrop import Maildrop
@@ -472,6 +473,7 @@ class Settings:
     tls_policy: dict[str, TlsPolicy] = field(default_factory=dict)  # by pattern of next hops
     routes: dict[str, str] = field(default_factory=dict)  # pattern -> "transport:next hop:port"; "*" is the default
     auth: Auth = field(default_factory=Auth)
+    clients: Clients = field(default_factory=Clients)
     listener: tuple[Listener, ...] = ()  # without those of ``receiver.listen``
     certificate: tuple[Certificate, ...] = ()  # without that of ``receiver``
     dkim: tuple[DkimKey, ...] = ()
@@ -533,6 +535,7 @@ SECTIONS: dict[str, type] = {
     "receiver": Receiver,
     "relay": Relay,
     "auth": Auth,
+    "clients": Clients,
     "deliverer": Deliverer,
     "tls": Tls,
     "bounce": Bounce,

@@ -99,16 +99,21 @@ class MailLog:
 
     # -- mail
 
-    def accepted(self, envelope: Envelope, client_name: str = "unknown", uid: int = 0) -> None:
+    def accepted(self, envelope: Envelope, client_name: str = "", uid: int = 0) -> None:
         """Logs that a message is on disk: its client, its Message-ID, and that it is queued (three lines, as in Postfix)."""
         queue_id = envelope.queue_id
+        client_name = client_name or envelope.client_name or "unknown"
         if envelope.origin is Origin.SMTP:
             login = ""
             if envelope.login:
                 method = f", sasl_method={word(envelope.login_method)}" if envelope.login_method else ""
                 login = f"{method}, sasl_username={word(envelope.login)}"
             client = _client(client_name, envelope.client_address)
-            self._line("smtpd", f"{queue_id}: client={client}{login}")
+            original = ""
+            if envelope.original_client:  # as Postfix: what a content filter said with XFORWARD
+                before = f", orig_queue_id={word(envelope.original_queue_id)}" if envelope.original_queue_id else ""
+                original = f"{before}, orig_client={word(envelope.original_client)}"
+            self._line("smtpd", f"{queue_id}: client={client}{original}{login}")
         elif envelope.origin is Origin.LOCAL:
             self._line("pickup", f"{queue_id}: uid={uid} from=<{inside(envelope.sender)}>")
         self._line("cleanup", f"{queue_id}: message-id=<{inside(envelope.message_id.strip().strip('<>'))}>")
@@ -128,6 +133,7 @@ class MailLog:
             sender=envelope.sender,
             size_bytes=envelope.size_bytes,
             recipients=envelope.recipient_count,
+            **_original(envelope),
         )
 
     def active(self, envelope: Envelope) -> None:
@@ -535,6 +541,13 @@ def _json_line(fields: dict[str, Any]) -> str:
 def _client(name: str, address: str) -> str:
     """Returns name[address]; a bracket in a name from the DNS is escaped, so that it cannot begin another address."""
     return f"{word(name).replace('[', chr(92) + 'x5b') or 'unknown'}[{word(address)}]"
+
+
+def _original(envelope: Envelope) -> dict[str, str]:
+    """Returns what XFORWARD said, for the object."""
+    if not envelope.original_client:
+        return {}
+    return {"original_client": envelope.original_client, "original_queue_id": envelope.original_queue_id}
 
 
 def _split_code(reply: str) -> tuple[str, str]:

@@ -33,6 +33,8 @@ _LOGGED_IN = b"235 2.7.0 Authentication successful"
 class AuthSession(DataSession):
     """A session in which a user can log in."""
 
+    is_named = True  # False: behind a balancer that cannot say who the client is
+
     def __init__(
         self,
         context: ServerContext,
@@ -170,12 +172,21 @@ class AuthSession(DataSession):
             self.reply(reply)
 
     def _logged_in(self, user: User) -> None:
+        self.take_login(user, self._method)
+        self.reply(_LOGGED_IN)
+
+    def take_login(self, user: User, method: str) -> None:
+        """Makes this the session of a user."""
         self._mechanism = None
         self._user = user
-        self.login, self.login_method = user.name, self._method
+        self.login, self.login_method = user.name, method
         self.trusted = True
         self.choose_commands()
-        self.reply(_LOGGED_IN)
+
+    def forget_login(self) -> None:
+        """Makes this the session of no user."""
+        self._mechanism = self._user = None
+        self.login = self.login_method = ""
 
     # -- a user who has logged in
 

@@ -72,6 +72,10 @@ _NOT_IMPLEMENTED = b"502 5.5.1 Error: command not implemented"
 
 _ALWAYS = (ALLOWED,) * 5
 _UNIMPLEMENTED = Rule(Argument.ANY, b"", (_NOT_IMPLEMENTED,) * 5, is_offered=False)
+# Before HELO as well, as in Postfix; the session refuses all hosts but those that are listed.
+_NAMES_CLIENT = Rule(
+    Argument.ANY, b"", (ALLOWED, ALLOWED, _IN_TRANSACTION, _IN_TRANSACTION, _IN_TRANSACTION), is_offered=False
+)
 # Postfix's smtpd_forbidden_commands: a web page that talks to port 25, never a mail client.
 _FORBIDDEN = Rule(Argument.ANY, b"", _ALWAYS, is_offered=False)
 
@@ -89,6 +93,8 @@ TABLE: dict[bytes, Rule] = {
     b"QUIT": Rule(Argument.NONE, b"QUIT", _ALWAYS),
     b"STARTTLS": Rule(Argument.NONE, b"STARTTLS", _ALWAYS),
     b"AUTH": Rule(Argument.ANY, b"", (_NO_AUTH,) * 5, is_offered=False),
+    b"XCLIENT": _NAMES_CLIENT,
+    b"XFORWARD": _NAMES_CLIENT,
     b"BDAT": _UNIMPLEMENTED,
     b"ETRN": _UNIMPLEMENTED,
     b"EXPN": _UNIMPLEMENTED,

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import msgspec
 from aiosmtpd.smtp import Envelope as AioEnvelope
@@ -45,12 +46,18 @@ class Transaction(AioEnvelope):
         self.queue_id = ""  # from DATA on
         self.arrived_at = 0.0
 
+    # Of XFORWARD, for the log; on the class, so that other mail does not pay for them.
+    forwarded: Mapping[str, str] = MappingProxyType({})
+    original_client = ""  # "name[address]"
+    original_queue_id = ""
+
 
 class DataSession(LineSession):
     """A session with its mail transaction. ``server_address`` is our address, the one that the client connected to."""
 
     session: AioSession
     envelope: Transaction
+    client_name = ""  # of the client's address; "" is unknown
 
     def __init__(
         self,
@@ -105,6 +112,7 @@ class DataSession(LineSession):
                 self.tls,
                 self._protocol(),
                 envelope.queue_id,
+                self.client_name,
             )
         )
 
@@ -115,6 +123,8 @@ class DataSession(LineSession):
         """Forgets the mail transaction, if there is one."""
         if self.phase > _GREETED:
             self.phase = _GREETED
+            self.envelope = Transaction()
+        elif self.envelope.forwarded:  # XFORWARD comes before MAIL
             self.envelope = Transaction()
 
     def begin_data(self) -> None:
@@ -128,7 +138,9 @@ class DataSession(LineSession):
         self._incoming = IncomingMessage(
             context.intake,
             envelope.queue_id,
-            context.trace.received(helo, self.address, self._protocol(), envelope.queue_id, only, envelope.arrived_at),
+            context.trace.received(
+                helo, self.address, self._protocol(), envelope.queue_id, only, envelope.arrived_at, self.client_name
+            ),
             size_limit=settings.message_size_limit,
             received_limit=settings.received_limit,
             inline_limit=context.inline_limit,
@@ -190,6 +202,9 @@ class DataSession(LineSession):
             options=envelope.options,
             data_sums=message.data_sums,
             login_method=self.login_method,
+            client_name=self.client_name,
+            original_client=envelope.original_client,
+            original_queue_id=envelope.original_queue_id,
         )
         try:
             message.store(stored, recipients[RECIPIENTS_PER_RECORD:], functools.partial(self._stored, envelope))

@@ -55,6 +55,13 @@ class Guard:
         """Notes the session of an untrusted client."""
         self._untrusted[session] = _Mark(now)
 
+    def renamed(self, session: DataSession, now: float, *, trusted: bool) -> None:
+        """Notes that another client has taken the place of the one that connected."""
+        if trusted:
+            self._untrusted.pop(session, None)
+        elif session not in self._untrusted:
+            self.began(session, now)
+
     def ended(self, session: LineSession) -> None:
         """Forgets a session, if it was that of an untrusted client."""
         if isinstance(session, DataSession):

@@ -28,6 +28,7 @@ class Refusal(NamedTuple):
     tls: str = ""
     protocol: str = "SMTP"
     queue_id: str = ""
+    client_name: str = ""
 
 
 class Upload(Protocol):

@@ -64,6 +64,7 @@ class LineSession(SMTP):
         self.context = context
         self.loop = context.loop
         self.address = address
+        self.connected_from = address  # stays when another program names the client (XCLIENT)
         self.port = port
         self.transport = None
         self.heard = context.ticks

@@ -122,6 +122,7 @@ class Receiving:
             connections_max=connections_max,
             extensions=extensions,
             authentication=self.authentication,
+            clients=settings.clients,
         )
         self._has_rules = bool(settings.listener)
         self._rules = {listen_address(each.address): each for each in settings.all_listeners}

@@ -84,11 +84,12 @@ class Refusals:
             return
         if not self._allowance.taken(self._loop.time()):
             return
-        stage, reply, address, helo, sender, recipient, tls, protocol, queue_id = refusal
+        stage, reply, address, helo, sender, recipient, tls, protocol, queue_id, client_name = refusal
         self._log.refused(
             stage,
             reply,
             address,
+            client_name=client_name or "unknown",
             sender=sender,
             recipient=recipient,
             helo=helo,

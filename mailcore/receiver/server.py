@@ -25,9 +25,11 @@ import socket
 import ssl
 from collections.abc import Iterable, Sequence
 
+from mailcore.config.clients import Clients
 from mailcore.config.listeners import MX, Listener
 from mailcore.config.settings import Receiver
 from mailcore.esmtp import EXTENSIONS, Extension
+from mailcore.receiver.auth_session import AuthSession
 from mailcore.receiver.authentication import Authentication
 from mailcore.receiver.guard import Guard
 from mailcore.receiver.intake import Intake, Refusal
@@ -35,7 +37,7 @@ from mailcore.receiver.line_session import LineSession
 from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.proxy_header import Passed
 from mailcore.receiver.proxy_reader import HEADER_TIMEOUT_S, HeaderReader
-from mailcore.receiver.server_context import ServerContext
+from mailcore.receiver.server_context import NO_CLIENTS, ServerContext
 from mailcore.receiver.session import ServerSession
 
 __all__ = ["Server"]
@@ -65,6 +67,7 @@ class Server:
         connections_max: int | None = None,
         extensions: Sequence[Extension] = EXTENSIONS,
         authentication: Authentication | None = None,
+        clients: Clients = NO_CLIENTS,
     ) -> None:
         self._make_context = functools.partial(
             ServerContext,
@@ -77,6 +80,7 @@ class Server:
             spool_data_at=spool_data_at,
             extensions=extensions,
             authentication=authentication,
+            clients=clients,
         )
         self._tls_context = tls_context
         self._mechanisms = authentication.users.mechanisms if authentication is not None else ""
@@ -112,6 +116,7 @@ class Server:
         if context is None:
             context = self._contexts[rule] = self._make_context(tls_context=self._tls_context, rule=rule)
             context.set_mechanisms(self._mechanisms)
+            context.renamed = self._renamed
         return context
 
     def set_tls(self, tls_context: ssl.SSLContext | None) -> None:
@@ -146,11 +151,15 @@ class Server:
         if session in self.sessions:
             self.sessions.remove(session)
             self._guard.ended(session)
-            count = self._per_client[session.address] - 1
+            count = self._per_client[session.connected_from] - 1
             if count:
-                self._per_client[session.address] = count
+                self._per_client[session.connected_from] = count
             else:
-                del self._per_client[session.address]
+                del self._per_client[session.connected_from]
+
+    def _renamed(self, session: AuthSession) -> None:
+        """Watches a session by what its client is now."""
+        self._guard.renamed(session, self.loop.time(), trusted=session.trusted)
 
     # -- accepting
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from mailcore.config.clients import Clients
 from mailcore.config.listeners import MX, Listener
 from mailcore.config.settings import Receiver
 from mailcore.esmtp import EXTENSIONS, Extension, Offering
@@ -20,6 +22,12 @@ from mailcore.receiver.trace import TraceHeader
 from mailcore.routing.networks import Networks
 
 __all__ = ["Offer", "ServerContext"]
+
+NO_CLIENTS = Clients()
+
+
+def _no_server(session: object) -> None:
+    """Stands for the server in a test of one session."""
 
 
 class Offer:
@@ -56,6 +64,7 @@ class ServerContext:
         extensions: Sequence[Extension] = EXTENSIONS,
         rule: Listener = MX,
         authentication: Authentication | None = None,
+        clients: Clients = NO_CLIENTS,
     ) -> None:
         self.settings = settings
         self.policy = policy
@@ -68,6 +77,10 @@ class ServerContext:
         self.rule = rule
         self.authentication = authentication  # None: no user can log in
         self.is_implicit = rule.tls == "implicit"
+        self.xclients = Networks(clients.xclient_networks)
+        self.xforwards = Networks(clients.xforward_networks)
+        self.names_clients = bool(clients.xclient_networks or clients.xforward_networks)
+        self.renamed: Callable[[Any], None] = _no_server  # called with the session when another client takes its place
         self.balancers = Networks(rule.proxy) if rule.proxy else None
         self.trace = TraceHeader(hostname)
         self.name = hostname.encode()

@@ -14,11 +14,11 @@ import ssl
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mailcore.receiver.auth_session import AuthSession
 from mailcore.receiver.command import ReplyOf, parse_mail, parse_rcpt
 from mailcore.receiver.command_table import TABLE, Argument, Gate, Phase, Rule, table_of
 from mailcore.receiver.incoming import INTERNAL_ERROR, TOO_BIG
 from mailcore.receiver.line_session import LineSession, State
+from mailcore.receiver.named_client import NamedClientSession
 from mailcore.receiver.path import Path
 from mailcore.receiver.server_context import ServerContext
 
@@ -36,7 +36,7 @@ _CONNECTED, _GREETED, _MAIL, _REFUSED, _RECIPIENT = (
 )
 
 
-class ServerSession(AuthSession):
+class ServerSession(NamedClientSession):
     """The SMTP session of one connection. ``server_address`` is our address, the one that the client connected to."""
 
     def __init__(
@@ -86,7 +86,7 @@ class ServerSession(AuthSession):
 
     def distrust(self) -> None:
         """Takes away what our own networks may do: the address is that of a balancer, and the client is not known."""
-        self.trusted = False
+        self.trusted = self.is_named = False
         self.choose_commands()
 
     # -- commands
@@ -143,7 +143,7 @@ class ServerSession(AuthSession):
         if not self._greet(argument, b"EHLO", extended=True):
             return b""
         self.offer = self.context.offer_tls if self.tls else self.context.offer
-        return self.offer.ehlo
+        return self.announced(self.offer.ehlo) if self.context.names_clients else self.offer.ehlo
 
     def _greet(self, argument: bytes, verb: bytes, extended: bool) -> bool:
         name = argument.decode("ascii", "replace")
@@ -295,6 +295,8 @@ ACTIONS: dict[bytes, Callable[[ServerSession, bytes], bytes]] = {
     b"QUIT": ServerSession.smtp_QUIT,
     b"STARTTLS": ServerSession.smtp_STARTTLS,
     b"AUTH": ServerSession.smtp_AUTH,
+    b"XCLIENT": ServerSession.smtp_XCLIENT,
+    b"XFORWARD": ServerSession.smtp_XFORWARD,
     b"CONNECT": ServerSession.end_forbidden,
     b"GET": ServerSession.end_forbidden,
     b"POST": ServerSession.end_forbidden,

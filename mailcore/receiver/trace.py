@@ -28,10 +28,12 @@ class TraceHeader:
         self._second = -1
         self._date = ""
 
-    def received(self, helo: str, client_address: str, protocol: str, queue_id: str, only: str, now: float) -> bytes:
+    def received(
+        self, helo: str, client_address: str, protocol: str, queue_id: str, only: str, now: float, client_name: str = ""
+    ) -> bytes:
         """Returns the field. ``only``: the recipient when there is just one, else "" (recipients must not see each other).
 
-        ``now`` is wall-clock seconds.
+        ``now`` is wall-clock seconds. ``client_name`` is a host name, of the address, or "" if it is unknown.
         """
         second = int(now)
         if second != self._second:
@@ -40,7 +42,8 @@ class TraceHeader:
         literal = f"IPv6:{client_address}" if ":" in client_address else client_address
         about = f" id {queue_id};\r\n\t" if not only else f" id {queue_id}\r\n\tfor <{only}>; "
         name = _UNSAFE.sub("?", helo)
-        return (f"Received: from {name} (unknown [{literal}])\r\n{self._by}{protocol}{about}{self._date}\r\n").encode()
+        client = f"{client_name or 'unknown'} [{literal}]"
+        return (f"Received: from {name} ({client})\r\n{self._by}{protocol}{about}{self._date}\r\n").encode()
 
 
 def _date(second: int) -> str:

@@ -21,4 +21,25 @@ MUTATIONS = [
         "connection.getsockname()[0], trusted=True)",
         "tests/receiver/test_proxy_header.py -k not_named_is_not_trusted",
     ),
+    Mutation(
+        "XCLIENT is for every host",
+        "mailcore/receiver/named_client.py",
+        "        return self.is_named and networks.hold(self.connected_from)\n",
+        "        return self.is_named\n",
+        "tests/receiver/test_named_client.py -k every_other_host",
+    ),
+    Mutation(
+        "a client has the rights of the host that names it",
+        "mailcore/receiver/named_client.py",
+        "        self.trusted = self.context.policy.trusts(self.address)\n",
+        "",
+        "tests/receiver/test_named_client.py -k takes_the_place",
+    ),
+    Mutation(
+        "a client has the login of the one before",
+        "mailcore/receiver/named_client.py",
+        "        self.forget_login()\n",
+        "",
+        "tests/receiver/test_named_client.py -k login_is_that",
+    ),
 ]

@@ -11,6 +11,7 @@ import struct
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+from mailcore.config.clients import Clients
 from mailcore.config.listeners import MX, Listener
 from mailcore.config.settings import Receiver
 from mailcore.envelope import DataPlace, Envelope, Recipient
@@ -18,6 +19,7 @@ from mailcore.receiver.authentication import Authentication
 from mailcore.receiver.intake import Done, Refusal, Stored
 from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.server import Server
+from mailcore.receiver.server_context import NO_CLIENTS
 from tests.eventually import PATIENCE_S, eventually
 
 
@@ -240,6 +242,7 @@ async def serving(
     tls: ssl.SSLContext | None = None,
     rule: Listener = MX,
     authentication: Authentication | None = None,
+    clients: Clients = NO_CLIENTS,
     **settings: Any,
 ) -> AsyncIterator[Serving]:
     intake = MemoryIntake()
@@ -256,6 +259,7 @@ async def serving(
         spool_data_at=32,
         tls_context=tls,
         authentication=authentication,
+        clients=clients,
     )
     made.start([listener], rule)
     running = Serving(made, intake, address)

@@ -41,6 +41,10 @@ GOOD: dict[bytes, tuple[bytes, bytes, bytes, bytes, bytes]] = {
     b"QUIT": (b"221 2.0.0",) * 5,
     b"STARTTLS": (b"503 5.5.1",) * 5,  # this server has no certificate
     b"AUTH PLAIN AGEAYg==": (b"503 5.5.1",) * 5,
+    **dict.fromkeys(
+        (b"XCLIENT ADDR=192.0.2.1", b"XFORWARD ADDR=192.0.2.1"),
+        (b"550 5.7.0", b"550 5.7.0", b"503 5.5.1", b"503 5.5.1", b"503 5.5.1"),
+    ),
     **dict.fromkeys((b"BDAT 5", b"ETRN x", b"EXPN list", b"SAML", b"SEND", b"SOML", b"TURN"), (b"502 5.5.1",) * 5),
     **dict.fromkeys((b"CONNECT x:25", b"GET / HTTP/1.1", b"POST / HTTP/1.1"), (b"221 2.7.0",) * 5),
     b"WHAT": (b"500 5.5.2",) * 5,
