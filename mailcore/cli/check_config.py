@@ -10,10 +10,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from mailcore.config.lines import report
 from mailcore.config.load import ConfigError, load
+from mailcore.config.policies_without_mail import policies_without_mail
 from mailcore.config.settings import Settings
 from mailcore.config.tuned_check import ignored
 from mailcore.faults import Code, Fault
@@ -50,12 +52,13 @@ def _run(arguments: argparse.Namespace) -> int:
     del values["written"]  # it says which of them the file sets, and is not one itself
     tuned = [] if arguments.file_only else _tuned_faults(settings)
     users, not_checked = ([], []) if arguments.file_only else _users_faults(settings)
+    warnings = [plain(line) for line in _without_mail(settings)]
     status = NOT_DONE if users else DONE
     if arguments.json:
-        about = {"tuned_faults": [*tuned, *not_checked], "users_faults": users}
+        about = {"tuned_faults": [*tuned, *not_checked], "users_faults": users, "warnings": warnings}
         print_json({"valid": True, "file": str(path), "settings": values, **about})
         return status
-    for fault in (*tuned, *not_checked):
+    for fault in (*tuned, *not_checked, *warnings):
         complain(fault)
     for fault in users:
         complain_fault(Fault(Code.INVALID, fault))
@@ -76,6 +79,15 @@ def _tuned_faults(settings: Settings) -> list[str]:
             plain(f"{path}: {error}; the next start sets the file aside and uses the values of the configuration file")
         ]
     return [plain(line) for line in report(path, faults).splitlines()]
+
+
+def _without_mail(settings: Settings) -> Iterator[str]:
+    """Yields a line for each TLS policy that no mail can reach. They keep the exit status: the file is valid."""
+    for pattern, destination in policies_without_mail(settings):
+        yield (
+            f'[tls_policy."{pattern}"] has no effect: [routes] sends the mail of this domain to {destination}; set the policy '
+            "for that next hop"
+        )
 
 
 def _users_faults(settings: Settings) -> tuple[list[str], list[str]]:

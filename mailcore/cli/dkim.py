@@ -12,10 +12,14 @@ from typing import NamedTuple
 
 from mailcore.bounds import BadValue
 from mailcore.config.dkim import DkimKey, domain_name, selector_name
+from mailcore.config.settings import Settings
 from mailcore.dkim.key import ALGORITHMS, BadKey, SigningKey, load_key, new_key
+from mailcore.doctor.as_user import unreadable
+from mailcore.doctor.host import Host, processes_of
 from mailcore.doctor.resolver import ALL_S, Server, ask, servers_of
+from mailcore.doctor.secrets import deliverer_ids, name_of_user
 from mailcore.faults import Code, Fault
-from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, fault_of, settings_of
+from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, config_path, fault_of, settings_of
 from mailcore.terminal.output import JsonLines, complain_fault, plain, print_json, say, whole_table, width
 
 __all__ = ["configure"]
@@ -125,8 +129,9 @@ def _check(arguments: argparse.Namespace) -> int:
     lines = JsonLines() if arguments.json else None
     rows = []
     good = True
+    closed = _closed(settings, arguments)
     for each in settings.dkim:
-        found = _look(each, servers)
+        found = closed.get(each.key) or _look(each, servers)
         good &= found.state == "ok"
         if lines is not None:
             lines.item(
@@ -149,6 +154,17 @@ def _check(arguments: argparse.Namespace) -> int:
             Fault(Code.NOT_FOUND, "the configuration file has no [[dkim]] section; waypost dkim new makes a key")
         )
     return DONE if good and rows else NOT_DONE
+
+
+def _closed(settings: Settings, arguments: argparse.Namespace) -> dict[str, _Found]:
+    """Returns the keys that the deliverers' user cannot read, as far as this user can tell: while one runs, and as root."""
+    ids = deliverer_ids(Host(settings, config_path(arguments), processes=processes_of(settings.run_directory)))
+    found = (unreadable(ids, [each.key for each in settings.dkim]) if ids is not None else None) or {}
+    return {
+        path: _Found("key_unusable", f"{path}: the deliverers' user {name_of_user(ids)} cannot read it: {why}")
+        for path, why in found.items()
+        if ids is not None
+    }
 
 
 def _look(settings: DkimKey, servers: list[Server]) -> _Found:

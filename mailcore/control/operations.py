@@ -34,6 +34,8 @@ from mailcore.control.view import Look, View
 from mailcore.control.waiting import NOT_READ, why_at_rest, why_not_in_pass
 from mailcore.envelope import DataPlace, Envelope, Origin, Recipient
 from mailcore.lookup.browse import REASON_CHARACTERS, Budget, Item
+from mailcore.lookup.filter import Filter, Matcher
+from mailcore.lookup.left import recipients_left
 from mailcore.lookup.selection import states_in
 from mailcore.mail_state import MailState, main_state
 from mailcore.manager_answers import Progress, Reason, Reasons
@@ -106,9 +108,8 @@ class Operations:
         page = await self._view.in_thread(
             self._view.browser.page, stretches, arguments.filter, arguments.cursor, budget
         )
-        await self._say_who_is_active(page.items)
         yield ListPage(
-            items=page.items,
+            items=await self._as_they_are(page.items, arguments.filter),
             cursor=page.cursor,
             examined=page.examined,
             damage=page.damage,
@@ -175,13 +176,28 @@ class Operations:
         not_read = (await self._why_active(found.envelope.queue_id, found.lane)).not_read
         return why_at_rest(found, stretch, now, manager_away=False, not_read=not_read)
 
-    async def _say_who_is_active(self, items: list[Item]) -> None:
+    async def _as_they_are(self, items: list[Item], filter_: Filter) -> list[Item]:
+        """Adds what the manager knows of active messages; leaves out those of which nothing that is left matches."""
         working = await self._view.working([item.queue_id for item in items])
+        browser = self._view.browser
+        matcher = Matcher(filter_, browser.clock(), browser.route_of)
+        there = []
         for item in items:
             known = working.get(item.queue_id)
             _overlay(item, known)
-            if known is not None:  # the envelope still counts those done in this pass; ``size`` does not
+            if known is not None:  # the envelope still has those done in this pass
                 item.recipient_count = known.remaining
+                if known.done:
+                    found = await self._view.in_thread(browser.read, known.lane, known.offset)
+                    if found is not None and found.envelope.queue_id == item.queue_id:
+                        left = await self._view.in_thread(
+                            recipients_left, browser, found, matcher, frozenset(known.done)
+                        )
+                        if left is None:
+                            continue
+                        item.recipients = left
+            there.append(item)
+        return there
 
 
 def _read_json(path: str, type_: type[T]) -> T:

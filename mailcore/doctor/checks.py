@@ -35,6 +35,7 @@ from mailcore.doctor import (
     ports,
     processes,
     reverse,
+    secrets,
     sync,
     versions,
 )
@@ -67,6 +68,7 @@ CHECKS = (
     Check("maildrop", maildrop.look, 5.0),
     Check("certificates", certificates.look, 12.0),
     Check("logins", logins.look, 5.0),
+    Check("secrets", secrets.look, 5.0),
     Check("versions", versions.look, 10.0),
     Check("balance", balance.look, 5.0),
     Check("log", log.look, 10.0),

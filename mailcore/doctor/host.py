@@ -21,7 +21,7 @@ from mailcore.doctor.resolver import Lookups, servers_of
 from mailcore.faults import Code
 from mailcore.manager_answers import State
 
-__all__ = ["ANSWER_S", "PROC", "Host", "Process", "alive", "name_of", "nearest"]
+__all__ = ["ANSWER_S", "PROC", "Host", "Process", "alive", "name_of", "nearest", "processes_of"]
 
 ANSWER_S = 5.0  # for each request to the core
 PROC = Path("/proc")
@@ -67,7 +67,7 @@ class Host:
     def of(cls, settings: Settings, config: Path, **more: Any) -> Host:
         """Collects processes and the manager's state. A manager that fails or does not answer is not an error."""
         host = cls(settings, config, **more)
-        host.processes = _processes(settings.run_directory)
+        host.processes = processes_of(settings.run_directory)
         began = time.monotonic()
         try:
             with ControlClient(settings.run_directory / "control.sock", who="doctor", timeout_s=ANSWER_S) as control:
@@ -107,7 +107,7 @@ class Host:
         return self.settings.receiver.hostname or socket.gethostname()
 
 
-def _processes(directory: Path) -> dict[str, Process]:
+def processes_of(directory: Path) -> dict[str, Process]:
     """Reads children.json; empty if it is missing or damaged."""
     found: dict[str, Process] = {}
     with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):

@@ -10,6 +10,7 @@ Keeps law: answered-after-sync (docs/laws.md).
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from mailcore.change_rules import MessageState
-from mailcore.envelope import DataPlace, Envelope, Origin, Recipient
+from mailcore.envelope import AsideKind, DataPlace, Envelope, Origin, Recipient
 from mailcore.faults import Code, FaultError
 from mailcore.frames import Request
 from mailcore.manager.context import ManagerContext
@@ -32,7 +33,7 @@ from mailcore.queue.queue import Elsewhere, Gone
 from mailcore.queue.recipients import recipients_at
 from mailcore.queue.records import Administrative
 from mailcore.queue.rewrite import remaining_recipients
-from mailcore.routing.address import is_mailbox
+from mailcore.routing.address import comparable, is_mailbox
 from mailcore.routing.route import RouteError, parse_route
 
 __all__ = ["BadRequest", "Orders"]
@@ -69,7 +70,7 @@ class Orders:
         messages = arguments.pop("messages", None)
         if operation == "add_recipients" and messages is None:
             messages = [[arguments.pop("queue_id", ""), arguments.pop("lane", ""), arguments.pop("offset", -1)]]
-        _check(operation, messages, arguments)
+        _check(operation, messages, arguments, self.context.wall())
         self._check_route(arguments)
         changed: list[Active] = []
         answer = Ordered(changed=0, recipients=0, in_flight={}, errors={}, dead=[], elsewhere=[])
@@ -141,6 +142,12 @@ class Orders:
             await asyncio.sleep(BUSY_S)
         else:
             raise Gone("message is being moved to another lane; retry in a second", code=Code.BUSY)
+        if operation == "add_recipients":
+            once: dict[str, str] = {}
+            for address in arguments["recipients"]:
+                once.setdefault(comparable(address), address)
+            arguments = {**arguments, "recipients": list(once.values())}
+            orders = [msgspec.structs.replace(order, arguments=arguments) for order in orders]
         if active is not None:
             if len(active.orders) + len(orders) > ORDERS_MAX:
                 text = f"{len(active.orders)} changes wait for deliveries in flight; retry when they have ended"
@@ -168,6 +175,7 @@ class Orders:
     def _fit_active(self, active: Active, orders: Sequence[Administrative]) -> _Fit:
         """Counts the recipients that the change fits, after the orders that wait for deliveries in flight. Raises Gone."""
         context = self.context
+        _refuse_repeated(orders, remaining_recipients(context.queue, active), active.orders)
         changes = [change_of(context, active, order) for order in orders]
         placing = Placing(context, active, 0)
         returned = {recipient.number for recipient, _ in placing.bounced()}  # nothing after it can change that
@@ -187,6 +195,8 @@ class Orders:
         context = self.context
         _, envelope = context.queue.resting(lane, offset, queue_id)
         now = context.wall()
+        at_rest = recipients_at(context.queue, lane, offset, envelope)
+        _refuse_repeated(orders, itertools.chain.from_iterable(at_rest))
         changes = [Change(order, age_s=envelope.age_s, undo_time_s=context.queue.undo_time_s) for order in orders]
         recipients = (
             with_its_state(recipient, envelope, lane, now)
@@ -273,6 +283,26 @@ def _fitting(
     raise Gone("its recipients are finished", code=Code.NOT_FOUND)
 
 
+def _refuse_repeated(
+    orders: Sequence[Administrative], recipients: Iterable[Recipient], waiting: Sequence[Administrative] = ()
+) -> None:
+    """Raises Gone if a recipient to be added is left already, or is in an order that waits: it would get two copies.
+
+    One that was delivered or deleted may be added again.
+    """
+    added = {comparable(each): each for order in orders for each in _added(order)}
+    if not added:
+        return
+    left = (each.address for each in recipients if each.aside is None or each.aside.kind is not AsideKind.DELETED)
+    for address in itertools.chain(left, *map(_added, waiting)):
+        if (known := added.get(comparable(address))) is not None:
+            raise Gone(f"{known} is a recipient of this message already; nothing was added", code=Code.CONFLICT)
+
+
+def _added(order: Administrative) -> Sequence[str]:
+    return order.arguments["recipients"] if order.operation == "add_recipients" else ()
+
+
 def _parts(arguments: dict[str, Any]) -> list[dict[str, Any]]:
     """Returns the arguments once for each record: the numbers of many recipients are divided."""
     ranges = arguments.get(NUMBERS)
@@ -281,7 +311,7 @@ def _parts(arguments: dict[str, Any]) -> list[dict[str, Any]]:
     return [{**arguments, NUMBERS: ranges[at : at + RANGES_MAX]} for at in range(0, len(ranges), RANGES_MAX)]
 
 
-def _check(operation: str, messages: Sequence[Any] | None, arguments: dict[str, Any]) -> None:
+def _check(operation: str, messages: Sequence[Any] | None, arguments: dict[str, Any], now: float) -> None:
     if not isinstance(messages, list | tuple) or not messages:
         raise BadRequest("messages: a list of [queue id, lane, offset] is needed", argument="messages")
     if len(messages) > MESSAGES_MAX:
@@ -301,8 +331,12 @@ def _check(operation: str, messages: Sequence[Any] | None, arguments: dict[str, 
             numbers_in(message[3] if len(message) == 4 else None)
         except ValueError as error:
             raise BadRequest(f"messages: {message[0]}: {error}", argument="messages") from None
-    if operation == "delay" and not isinstance(arguments.get("until"), int | float):
-        raise BadRequest("until: a time in seconds since 1970 is needed", argument="until")
+    if operation == "delay":
+        until = arguments.get("until")
+        if not isinstance(until, int | float):
+            raise BadRequest("until: a time in seconds since 1970 is needed", argument="until")
+        if until <= now:
+            raise BadRequest("until: this time is over; retry makes a message due now", argument="until")
     if operation == "reroute" and not arguments.get("route"):
         raise BadRequest("route: transport:next hop is needed", argument="route")
     if operation == "add_recipients":

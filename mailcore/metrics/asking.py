@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -17,7 +19,7 @@ from mailcore.manager_answers import Destinations, Size, State
 from mailcore.metrics.exposition import Family, text_of
 from mailcore.metrics.families import Answers, families
 
-__all__ = ["Asking"]
+__all__ = ["Asking", "certificates_of"]
 
 R = TypeVar("R", Processes, State, Size, Destinations, Disks, AgesPart)
 AGES_S = 60.0  # the ages are read from the lanes: not at each scrape
@@ -58,7 +60,7 @@ class Asking:
                 destinations=ask("destinations", Destinations) if state is not None else None,
                 disks=ask("disks", Disks),
                 ages=self._aged(lambda: ask("ages", AgesPart)),
-                certificates=_certificates(self._settings),
+                certificates=certificates_of(self._settings),
             )
         return families(answers, time.time(), self._settings.metrics.destinations_max)
 
@@ -69,14 +71,15 @@ class Asking:
         return self._ages
 
 
-def _certificates(settings: Settings) -> dict[str, float]:
+def certificates_of(settings: Settings) -> dict[str, float]:
+    """Returns the end of each certificate of the receivers by its file; the path only where two files have one name."""
+    files = list(dict.fromkeys(pair.certificate for pair in settings.certificate_pairs))
+    names = Counter(map(os.path.basename, files))
     found = {}
-    file = settings.receiver.tls_certificate
-    if file:
-        try:
+    for file in files:
+        name = os.path.basename(file)
+        with contextlib.suppress(OSError, ValueError):  # the doctor says why
             with open(file, "rb") as opened:
                 certificate = x509.load_pem_x509_certificate(opened.read(1 << 20))
-            found[os.path.basename(file)] = certificate.not_valid_after_utc.timestamp()
-        except (OSError, ValueError):
-            pass  # the doctor says why
+            found[name if names[name] == 1 else file] = certificate.not_valid_after_utc.timestamp()
     return found

@@ -186,6 +186,36 @@ async def test_a_message_gets_more_recipients(tmp_path: Path) -> None:
         assert recipients_of(lab.messages) == ["a@example.org", "b@example.org", "c@example.org"]
 
 
+async def test_a_recipient_that_is_left_is_not_added_a_second_time(tmp_path: Path) -> None:
+    """At rest, and while the order that adds it waits for a delivery in flight."""
+    async with Lab([f"{NEVER}:127.0.0.1:0", "slow(1.5):127.0.0.1:0"]) as lab:
+        routes = {"slow.example": route_to(lab, 1), "*": route_to(lab, 0)}
+        async with running(tmp_path, lab, LONG, routes=routes) as core:
+            resting = await in_retry(core)
+            flying = await core.send("s@slow.example")
+            await core.until_in_flight()
+            for queue_id in (resting, flying):
+                answer = await core.ask(
+                    "add_recipients", queue_id=queue_id, recipients=["b@example.org", "B@example.ORG"]
+                )
+                assert answer["changed"] == 1
+                for again in (["b@example.org"], ["c@example.org", "B@Example.org"]):
+                    answer = await core.ask("add_recipients", queue_id=queue_id, recipients=again)
+                    assert (answer["changed"], answer["errors"][queue_id]["code"]) == (0, "conflict")
+            await lab.hops[0].set_behaviour("accept")
+            await core.order("retry", resting)
+            await core.until_empty()
+            assert recipients_of(lab.hops[0].messages) == ["a@example.org", "b@example.org", "b@example.org"]
+
+
+async def test_a_delay_until_a_time_that_is_over_is_refused(tmp_path: Path) -> None:
+    async with Lab([f"{NEVER}:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as core:
+        queue_id = await in_retry(core)
+        with refused(Code.INVALID, "until"):
+            await core.order("delay", queue_id, until=time.time() - 1)
+        assert (await core.until_in(queue_id, "retry.60"))["states"] == {"deferred": 1}
+
+
 async def test_recipients_added_while_the_others_are_delivered_are_not_lost(tmp_path: Path) -> None:
     async with Lab(["slow(1.5):127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as core:
         queue_id = await core.send("a@example.org")

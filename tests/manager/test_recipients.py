@@ -139,6 +139,9 @@ async def test_a_delete_by_a_recipient_who_was_delivered_in_this_pass_deletes_no
 
             await core.eventually(delivered, "X to be delivered")
             await core.eventually(lambda: _done(core, queue_id), "the verdict")
+            assert [item["queue_id"] for item in (await core.ask("list", filter={"recipient": X}))["items"]] == []
+            assert [item["recipients"] for item in (await core.ask("list", filter={"recipient": Y}))["items"]] == [[Y]]
+            assert [item["recipients"] for item in (await core.ask("list"))["items"]] == [[Y]]
             await changed(core, "delete", 0, 0, filter={"recipient": X})
             await changed(core, "hold", 1, 1, filter={"recipient": Y})
             await core.until_in(queue_id, "hold")

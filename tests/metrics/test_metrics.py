@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
 
+from mailcore.config.load import load
 from mailcore.control.protocol.state import Child, Disk, Disks, Processes
 from mailcore.manager_answers import Size
+from mailcore.metrics.asking import certificates_of
 from mailcore.metrics.exposition import Family, text_of
 from mailcore.metrics.families import OTHER, Answers, families
 from mailcore.metrics.server import Page
+from tests.doctor.sample_host import certificate
 
 DOCS = Path(__file__).parents[2] / "docs"
 NAMES = {family.name for family in families(Answers(), 0.0, 5)}
@@ -75,6 +79,31 @@ def test_processes_and_disks() -> None:
     assert 'waypost_process_up{process="control"} 0' in lines
     assert 'waypost_disk_free_bytes{directory="queue"} 4' in lines
     assert not any(line.startswith("waypost_disk_free_inodes") for line in lines)
+
+
+def test_each_certificate_of_the_receivers_has_its_expiry(tmp_path: Path) -> None:
+    """Also those by name; two files of one name are told apart."""
+    first, second, third = (
+        certificate(made_in(tmp_path / name), "mx.example.org", days) for name, days in (("a", 5), ("b", 50), ("c", 9))
+    )
+    other = third.rename(third.with_name("other.pem"))
+    config = tmp_path / "waypost.toml"
+    config.write_text(
+        f'home = "home"\n[receiver]\ntls_certificate = "{first}"\ntls_key = "{first}"\n'
+        + "".join(
+            f'[[certificate]]\nnames = ["{name}.example.org"]\ncertificate = "{file}"\nkey = "{file}"\n'
+            for name, file in (("b", second), ("c", other))
+        )
+    )
+    found = certificates_of(load(config))
+    assert {name: round((until - time.time()) / 86_400) for name, until in found.items()} == {
+        str(first): 5, str(second): 50, "other.pem": 9,
+    }  # fmt: skip
+
+
+def made_in(directory: Path) -> Path:
+    directory.mkdir()
+    return directory
 
 
 def named_in(text: str) -> set[str]:

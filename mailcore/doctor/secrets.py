@@ -1,0 +1,68 @@
+"""Secrets of the deliverers: keys of DKIM and the file of logins, and whether the deliverers' own user can read them."""
+
+from __future__ import annotations
+
+import pwd
+from collections.abc import Iterator
+
+from mailcore.dkim.key import BadKey, load_key
+from mailcore.doctor.as_user import Ids, ids_of, unreadable
+from mailcore.doctor.finding import Finding, bad, good, not_known
+from mailcore.doctor.host import Host
+
+__all__ = ["deliverer_ids", "look", "name_of_user"]
+
+
+def look(host: Host) -> Iterator[Finding]:
+    """Yields findings about the keys that sign mail, and the logins to next hops."""
+    keys = [each.key for each in host.settings.dkim]
+    passwords = host.settings.client_auth.password_file
+    files = dict.fromkeys([*keys, *([passwords] if passwords else [])])
+    if not files:
+        yield good("deliverers", "no key of DKIM and no file of logins is configured")
+        return
+    wrong = False
+    ids = deliverer_ids(host)
+    closed = {} if ids is None else unreadable(ids, list(files))
+    for path, why in (closed or {}).items():
+        wrong = True
+        assert ids is not None
+        user = name_of_user(ids)
+        yield bad(
+            "deliverers",
+            f"{path}: the user {user} of the deliverers cannot read it ({why}); mail that needs it waits",
+            f"Run: chgrp {user} {path} && chmod 0640 {path}, and look at the directories above it.",
+        )
+    for path in dict.fromkeys(keys):
+        try:
+            load_key(path)
+        except BadKey as error:
+            if path not in (closed or {}):
+                wrong = True
+                yield bad("deliverers", f"{path}: {error}; mail of its domain waits", "See waypost dkim check.")
+    if ids is None:
+        yield not_known(
+            "deliverers",
+            "cannot look at their files: no deliverer runs",
+            "Start Waypost, then run waypost doctor again.",
+        )
+    elif closed is None:
+        yield not_known("deliverers", "cannot look with the rights of their user", "Run waypost doctor as root.")
+    elif not wrong:
+        yield good("deliverers", f"the user {name_of_user(ids)} can read {len(files)} files with keys or logins")
+
+
+def deliverer_ids(host: Host) -> Ids | None:
+    """Returns the ids of a deliverer that runs; None without one."""
+    for name, process in host.processes.items():
+        if name.startswith("deliverer.") and process.pid is not None and process.is_up:
+            return ids_of(process.pid)
+    return None
+
+
+def name_of_user(ids: Ids) -> str:
+    """Returns the name of the user; otherwise its number."""
+    try:
+        return pwd.getpwuid(ids.user).pw_name
+    except KeyError:
+        return str(ids.user)
