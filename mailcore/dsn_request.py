@@ -33,6 +33,7 @@ __all__ = [
     "original_recipient",
     "wants",
     "wants_headers_only",
+    "wants_nothing",
 ]
 
 NOTIFY, ORCPT, RET, ENVID = "NOTIFY", "ORCPT", "RET", "ENVID"
@@ -84,6 +85,11 @@ def wants(options: Options, status: Status) -> bool:
         return word in _DEFAULT
     value = _value(options, NOTIFY)
     return word in (_DEFAULT if value is None else value.upper().split(","))
+
+
+def wants_nothing(options: Options) -> bool:
+    """Returns whether the sender said NOTIFY=NEVER. ``options``: of the recipient."""
+    return (_value(options, NOTIFY) or "").upper() == "NEVER"
 
 
 def wants_headers_only(options: Options) -> bool:

@@ -6,22 +6,26 @@ and what happens when the next hop does not offer the keyword. A parameter's val
 row here, and beside it only the code for what it does.
 
 Laws
-- This is the only place that knows keywords and parameters; mailcore.dsn_request says what the values of DSN mean.
+- This is the only place that knows keywords and parameters; mailcore.dsn_request says what the values of DSN mean, and
+  mailcore.timed_request those of FUTURERELEASE and DELIVERBY.
 - A parser returns printable ASCII without a space, or a reply that refuses: the value is written to the next hop as it is.
 
-Pure: no I/O, no clock, no settings.
+Pure: no I/O, no settings; the clock is an argument.
 
 Keeps law: auth-only-under-tls (docs/laws.md).
 """
 
 from __future__ import annotations
 
+import datetime
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from mailcore.dsn_request import ENVID, NOTIFY, ORCPT, RET, is_envid, is_notify, is_orcpt, is_ret
 from mailcore.envelope import Options
+from mailcore.timed_request import BY, HOLDFOR, HOLDUNTIL, parse_by, parse_hold_for, parse_hold_until, written_by
 
 __all__ = ["EXTENSIONS", "Extension", "Offering", "Outgoing", "OutgoingTable", "Parameter", "ReplyOf", "Value"]
 
@@ -44,6 +48,9 @@ class Offering(NamedTuple):
     is_encrypted: bool
     mechanisms: str = ""  # of AUTH, separated by spaces; "": clients cannot log in
     recipient_limit: int = 1000  # recipients of a transaction
+    hold_max_s: int = 0  # how long a message may be held for a client; 0: not at all
+    deliver_by_min_s: int = 60
+    now: float = 0.0  # wall clock
 
 
 class Outgoing(Protocol):
@@ -70,7 +77,7 @@ class Outgoing(Protocol):
         """Returns whether the client sent SMTPUTF8."""
 
 
-Value = str | int | bool
+Value = str | int | float | bool
 
 
 class Parameter(NamedTuple):
@@ -83,6 +90,10 @@ class Parameter(NamedTuple):
     keyword: str  # in upper case
     parse: Callable[[str | None], Value | ReplyOf]
     field: str = ""  # "size_bytes", "eight_bit", "smtputf8" or "submitter"; "": the value is kept in the options
+    # Whether the session must act on it: the value then goes into ``Mail.requests``, and what follows from it is up to
+    # mailcore.receiver.requests.
+    is_request: bool = False
+    written: Callable[[str, float], str] | None = None  # makes the value for a next hop out of the one kept, now
 
 
 class Extension(NamedTuple):
@@ -96,6 +107,8 @@ class Extension(NamedTuple):
     # The enhanced status code with which mail bounces that needs the extension where the next hop does not offer it. "":
     # the mail is sent without the parameters.
     missing_dsn: str = ""
+    # Of an extension with ``missing_dsn``: whether a message with this value needs it; None: with any value.
+    needed_for: Callable[[str], bool] | None = None
     # Of an extension with a field of its own: what to send with MAIL (b"" or " PARAMETER"), and whether a message or an
     # address needs the extension. The second argument of ``needed`` returns the header section.
     argument: Callable[[Outgoing], bytes] | None = None
@@ -134,6 +147,30 @@ def _submitter(value: str | None) -> str | ReplyOf:
 def _no_submitter(value: str | None) -> str | ReplyOf:
     """Parses the value of AUTH where no client can log in: "<>" claims nothing and is accepted, an address is not."""
     return value if value == "<>" else ReplyOf(b"503 5.5.4 Error: authentication disabled")
+
+
+def _of(kind: str, parse: Callable[[str], Value | None]) -> Callable[[str | None], Value | ReplyOf]:
+    """Returns a parser for a value that must be there; ``parse`` returns None for a wrong one."""
+    refusal = ReplyOf(b"501 5.5.4 Bad %s parameter syntax" % kind.encode())
+
+    def parsed(value: str | None) -> Value | ReplyOf:
+        found = parse(value) if value is not None else None
+        return refusal if found is None else found
+
+    return parsed
+
+
+def _by(value: str) -> str | None:
+    found = parse_by(value)
+    return None if found is None else f"{found[0]};{found[1]}"
+
+
+def _future_release(offering: Offering) -> str | None:
+    """Returns the line of FUTURERELEASE: the longest time, and the last moment (RFC 4865 4)."""
+    if not offering.hold_max_s:
+        return None
+    last = datetime.datetime.fromtimestamp(offering.now + offering.hold_max_s, datetime.UTC)
+    return f"FUTURERELEASE {offering.hold_max_s} {last:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _text(kind: str, is_valid: Callable[[str], bool]) -> Callable[[str | None], str | ReplyOf]:
@@ -196,6 +233,21 @@ EXTENSIONS: tuple[Extension, ...] = (  # in the order of the reply to EHLO
         mail=(Parameter("AUTH", _submitter, "submitter"),),
         mail_unoffered=(Parameter("AUTH", _no_submitter, "submitter"),),
     ),
+    Extension(  # RFC 4865; we hold the message, so the next hop must not hold it again
+        "FUTURERELEASE",
+        _future_release,
+        mail=(
+            Parameter(HOLDFOR, _of(HOLDFOR, parse_hold_for), is_request=True),
+            Parameter(HOLDUNTIL, _of(HOLDUNTIL, parse_hold_until), is_request=True),
+        ),
+    ),
+    Extension(  # RFC 2852; mail that is to be returned in time must not go where it would not be
+        "DELIVERBY",
+        lambda offering: f"DELIVERBY {offering.deliver_by_min_s}",
+        mail=(Parameter(BY, _of(BY, _by), is_request=True, written=written_by),),
+        missing_dsn="5.3.3",
+        needed_for=lambda stored: ";R" in stored,
+    ),
     # RFC 9422; what a next hop announces is read by mailcore.deliverer.server_limits
     Extension("LIMITS", lambda offering: f"LIMITS RCPTMAX={offering.recipient_limit}"),
     Extension("HELP", _always("HELP")),
@@ -209,12 +261,15 @@ class OutgoingTable:
     the message came) is not sent.
     """
 
-    def __init__(self, extensions: Sequence[Extension], features: Mapping[str, str]) -> None:
+    def __init__(
+        self, extensions: Sequence[Extension], features: Mapping[str, str], clock: Callable[[], float] = time.time
+    ) -> None:
         offered = [row for row in extensions if row.keyword.lower() in features]
         lacking = [row for row in extensions if row.keyword.lower() not in features]
         self._arguments = [row.argument for row in offered if row.argument is not None]
-        self._mail_offered = {parameter.keyword for row in offered for parameter in row.mail}
-        self._rcpt_offered = {parameter.keyword for row in offered for parameter in row.rcpt}
+        self._mail_offered = {parameter.keyword: parameter for row in offered for parameter in row.mail}
+        self._rcpt_offered = {parameter.keyword: parameter for row in offered for parameter in row.rcpt}
+        self._clock = clock
         self._needed = [(row, row.needed) for row in lacking if row.needed is not None]
         self._needed_by = [(row, row.needed_by) for row in lacking if row.needed_by is not None]
         self._mail_lacking = {parameter.keyword: row for row in lacking if row.missing_dsn for parameter in row.mail}
@@ -223,6 +278,7 @@ class OutgoingTable:
         self.notices_are_ours = NOTIFY not in self._rcpt_offered
         # Whether an address may need an extension that this next hop does not offer; then ask ``missing_for`` for each.
         self.lacks_some = bool(self._needed_by)
+        self.returns_in_time = BY in self._mail_offered  # and notifies of a delay
 
     def missing(self, mail: Outgoing, options: Options, header: Callable[[], bytes]) -> Extension | None:
         """Returns the extension that the message needs and this next hop does not offer; None if none is missing."""
@@ -243,20 +299,25 @@ class OutgoingTable:
         line = b""
         for argument in self._arguments:
             line += argument(mail)
-        return line + _written(self._mail_offered, options) if options else line
+        return line + self._written(self._mail_offered, options) if options else line
 
     def rcpt_arguments(self, options: Options) -> bytes:
         """Returns the parameters of RCPT, each with a space before it."""
-        return _written(self._rcpt_offered, options) if options else b""
+        return self._written(self._rcpt_offered, options) if options else b""
+
+    def _written(self, offered: dict[str, Parameter], options: Options) -> bytes:
+        line = ""
+        for keyword, value in options:
+            parameter = offered.get(keyword)
+            if parameter is not None:
+                text = value if parameter.written is None else parameter.written(value, self._clock())
+                line += f" {keyword}={text}" if text else f" {keyword}"
+        return line.encode("ascii")
 
 
 def _first_of(lacking: dict[str, Extension], options: Options) -> Extension | None:
-    return next((lacking[keyword] for keyword, _ in options if keyword in lacking), None)
-
-
-def _written(offered: set[str], options: Options) -> bytes:
-    line = ""
     for keyword, value in options:
-        if keyword in offered:
-            line += f" {keyword}={value}" if value else f" {keyword}"
-    return line.encode("ascii")
+        row = lacking.get(keyword)
+        if row is not None and (row.needed_for is None or row.needed_for(value)):
+            return row
+    return None

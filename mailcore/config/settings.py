@@ -21,6 +21,7 @@ from mailcore.config.client_auth import ClientAuth
 from mailcore.config.client_bounds import ClientBounds
 from mailcore.config.clients import Clients
 from mailcore.config.dkim import DkimKey
+from mailcore.config.esmtp import Esmtp
 from mailcore.config.listeners import Auth, Certificate, Listener
 from mailcore.config.maildrop import Maildrop
 from mailcore.config.metrics import Metrics
@@ -39,6 +40,7 @@ __all__ = [
     "Control",
     "Deliverer",
     "Destination",
+    "Esmtp",
     "Export",
     "Maildrop",
     "Metrics",
@@ -460,6 +462,7 @@ class Settings:
     deliverer: Deliverer = field(default_factory=Deliverer)
     tls: Tls = field(default_factory=Tls)
     bounce: Bounce = field(default_factory=Bounce)
+    esmtp: Esmtp = field(default_factory=Esmtp)
     client_auth: ClientAuth = field(default_factory=ClientAuth)
     control: Control = field(default_factory=Control)
     supervisor: Supervisor = field(default_factory=Supervisor)
@@ -539,6 +542,7 @@ SECTIONS: dict[str, type] = {
     "deliverer": Deliverer,
     "tls": Tls,
     "bounce": Bounce,
+    "esmtp": Esmtp,
     "client_auth": ClientAuth,
     "control": Control,
     "supervisor": Supervisor,

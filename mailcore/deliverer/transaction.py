@@ -21,6 +21,7 @@ law: success-is-the-last-word (docs/laws.md).
 
 from __future__ import annotations
 
+import time
 from typing import NamedTuple
 
 import msgspec
@@ -29,12 +30,13 @@ from mailcore.config.settings import Deliverer
 from mailcore.deliverer.connection import Connection, Failure
 from mailcore.deliverer.message_data import DataError, MessageData
 from mailcore.deliverer.replies import Reply, enhanced_code, status_of
-from mailcore.dsn_request import wants
+from mailcore.dsn_request import wants, wants_nothing
 from mailcore.envelope import Options, Status, Verdict
 from mailcore.esmtp import Extension
 from mailcore.frames import Deliver
 from mailcore.remote_reply import said
 from mailcore.routing.address import is_mailbox, is_return_path
+from mailcore.timed_request import is_too_late, owes_relayed
 
 __all__ = ["Outcome", "transact"]
 
@@ -138,7 +140,9 @@ async def transact(connection: Connection, work: Deliver, data: MessageData, lim
         return _all(accepted, verdicts, status, enhanced_code(go_ahead) if go_ahead.code >= 400 else "4.5.0", words)
     outcome = await _send(connection, data, accepted, verdicts, limits)
     if work.recipient_options and connection.extensions.notices_are_ours:
-        return outcome._replace(verdicts=_with_notices(outcome.verdicts, work, connection.name))
+        outcome = outcome._replace(verdicts=_with_notices(outcome.verdicts, work, connection.name))
+    if work.options and owes_relayed(work.options, connection.extensions.returns_in_time):
+        outcome = outcome._replace(verdicts=_traced(outcome.verdicts, work, connection.name))
     return outcome
 
 
@@ -157,6 +161,18 @@ def _with_notices(verdicts: list[Verdict], work: Deliver, name: str) -> list[Ver
     ]
 
 
+def _traced(verdicts: list[Verdict], work: Deliver, name: str) -> list[Verdict]:
+    """Returns the verdicts; those of recipients that were passed on name the host, unless their sender wants no reports."""
+    options = work.recipient_options or ((),) * len(work.recipients)
+    silent = {number for (number, _), each in zip(work.recipients, options, strict=True) if wants_nothing(each)}
+    return [
+        msgspec.structs.replace(verdict, relayed_to=name)
+        if verdict.status is _DELIVERED and verdict.number not in silent
+        else verdict
+        for verdict in verdicts
+    ]
+
+
 def _checked(connection: Connection, work: Deliver, data: MessageData, verdicts: list[Verdict]) -> list[_Recipient]:
     """Returns the recipients to send to; for each of the others it appends a verdict to ``verdicts``."""
     extensions = connection.extensions
@@ -165,6 +181,8 @@ def _checked(connection: Connection, work: Deliver, data: MessageData, verdicts:
         refusal = "5.1.7", f"bad sender address syntax: {work.sender!a}"
     elif missing := extensions.missing(work, work.options, lambda: _header(data)):
         refusal = _not_offered(missing, connection)
+    elif work.options and is_too_late(work.options, time.time()):
+        refusal = "5.4.7", "delivery time expired: the sender set it with BY"
     elif 0 < connection.size_limit < data.length:
         limit = f"exceeds size limit {connection.size_limit} of server {connection.name}"
         refusal = "5.3.4", f"message size {data.length} {limit}"

@@ -1,4 +1,7 @@
-"""The objects that all parts of the manager share: ``manager`` makes them once for flow, passes, orders and state."""
+"""The objects that all parts of the manager share: ``manager`` makes them once for flow, passes, orders and state.
+
+Keeps law: by-its-time (docs/laws.md).
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.restored import NOT_RESTORED, Restored
 from mailcore.routing.resolve import Routing
 from mailcore.scheduler.scheduler import Scheduler
+from mailcore.timed_request import deliver_by
 
 __all__ = ["ManagerContext"]
 
@@ -80,7 +84,20 @@ class ManagerContext:
         """Returns how long the message may stay in the queue, in seconds."""
         is_bounce = not active.envelope.sender or active.envelope.origin is Origin.BOUNCE
         name = "bounce_queue_lifetime" if is_bounce else "maximal_queue_lifetime"
-        return self.in_force(name)
+        lifetime_s = self.in_force(name)
+        if active.envelope.options and (by := deliver_by(active.envelope.options)) is not None and by.returns:
+            return min(lifetime_s, self.age_s(active) + by.deadline - self.wall())
+        return lifetime_s
+
+    def interval_s(self, active: Active) -> int:
+        """Returns how long a message that was deferred waits for its next pass: no longer than up to the time that BY sets."""
+        ladder = self.ladder()
+        interval = ladder.next_interval(self.age_s(active))
+        if active.envelope.options and (by := deliver_by(active.envelope.options)) is not None:
+            left_s = by.deadline - self.wall()
+            if 0 < left_s < interval:
+                return ladder.towards(left_s)
+        return interval
 
     def age_s(self, active: Active) -> float:
         """Returns the age of the message in seconds, by the monotonic clock since it was read."""

@@ -22,6 +22,7 @@ from mailcore.queue.aside import paused_s
 from mailcore.queue.recipients import all_recipients
 from mailcore.queue.rewrite import remaining_recipients
 from mailcore.queue.spool import DATA_AT
+from mailcore.timed_request import deliver_by
 
 __all__ = ["Notice", "Outcomes", "notice_of", "outcomes_of"]
 
@@ -78,7 +79,8 @@ def _owed(context: ManagerContext, active: Active) -> Outcomes:
     _look_up(context, active)
     known = active.owed_recipients
     owed = [(known[verdict.number], verdict) for verdict in active.owed if verdict.number in known]
-    return [outcome for outcome in owed if wants(outcome[0].options, outcome[1].status)]
+    by = deliver_by(active.envelope.options) is not None  # then ``relayed_to`` may be owed to RFC 2852
+    return [each for each in owed if wants(each[0].options, each[1].status) or (by and each[1].relayed_to)]
 
 
 def _look_up(context: ManagerContext, active: Active) -> None:
@@ -113,15 +115,24 @@ def _for_postmaster(context: ManagerContext, active: Active, postmaster: str) ->
 
 
 def _warning_is_due(context: ManagerContext, active: Active) -> bool:
-    after_s = context.settings.bounce.delay_warning_time
+    after_s = _warned_after_s(context, active)
     if not after_s or active.envelope.delay_warned or active.orders:
         return False  # after an operator's order, the next pass says what is delayed
     return context.age_s(active) >= after_s
 
 
+def _warned_after_s(context: ManagerContext, active: Active) -> float:
+    """Returns the age at which the sender is to be warned; 0 if it is not."""
+    after_s = context.settings.bounce.delay_warning_time
+    if active.envelope.options and (by := deliver_by(active.envelope.options)) is not None and not by.returns:
+        asked_s = max(context.age_s(active) + by.deadline - context.wall(), 0.001)
+        return min(after_s or asked_s, asked_s)
+    return after_s
+
+
 def _delayed(context: ManagerContext, active: Active) -> Outcomes:
     """Returns the recipients that wait for a further attempt for longer than delay_warning_time. Raises Gone."""
-    after_s, age_s = context.settings.bounce.delay_warning_time, context.age_s(active)
+    after_s, age_s = _warned_after_s(context, active), context.age_s(active)
     found: Outcomes = []
     for recipient in remaining_recipients(context.queue, active):
         aside, deferral = recipient.aside, active.deferred.get(recipient.number)

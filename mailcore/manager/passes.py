@@ -73,7 +73,7 @@ class Passes:
             elif not active.deferred:
                 self._end(active, None)
             else:
-                interval = context.ladder().next_interval(context.age_s(active))
+                interval = context.interval_s(active)
                 self._end(active, functools.partial(self._defer, active, retry_lane(interval), interval))
         except Gone as gone:
             self._unreadable(gone)

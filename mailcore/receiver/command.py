@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import msgspec
 
 from mailcore.envelope import Options
-from mailcore.esmtp import EXTENSIONS, Parameter, ReplyOf
+from mailcore.esmtp import EXTENSIONS, Parameter, ReplyOf, Value
 from mailcore.receiver.path import Path, parse_path
 
 __all__ = ["Mail", "ReplyOf", "parse_mail", "parse_rcpt"]
@@ -30,6 +31,7 @@ class Mail(msgspec.Struct):
     smtputf8: bool = False
     options: Options = ()
     submitter: str = ""  # AUTH=, which is accepted and ignored (RFC 4954 5)
+    requests: Mapping[str, Value] = MappingProxyType({})  # parameters that the session must act on
 
 
 _MAIL_SYNTAX = ReplyOf(b"501 5.5.4 Syntax: MAIL FROM:<address>")
@@ -110,6 +112,8 @@ def _take_parameters(mail: Mail, rest: str, parameters: Mapping[str, Parameter])
             return parsed
         if parameter.field:
             setattr(mail, parameter.field, parsed)
+        elif parameter.is_request:
+            mail.requests = {**mail.requests, keyword: parsed}
         else:
             mail.options = (*mail.options, (keyword, str(parsed)))
     return None

@@ -37,6 +37,8 @@ _INLINE, _SPOOL = DataPlace.INLINE, DataPlace.SPOOL
 class Transaction(AioEnvelope):
     """A mail transaction; ``mail_from`` is None before MAIL."""
 
+    not_before = 0.0  # wall clock, if the client wants the message held; of the class: most have none
+
     def __init__(self) -> None:
         self.mail_from: str | None = None
         self.smtp_utf8 = False
@@ -199,6 +201,7 @@ class DataSession(LineSession):
             smtputf8=envelope.smtp_utf8,
             message_id=message.message_id,
             tag=message.tag,
+            not_before=envelope.not_before,
             options=envelope.options,
             data_sums=message.data_sums,
             login_method=self.login_method,

@@ -123,6 +123,7 @@ class Receiving:
             extensions=extensions,
             authentication=self.authentication,
             clients=settings.clients,
+            esmtp=settings.esmtp,
         )
         self._has_rules = bool(settings.listener)
         self._rules = {listen_address(each.address): each for each in settings.all_listeners}

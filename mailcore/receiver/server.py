@@ -26,6 +26,7 @@ import ssl
 from collections.abc import Iterable, Sequence
 
 from mailcore.config.clients import Clients
+from mailcore.config.esmtp import Esmtp
 from mailcore.config.listeners import MX, Listener
 from mailcore.config.settings import Receiver
 from mailcore.esmtp import EXTENSIONS, Extension
@@ -37,7 +38,7 @@ from mailcore.receiver.line_session import LineSession
 from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.proxy_header import Passed
 from mailcore.receiver.proxy_reader import HEADER_TIMEOUT_S, HeaderReader
-from mailcore.receiver.server_context import NO_CLIENTS, ServerContext
+from mailcore.receiver.server_context import DEFAULTS, NO_CLIENTS, ServerContext
 from mailcore.receiver.session import ServerSession
 
 __all__ = ["Server"]
@@ -68,6 +69,7 @@ class Server:
         extensions: Sequence[Extension] = EXTENSIONS,
         authentication: Authentication | None = None,
         clients: Clients = NO_CLIENTS,
+        esmtp: Esmtp = DEFAULTS,
     ) -> None:
         self._make_context = functools.partial(
             ServerContext,
@@ -81,6 +83,7 @@ class Server:
             extensions=extensions,
             authentication=authentication,
             clients=clients,
+            esmtp=esmtp,
         )
         self._tls_context = tls_context
         self._mechanisms = authentication.users.mechanisms if authentication is not None else ""

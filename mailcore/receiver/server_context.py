@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from mailcore.config.clients import Clients
+from mailcore.config.esmtp import Esmtp
 from mailcore.config.listeners import MX, Listener
 from mailcore.config.settings import Receiver
 from mailcore.esmtp import EXTENSIONS, Extension, Offering
@@ -21,7 +23,10 @@ from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.trace import TraceHeader
 from mailcore.routing.networks import Networks
 
-__all__ = ["Offer", "ServerContext"]
+__all__ = ["DEFAULTS", "Offer", "ServerContext"]
+
+OFFER_S = 60.0  # how long an offer with a time in it is used; the time in it is too early by up to this
+DEFAULTS = Esmtp()
 
 NO_CLIENTS = Clients()
 
@@ -65,6 +70,7 @@ class ServerContext:
         rule: Listener = MX,
         authentication: Authentication | None = None,
         clients: Clients = NO_CLIENTS,
+        esmtp: Esmtp = DEFAULTS,
     ) -> None:
         self.settings = settings
         self.policy = policy
@@ -86,6 +92,8 @@ class ServerContext:
         self.name = hostname.encode()
         self.greeting = b"220 " + self.name + b" ESMTP Waypost\r\n"
         self.ticks = 0  # of the server's timer; a session notes the tick at which it last heard from its client
+        self.esmtp = esmtp
+        self.hold_max_s = esmtp.hold_max_s if rule.purpose == "submission" else 0
         self._extensions = extensions
         self._mechanisms = ""
         self.tls_context: ssl.SSLContext | None
@@ -102,6 +110,11 @@ class ServerContext:
             self._mechanisms = mechanisms
             self._make_offers()
 
+    def renew_offers(self) -> None:
+        """Makes the offers again if the time in them is old."""
+        if time.monotonic() - self._offers_made_at > OFFER_S:
+            self._make_offers()
+
     def _make_offers(self) -> None:
         # Where TLS is required, STARTTLS is offered without a certificate, too: then it gets 454, as in Postfix.
         starttls = self.tls_context is not None or self.rule.tls == "required"
@@ -112,7 +125,11 @@ class ServerContext:
             is_encrypted=False,
             mechanisms=mechanisms,
             recipient_limit=self.settings.recipient_limit,
+            hold_max_s=self.hold_max_s,
+            deliver_by_min_s=self.esmtp.deliver_by_min_s,
+            now=time.time(),
         )
+        self._offers_made_at = time.monotonic()
         self.offer = Offer(self.name, self._extensions, offering)
         self.offer_tls = Offer(self.name, self._extensions, offering._replace(is_encrypted=True))
 

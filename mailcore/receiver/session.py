@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mailcore.receiver.command import ReplyOf, parse_mail, parse_rcpt
+from mailcore.receiver.command import Mail, ReplyOf, parse_mail, parse_rcpt
 from mailcore.receiver.command_table import TABLE, Argument, Gate, Phase, Rule, table_of
+from mailcore.receiver.data_session import Transaction
 from mailcore.receiver.incoming import INTERNAL_ERROR, TOO_BIG
 from mailcore.receiver.line_session import LineSession, State
 from mailcore.receiver.named_client import NamedClientSession
 from mailcore.receiver.path import Path
+from mailcore.receiver.requests import settle
 from mailcore.receiver.server_context import ServerContext
 
 __all__ = ["ACTIONS", "COMMANDS", "ServerSession"]
@@ -142,6 +145,8 @@ class ServerSession(NamedClientSession):
         """Greets a client and names the extensions."""
         if not self._greet(argument, b"EHLO", extended=True):
             return b""
+        if self.context.hold_max_s:
+            self.context.renew_offers()
         self.offer = self.context.offer_tls if self.tls else self.context.offer
         return self.announced(self.offer.ehlo) if self.context.names_clients else self.offer.ehlo
 
@@ -179,8 +184,21 @@ class ServerSession(NamedClientSession):
         envelope.smtp_utf8 = mail.smtputf8
         envelope.eight_bit = mail.eight_bit
         envelope.options = mail.options
+        if mail.requests and not self._settle(mail):
+            return b""
         self.phase = _MAIL
         return b"250 2.1.0 Ok"
+
+    def _settle(self, mail: Mail) -> bool:
+        """Does what parameters of MAIL ask for; returns False if it refused one."""
+        settled = settle(mail.requests, self.context.esmtp, time.time())
+        if isinstance(settled, bytes):
+            self.refuse("MAIL", settled)
+            self.envelope = Transaction()
+            return False
+        self.envelope.not_before = settled.not_before
+        self.envelope.options += settled.options
+        return True
 
     def smtp_RCPT(self, argument: bytes) -> bytes:
         """Adds a recipient to the transaction."""

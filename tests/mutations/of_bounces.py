@@ -17,9 +17,23 @@ MUTATIONS = [
     Mutation(
         "a bounce is sent although its sender said NOTIFY=NEVER",
         "mailcore/manager/notices.py",
-        "    return [outcome for outcome in owed if wants(outcome[0].options, outcome[1].status)]\n",
+        "    return [each for each in owed if wants(each[0].options, each[1].status) or (by and each[1].relayed_to)]\n",
         "    return owed\n",
         "tests/end_to_end/test_dsn.py -k failure",
+    ),
+    Mutation(
+        "a message is passed on after the time at which it should be returned",
+        "mailcore/timed_request.py",
+        "by is not None and by.returns and now >= by.deadline",
+        "False",
+        "tests/test_timed_request.py -k too_late",
+    ),
+    Mutation(
+        "a message whose time is over waits for the end of the queue lifetime",
+        "mailcore/manager/context.py",
+        "return min(lifetime_s, self.age_s(active) + by.deadline - self.wall())",
+        "return lifetime_s",
+        "tests/end_to_end/test_times.py -k time_is_over",
     ),
     Mutation(
         "a notice of success does not survive a kill",
