@@ -104,8 +104,8 @@ CORE: Step = [
     "step",
     [
         pytest.param(TYPES, id="types", marks=pytest.mark.long),  # Ansible's own check
-        pytest.param(NAMES, id="names"),
-        pytest.param(LIMITS, id="limits"),
+        pytest.param(NAMES, id="names", marks=pytest.mark.long),
+        pytest.param(LIMITS, id="limits", marks=pytest.mark.long),
         pytest.param(RELEASE, id="release", marks=pytest.mark.long),
         pytest.param(CORE, id="core"),
     ],

@@ -115,6 +115,7 @@ async def reasons_of_held(core: RunningCore) -> dict[str, str]:
     return {item["recipients"][0].partition("@")[0]: item["reason"] for item in await core.listed(lane="hold")}
 
 
+@pytest.mark.long
 async def test_what_was_released_of_it_is_mail_as_any_other(tmp_path: Path) -> None:
     async with Lab([f"{NEVER}:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as core:
         queue_id = await in_lane(core, "retry.600", "a@example.org")

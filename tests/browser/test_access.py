@@ -31,9 +31,12 @@ from tests.eventually import PATIENCE_MS
 
 SECONDS_READ = 120  # a number of seconds above it is one to divide
 WIDE, NARROW = ViewportSize(width=1440, height=900), ViewportSize(width=360, height=800)
-LOOKS = [
-    ("light", WIDE),
-    *(pytest.param(*look, marks=pytest.mark.long) for look in (("dark", WIDE), ("light", NARROW), ("dark", NARROW))),
+LOOKS = [  # the last: whether the pages are looked at before there is anything on them, too
+    ("light", WIDE, False),
+    *(
+        pytest.param(*look, True, marks=pytest.mark.long)
+        for look in (("light", WIDE), ("dark", WIDE), ("light", NARROW), ("dark", NARROW))
+    ),
 ]
 # The words of a page without what stands beside a readable value (data-raw), addresses, ids, logs and what is typed.
 WORDS = """() => {
@@ -53,8 +56,8 @@ def test_every_page_that_can_be_asked_for_is_in_the_list() -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("scheme", "viewport"), LOOKS)
-async def test_no_page_keeps_anybody_out(tmp_path: Path, scheme: str, viewport: ViewportSize) -> None:
+@pytest.mark.parametrize(("scheme", "viewport", "empty"), LOOKS)
+async def test_no_page_keeps_anybody_out(tmp_path: Path, scheme: str, viewport: ViewportSize, empty: bool) -> None:
     look = {"color_scheme": scheme, "viewport": viewport, "bypass_csp": True}
     async with Lab(["reject(1, 450):127.0.0.1:0"]) as lab, site(tmp_path, lab, SLOW) as it:
         found: list[str] = []
@@ -65,13 +68,13 @@ async def test_no_page_keeps_anybody_out(tmp_path: Path, scheme: str, viewport: 
             assert answer.status < 500, f"{path}: {answer.status}"
             found.extend(await faults(page, path))
 
-        # Without anything on them: the first hour of an installation.
         page = await it.sign_in_by_form("administrator", **look)
-        for path in [*plain(), "/destinations/smtp:x.example/"]:
-            await visit(page, path)
+        if empty:  # the first hour of an installation
+            for path in [*plain(), "/destinations/smtp:x.example/"]:
+                await visit(page, path)
 
         places = await prepare(it, lab)
-        for path in [*listing(), *places.paths("administrator")]:
+        for path in [*(listing() if empty else plain()), *places.paths("administrator")]:
             await visit(page, path)
         found += await dialogs(page, it)
         viewer = await it.sign_in_by_form("viewer", **look)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from playwright.async_api import Page, expect
 
 from mailcore.lab.lab import Lab
@@ -77,6 +78,7 @@ async def test_totp_is_set_up_with_an_app_and_asked_for_from_then_on(tmp_path: P
         assert "user.totp" in deeds
 
 
+@pytest.mark.long
 async def test_too_many_wrong_passwords_lock_and_an_administrator_unlocks(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
         page = await it.page()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.async_api import Page, ViewportSize, expect
 
 from mailcore.lab.lab import Lab
@@ -132,6 +133,7 @@ async def order(page: Page) -> list[str]:
     return [text.strip() for text in await page.locator("#rows td.id").all_inner_texts()]
 
 
+@pytest.mark.long
 async def test_headings_sort_the_page_and_say_that_they_sort_only_the_page(tmp_path: Path) -> None:
     async with Lab(["reject(1, 450):127.0.0.1:0"]) as lab, site(tmp_path, lab, SLOW) as it:
         senders = ("berta@x.example", "Anton@x.example", "", "dora@x.example")

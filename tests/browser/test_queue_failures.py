@@ -6,6 +6,7 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
 from playwright.async_api import expect
 
 from mailcore.lab.lab import Lab
@@ -86,6 +87,7 @@ async def test_a_change_that_nobody_answers_is_told_and_made_whole_or_not_at_all
         await result(page, "1 message held")
 
 
+@pytest.mark.long
 async def test_a_change_of_all_that_match_survives_the_browser_and_tells_when_the_core_dies(tmp_path: Path) -> None:
     async with Lab(["reject(1, 450):127.0.0.1:0"]) as lab, site(tmp_path, lab, IMPATIENT) as it:
         await send_deferred(it, 3, "a@sender.example")

@@ -93,6 +93,7 @@ async def test_no_page_of_the_reports_keeps_anybody_out(tmp_path: Path, scheme: 
         assert not found, "\n".join(found)
 
 
+@pytest.mark.long
 async def test_lists_and_tables_are_walked_by_keyboard(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
         await asyncio.to_thread(made, it)

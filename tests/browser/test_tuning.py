@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pytest
 from playwright.async_api import Locator, Page, expect
 
 from mailcore.control.client import Refused
@@ -102,6 +103,7 @@ async def test_a_limit_is_predicted_applied_followed_and_returned(tmp_path: Path
         await expect(page.locator("#change-2")).to_contain_text("in force")
 
 
+@pytest.mark.long
 async def test_a_value_for_five_seconds_ends_by_itself(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
         scope = "smtp:.example.org"

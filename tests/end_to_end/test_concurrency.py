@@ -13,7 +13,12 @@ RECIPIENT_S = 0.08  # long beside the stalls of a busy machine
 
 
 @pytest.mark.parametrize(
-    ("feedback", "theory"), [("1/concurrency", 1 / 6), ("1/sqrt_concurrency", 1 / 4), ("1", 1 / 2)]
+    ("feedback", "theory"),
+    [
+        ("1/concurrency", 1 / 6),
+        pytest.param("1/sqrt_concurrency", 1 / 4, marks=pytest.mark.long),
+        pytest.param("1", 1 / 2, marks=pytest.mark.long),
+    ],
 )
 async def test_the_share_deferred_is_near_the_theory(tmp_path: Path, feedback: str, theory: float) -> None:
     run = await limited(tmp_path, feedback, recipients=RECIPIENTS, recipient_s=RECIPIENT_S)

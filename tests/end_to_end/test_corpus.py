@@ -23,7 +23,7 @@ DOMAINS = ("accept.example", "grey.example", "moody.example")
 @pytest.mark.parametrize(
     ("count", "big"),
     [
-        pytest.param(500, 2, id="short"),
+        pytest.param(300, 1, id="short"),
         pytest.param(5_000, 20, id="long", marks=[pytest.mark.long, pytest.mark.timeout(1800)]),
     ],
 )

@@ -153,7 +153,7 @@ async def test_a_null_sender_is_sent_nothing(tmp_path: Path) -> None:
     await appliance.close()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, 1, pytest.param(2, marks=pytest.mark.long)])
 async def test_each_success_and_failure_is_reported_once_over_kills_at_any_moment(tmp_path: Path, seed: int) -> None:
     """One recipient is passed on at once, two are deferred first; the manager is killed again and again."""
     rng = random.Random(seed)
@@ -190,7 +190,7 @@ async def test_each_success_and_failure_is_reported_once_over_kills_at_any_momen
     await appliance.close()
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 async def test_a_sender_is_warned_of_a_delay_once_over_kills(tmp_path: Path, seed: int) -> None:
     """All is deferred until long after the warning; who does not want to hear of delays does not."""
     rng = random.Random(seed)

@@ -137,6 +137,7 @@ def test_a_demo_lives_and_ends_with_kill_9(start: Callable[..., Started]) -> Non
     assert not listens(run.portal)
 
 
+@pytest.mark.long
 def test_a_port_in_use_is_told_and_the_mail_goes_on(start: Callable[..., Started]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -72,7 +72,9 @@ def _damaged(damage: Damage) -> None:
     raise AssertionError(f"{damage}")
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize(
+    "seed", [*range(20), *(pytest.param(each, marks=pytest.mark.long) for each in range(20, SEEDS))]
+)
 def test_each_recipient_comes_once_and_ends_once_or_is_queued(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     story = Reported(SimulatedDisk(), OutsideMemory(), rng, tmp_path)

@@ -85,7 +85,11 @@ async def operator(core: RunningCore, change: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [("hold", "delete"), pytest.param("hold", "release", marks=pytest.mark.long), ("delete", "undelete")],
+    [
+        ("hold", "delete"),
+        pytest.param("hold", "release", marks=pytest.mark.long),
+        pytest.param("delete", "undelete", marks=pytest.mark.long),
+    ],
 )
 async def test_each_recipient_ends_as_one_of_two_operators_said(tmp_path: Path, first: str, second: str) -> None:
     async with Lab([f"{NEVER}:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as core:

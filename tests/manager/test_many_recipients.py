@@ -50,7 +50,7 @@ async def test_all_deferred_wait_in_batches_and_are_read_as_wanted(tmp_path: Pat
         assert recipients_of(lab.messages) == MANY
 
 
-@pytest.mark.parametrize("operation", ["hold", "delete"])
+@pytest.mark.parametrize("operation", ["hold", pytest.param("delete", marks=pytest.mark.long)])
 async def test_an_order_in_the_middle_forgets_nobody(tmp_path: Path, operation: str) -> None:
     async with Lab(["slow(0.05):127.0.0.1:0"]) as lab, running(tmp_path, lab, SECTIONS) as core:
         queue_id = await core.send(*MANY)

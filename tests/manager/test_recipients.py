@@ -147,7 +147,7 @@ async def test_a_delete_by_a_recipient_who_was_delivered_in_this_pass_deletes_no
             await core.until_in(queue_id, "hold")
 
 
-@pytest.mark.parametrize("delayed", [False, True])
+@pytest.mark.parametrize("delayed", [pytest.param(False, marks=pytest.mark.long), True])
 async def test_a_suspended_destination_does_not_stop_the_messages_other_recipients(
     tmp_path: Path, delayed: bool
 ) -> None:
@@ -258,7 +258,11 @@ async def test_who_is_delayed_goes_later_and_the_others_at_their_time(tmp_path: 
 
 @pytest.mark.parametrize(
     ("change", "given", "left"),
-    [("hold", {}, {X: "held"}), ("delete", {}, {X: "deleted"}), ("delay", {"until": 4e9}, {X: "delayed"})],
+    [
+        pytest.param("hold", {}, {X: "held"}, marks=pytest.mark.long),
+        ("delete", {}, {X: "deleted"}),
+        pytest.param("delay", {"until": 4e9}, {X: "delayed"}, marks=pytest.mark.long),
+    ],
 )
 async def test_a_change_of_one_recipient_in_flight_counts_unless_it_is_delivered(
     tmp_path: Path, change: str, given: dict[str, Any], left: dict[str, str]

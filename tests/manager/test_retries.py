@@ -12,7 +12,9 @@ from mailcore.lab.lab import Lab
 from tests.running.running_core import DATA, recipients_of, route_to, running
 
 
-@pytest.mark.parametrize("behaviour", ["greylist(1.5)", "reject(1, 421, connect)", "dead_for(3)"])
+@pytest.mark.parametrize(
+    "behaviour", ["greylist(1.5)", pytest.param("reject(1, 421, connect)", marks=pytest.mark.long), "dead_for(3)"]
+)
 async def test_deferred_mail_arrives_later_once_byte_for_byte(tmp_path: Path, behaviour: str) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as core:
         await lab.hops[0].set_behaviour(behaviour)

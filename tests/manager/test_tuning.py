@@ -240,7 +240,9 @@ async def test_a_message_is_handed_in_and_delivered(tmp_path: Path) -> None:
         assert recipients_of(lab.messages) == ["a@example.org", "b@example.org"]
 
 
-@pytest.mark.parametrize("killed", [False, True], ids=["running", "killed"])
+@pytest.mark.parametrize(
+    "killed", [pytest.param(False, id="running", marks=pytest.mark.long), pytest.param(True, id="killed")]
+)
 async def test_scheduled_mail_goes_down_the_lanes_and_not_before_its_time(tmp_path: Path, killed: bool) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as core:
         not_before = time.time() + 7

@@ -153,7 +153,7 @@ def test_cuts_of_an_older_version_have_no_counters_to_compare_with(
     assert (found.state, found.altered) == (BALANCED, None)
 
 
-@pytest.mark.parametrize("some", [True, False])
+@pytest.mark.parametrize("some", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_attempts_that_an_older_version_exported_have_no_routes_to_compare_with(
     builder: ReportBuilder, exported: ExportedLanes, some: bool
 ) -> None:

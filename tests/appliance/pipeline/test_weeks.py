@@ -26,6 +26,7 @@ LATER = Day(date(2027, 2, 3), "UTC")
 WEEK, MONTH = "week=2026-W47", "month=2026-11"
 
 
+@pytest.mark.long
 def test_a_week_that_could_not_be_published_is_made_by_the_next_run_of_any_day(
     builder: ReportBuilder, events: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
