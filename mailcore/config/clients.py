@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mailcore.bounds import texts
+from mailcore.bounds import flag, texts
 from mailcore.config import values
 
 __all__ = ["Clients"]
@@ -30,4 +30,9 @@ class Clients:
         "smtpd_authorized_xforward_hosts",
         values.network,
         values.refuse_open_relay,
+    )
+    reverse_names: bool = flag(
+        False,
+        "look up the names of client addresses, for Received and the log: the PTR record, if it leads back to the address, as "
+        "Postfix's smtpd_peername_lookup. No session waits for the answer",
     )

@@ -90,6 +90,11 @@ class DataSession(LineSession):
         """Returns how much of the message's data has come; 0 outside of it."""
         return 0 if self._incoming is None else self._incoming.received_bytes
 
+    def named(self, address: str, name: str) -> None:
+        """Takes the name of the client's address, which was looked up."""
+        if address == self.address and not self.client_name:
+            self.client_name = name
+
     def broken_off(self) -> None:
         """Abandons a message that is under way."""
         if self._incoming is not None:

@@ -81,6 +81,7 @@ class NamedClientSession(AuthSession):
         """Sets what is given; what is not stays."""
         if (address := given.get("ADDR")) is not None:
             self.address = address or NO_ADDRESS
+            self.client_name = ""
         if (name := given.get("NAME")) is not None:
             self.client_name = name
         if (port := given.get("PORT")) is not None:

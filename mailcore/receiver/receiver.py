@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import random
 import resource
 import secrets
 import signal
@@ -42,6 +43,8 @@ from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.reception import Reception
 from mailcore.receiver.refusals import Allowance
 from mailcore.receiver.server import Server
+from mailcore.routing.mx import HostFinder
+from mailcore.routing.reverse_names import ReverseNames
 from mailcore.supervisor.listen import listen
 from mailcore.supervisor.pulse import beat
 from mailcore.supervisor.service import handed_listeners
@@ -124,6 +127,7 @@ class Receiving:
             authentication=self.authentication,
             clients=settings.clients,
             esmtp=settings.esmtp,
+            reverse_names=_reverse_names(settings, loop),
         )
         self._has_rules = bool(settings.listener)
         self._rules = {listen_address(each.address): each for each in settings.all_listeners}
@@ -175,6 +179,18 @@ class Receiving:
         self._threads.shutdown()
         self.writer.close()
         self.log.close()
+
+
+def _reverse_names(settings: Settings, loop: asyncio.AbstractEventLoop) -> ReverseNames | None:
+    """Returns the names of clients, which ask the deliverers' name servers; None if they are switched off."""
+    if not settings.clients.reverse_names:
+        return None
+    limits = settings.deliverer
+    chance = random.Random()  # noqa: S311  of look-ups that are not made here
+    finder = HostFinder(
+        limits.nameservers, addresses_max=limits.addresses_max, own_name="", chance=chance, clock=loop.time
+    )
+    return ReverseNames(finder.lookup, loop, loop.time)
 
 
 def _counts_given() -> int | None:

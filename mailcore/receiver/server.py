@@ -40,6 +40,7 @@ from mailcore.receiver.proxy_header import Passed
 from mailcore.receiver.proxy_reader import HEADER_TIMEOUT_S, HeaderReader
 from mailcore.receiver.server_context import DEFAULTS, NO_CLIENTS, ServerContext
 from mailcore.receiver.session import ServerSession
+from mailcore.routing.reverse_names import ReverseNames
 
 __all__ = ["Server"]
 
@@ -70,6 +71,7 @@ class Server:
         authentication: Authentication | None = None,
         clients: Clients = NO_CLIENTS,
         esmtp: Esmtp = DEFAULTS,
+        reverse_names: ReverseNames | None = None,
     ) -> None:
         self._make_context = functools.partial(
             ServerContext,
@@ -104,6 +106,7 @@ class Server:
         self._paused: asyncio.TimerHandle | None = None
         self._complained = False
         self._tick_s = min(settings.idle_timeout_s / IDLE_TICKS, settings.stress_timeout_s / IDLE_TICKS, TICK_S_MAX)
+        self._reverse_names = reverse_names
         self._guard = Guard(settings, self._connections_max)
         self._ticking = loop.call_later(self._tick_s, self._tick)
 
@@ -161,7 +164,9 @@ class Server:
                 del self._per_client[session.connected_from]
 
     def _renamed(self, session: AuthSession) -> None:
-        """Watches a session by what its client is now."""
+        """Watches a session by what its client is now, which may have another name."""
+        if self._reverse_names is not None and not session.client_name:
+            self._reverse_names.find(session.address, session.named)
         self._guard.renamed(session, self.loop.time(), trusted=session.trusted)
 
     # -- accepting
@@ -247,6 +252,8 @@ class Server:
         if session.trusted is not trusted:
             session.distrust()
         self.sessions.add(session)
+        if self._reverse_names is not None:
+            self._reverse_names.find(address, session.named)
         if not trusted:
             self._guard.began(session, self.loop.time())
         self._per_client[address] = self._per_client.get(address, 0) + 1

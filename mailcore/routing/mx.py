@@ -166,6 +166,12 @@ class HostFinder:
         found = [b"".join(record.strings).decode("utf-8", "replace") for record in answer.records]
         return found, answer.ttl_s, failed
 
+    async def lookup(self, name: str, kind: str) -> tuple[list[str], float, bool]:
+        """Returns the records of a name as text, how many seconds they hold, and whether the look-up failed."""
+        answer = await self._query(name, kind)
+        failed = answer.missing in (_Missing.RETRY, _Missing.OURS)
+        return [record.to_text() for record in answer.records], answer.ttl_s, failed
+
     async def hosts(self, next_hop: NextHop) -> tuple[Host, ...] | Refused:
         """Returns what ``find`` chooses from, best preference first; or why there are none."""
         found = await self._find(next_hop)

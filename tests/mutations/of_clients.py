@@ -42,4 +42,11 @@ MUTATIONS = [
         "",
         "tests/receiver/test_named_client.py -k login_is_that",
     ),
+    Mutation(
+        "a name that does not lead back is used",
+        "mailcore/routing/reverse_names.py",
+        "        return ipaddress.ip_address(text) == address\n",
+        "        return ipaddress.ip_address(text) != 0\n",
+        "tests/routing/test_reverse_names.py -k lead_back",
+    ),
 ]

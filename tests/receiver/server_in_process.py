@@ -20,6 +20,7 @@ from mailcore.receiver.intake import Done, Refusal, Stored
 from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.server import Server
 from mailcore.receiver.server_context import NO_CLIENTS
+from mailcore.routing.reverse_names import ReverseNames
 from tests.eventually import PATIENCE_S, eventually
 
 
@@ -243,6 +244,7 @@ async def serving(
     rule: Listener = MX,
     authentication: Authentication | None = None,
     clients: Clients = NO_CLIENTS,
+    reverse_names: ReverseNames | None = None,
     **settings: Any,
 ) -> AsyncIterator[Serving]:
     intake = MemoryIntake()
@@ -260,6 +262,7 @@ async def serving(
         tls_context=tls,
         authentication=authentication,
         clients=clients,
+        reverse_names=reverse_names,
     )
     made.start([listener], rule)
     running = Serving(made, intake, address)
