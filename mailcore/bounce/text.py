@@ -29,9 +29,10 @@ ADDRESS_MAX = 900  # characters, and bytes where UTF-8 stands; RFC 5321 allows 3
 HEADERS_MAX = 50_000  # bytes of the returned header section; Postfix's bounce_size_limit
 SHORTENED = "..."
 
-_ATOM = r"[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~\u0080-\U0010ffff]+"
+# As what is not in them: a set that names a million characters takes 10 ms to compile
+_ATOM = r'[^\x00-\x20"(),.:;<>@\[\\\]\x7f]+'
 _DOT_ATOM = rf"{_ATOM}(?:\.{_ATOM})*"
-_QUOTED = r'"(?:[ !#-\[\]-~\u0080-\U0010ffff]|\\[ -~])*"'
+_QUOTED = r'"(?:[^\x00-\x1f"\\\x7f]|\\[ -~])*"'
 _mailbox = re.compile(rf"(?:{_DOT_ATOM}|{_QUOTED})@(?:{_DOT_ATOM}|\[[!-Z^-~]+\])").fullmatch
 # RFC 6533 section 3: QCHAR stands for itself, everything else is \x{HEX} in the seven-bit form
 _not_qchar = re.compile(r"[^!-*,-<>-\[\]-~]")
