@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from mailcore.bounds import choice, text, texts, whole
 from mailcore.config import values
+from mailcore.config.milters import list_of_milters
 
 __all__ = ["LISTENERS_MAX", "MX", "SUBMISSION", "Auth", "Certificate", "Listener", "listener_faults"]
 
@@ -38,6 +39,9 @@ class Listener:
         "off",
         ("off", "offered", "required"),
         "login of clients, always under TLS. Without this key a submission listener has required",
+    )
+    milters: tuple[str, ...] = list_of_milters(
+        "milters of this address, as in [receiver]. Without this key it has those of [receiver]; [] is none"
     )
     proxy: tuple[str, ...] = texts(
         (),

@@ -24,6 +24,7 @@ from mailcore.config.dkim import DkimKey, check_key_file, dkim_faults
 from mailcore.config.lines import Fault, located, report
 from mailcore.config.lines import Path as Key
 from mailcore.config.listeners import SUBMISSION, Certificate, Listener, listener_faults
+from mailcore.config.milters import Milter, milter_faults
 from mailcore.config.settings import (
     DEFAULT_ROUTE,
     DIRECTORIES,
@@ -115,6 +116,7 @@ class _Reading:
             "listener",
             "certificate",
             "dkim",
+            "milter",
             "transports",
             "tls_policy",
             "routes",
@@ -129,6 +131,7 @@ class _Reading:
         certificates = self._certificates(sections["receiver"])
         listeners = self._listeners(sections["receiver"])
         keys = self._dkim()
+        milters = self._milters(sections["receiver"], listeners)
         self._ca_file(("tls",), sections["tls"])
         levels = [each.get("tls") for each in transports.values()] + [each.get("level") for each in policies.values()]
         self._checked(
@@ -153,6 +156,7 @@ class _Reading:
             listener=listeners,
             certificate=certificates,
             dkim=keys,
+            milter=milters,
             written=tuple(self._written()),
         )
 
@@ -414,7 +418,9 @@ class _Reading:
     def _listeners(self, receiver: dict[str, Any]) -> tuple[Listener, ...]:
         listeners = []
         for each in self._tables("listener", Listener):
-            defaults = SUBMISSION if each.get("purpose") == "submission" else {}
+            defaults = {"milters": receiver.get("milters", ())}
+            if each.get("purpose") == "submission":
+                defaults |= SUBMISSION
             listeners.append(Listener(**{**defaults, **each}))
         if listeners and "listen" not in self._table(("receiver",)):
             receiver["listen"] = ()  # the default would be one address more than the file names
@@ -423,6 +429,14 @@ class _Reading:
         for number, name, reason in listener_faults(listeners, short, has_certificate):
             self._fault(("listener", number, name), reason)
         return tuple(listeners)
+
+    def _milters(self, receiver: dict[str, Any], listeners: Sequence[Listener]) -> tuple[Milter, ...]:
+        milters = [Milter(**each) for each in self._tables("milter", Milter)]
+        used = [*receiver.get("milters", ()), *(address for each in listeners for address in each.milters)]
+        for number, name, reason in milter_faults(milters, used):
+            if name not in self._document["milter"][number] or milters[number].address:
+                self._fault(("milter", number, name), reason)
+        return tuple(milters)
 
     def _dkim(self) -> tuple[DkimKey, ...]:
         keys = [DkimKey(**each) for each in self._tables("dkim", DkimKey)]

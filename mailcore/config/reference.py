@@ -13,6 +13,7 @@ from typing import Any
 from mailcore.bounds import bounds_by_name
 from mailcore.config.dkim import DkimKey
 from mailcore.config.listeners import Certificate, Listener
+from mailcore.config.milters import Milter
 from mailcore.config.settings import (
     DEFAULT_ROUTE,
     DIRECTORIES,
@@ -90,6 +91,7 @@ def _lines() -> Iterator[str]:
     yield "\nA file with such a section and without `[receiver] listen` has only these listeners."
     yield from _section("[certificate]", Certificate)
     yield from _section("[dkim]", DkimKey)
+    yield from _section("[milter]", Milter)
     shipped = ", ".join(f"`{name}`" for name in SHIPPED_TRANSPORTS)
     yield f"\n{shipped} always exist, with these defaults; any other name defines one more transport."
     yield from _section('transports.NAME.destinations."PATTERN"', Destination, "the transport's")

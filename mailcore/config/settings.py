@@ -25,6 +25,7 @@ from mailcore.config.esmtp import Esmtp
 from mailcore.config.listeners import Auth, Certificate, Listener
 from mailcore.config.maildrop import Maildrop
 from mailcore.config.metrics import Metrics
+from mailcore.config.milters import Milter, MilterUse
 from mailcore.config.protocol import lmtp_transports, protocol_of_transport
 from mailcore.config.tls import Tls, TlsPolicy, level_of_transport
 from mailcore.scheduler.feedback import Feedback
@@ -119,7 +120,7 @@ class Queue:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Receiver(ClientBounds):
+class Receiver(ClientBounds, MilterUse):
     """[receiver]: the SMTP server."""
 
     listen: tuple[str, ...] = texts(
@@ -480,13 +481,15 @@ class Settings:
     listener: tuple[Listener, ...] = ()  # without those of ``receiver.listen``
     certificate: tuple[Certificate, ...] = ()  # without that of ``receiver``
     dkim: tuple[DkimKey, ...] = ()
+    milter: tuple[Milter, ...] = ()
     # Parameters that the file sets: "scheduler.NAME", "transports.TRANSPORT.NAME". Two files with equal values are equal.
     written: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def all_listeners(self) -> tuple[Listener, ...]:
         """Returns all addresses that receivers listen on, those of ``[receiver] listen`` first."""
-        return (*(Listener(address=each) for each in self.receiver.listen), *self.listener)
+        milters = self.receiver.milters
+        return (*(Listener(address=each, milters=milters) for each in self.receiver.listen), *self.listener)
 
     @property
     def certificate_pairs(self) -> tuple[Pair, ...]:

@@ -26,6 +26,7 @@ import msgspec
 from mailcore.envelope import Envelope, Origin, Status, Verdict
 from mailcore.maillog.have import Have
 from mailcore.maillog.logfile import Logfile
+from mailcore.maillog.milter_lines import MilterLines
 from mailcore.maillog.text import free, inside, seconds, word
 
 __all__ = ["MailLog"]
@@ -50,7 +51,7 @@ MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 _encode = msgspec.json.Encoder().encode
 
 
-class MailLog:
+class MailLog(MilterLines):
     """The log of one process. ``clock`` is wall-clock seconds, ``monotonic`` paces the look for rotation."""
 
     def __init__(
@@ -161,8 +162,12 @@ class MailLog:
         helo: str = "",
         protocol: str = "ESMTP",
         queue_id: str = "NOQUEUE",
+        milter: str = "",
     ) -> None:
-        """Logs that a client was refused at ``stage`` (CONNECT, HELO, MAIL, RCPT, DATA, END-OF-MESSAGE) with ``reply``."""
+        """Logs that a client was refused at ``stage`` (CONNECT, HELO, MAIL, RCPT, DATA, END-OF-MESSAGE) with ``reply``.
+
+        ``milter``: the one that refused it.
+        """
         client = _client(client_name, client_address)
         about = f" from=<{inside(sender)}>" if sender is not None else ""
         text = free(reply)
@@ -172,8 +177,8 @@ class MailLog:
             text = f"{code}<{inside(recipient)}>: {text}"
         self._line(
             "smtpd",
-            f"{queue_id}: reject: {word(stage)} from {client}: {text};{about} "
-            f"proto={word(protocol)} helo=<{inside(helo)}>",
+            f"{queue_id}: {'milter-' if milter else ''}reject: {word(stage)} from {client}: {text};{about} "
+            f"proto={word(protocol)} helo=<{inside(helo)}>" + (f" milter={word(milter)}" if milter else ""),
         )
         self._object(
             "refused",
@@ -186,6 +191,7 @@ class MailLog:
             recipient=recipient,
             helo=helo,
             protocol=protocol,
+            **({"milter": milter} if milter else {}),
         )
 
     def delivery(

@@ -21,7 +21,7 @@ from aiosmtpd.smtp import Session as AioSession
 from mailcore.envelope import RECIPIENTS_PER_RECORD, DataPlace, Envelope, Options, Recipient
 from mailcore.receiver.command_table import Phase
 from mailcore.receiver.incoming import INTERNAL_ERROR, TOO_BIG, IncomingMessage
-from mailcore.receiver.intake import Refusal
+from mailcore.receiver.intake import MessageIntake, Refusal
 from mailcore.receiver.line_session import LineSession, State
 from mailcore.receiver.server_context import ServerContext
 from mailcore.receiver.trace import protocol_name
@@ -78,6 +78,7 @@ class DataSession(LineSession):
         self.tls = ""  # as Envelope.tls
         self.login = ""  # name of the user who has logged in
         self.login_method = ""  # and how: PLAIN, LOGIN, SCRAM-SHA-256
+        self.intake: MessageIntake = context.intake
         self._incoming: IncomingMessage | None = None
 
     @property
@@ -101,7 +102,9 @@ class DataSession(LineSession):
             self._incoming.abandon()
             self._incoming = None
 
-    def refuse(self, stage: str, reply: bytes, recipient: str | None = None, is_mistake: bool = True) -> None:
+    def refuse(
+        self, stage: str, reply: bytes, recipient: str | None = None, is_mistake: bool = True, milter: str = ""
+    ) -> None:
         """Replies, and records the refusal. ``is_mistake``: of the client, so that it counts as an error."""
         if is_mistake:
             self.error(reply)
@@ -120,6 +123,7 @@ class DataSession(LineSession):
                 self._protocol(),
                 envelope.queue_id,
                 self.client_name,
+                milter,
             )
         )
 
@@ -143,7 +147,7 @@ class DataSession(LineSession):
         only = next(iter(envelope.recipients)) if len(envelope.recipients) == 1 else ""
         helo = self.session.host_name or ""
         self._incoming = IncomingMessage(
-            context.intake,
+            self.intake,
             envelope.queue_id,
             context.trace.received(
                 helo, self.address, self._protocol(), envelope.queue_id, only, envelope.arrived_at, self.client_name

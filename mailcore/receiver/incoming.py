@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from mailcore.envelope import Envelope, Recipient
 from mailcore.log.data_blocks import BlockSums
 from mailcore.receiver.data import DataFault, DataReader, HeaderScan
-from mailcore.receiver.intake import Done, Intake, Upload
+from mailcore.receiver.intake import Done, MessageIntake, Upload
 
 __all__ = ["INTERNAL_ERROR", "TOO_BIG", "IncomingMessage"]
 
@@ -38,7 +38,7 @@ class IncomingMessage:
 
     def __init__(
         self,
-        intake: Intake,
+        intake: MessageIntake,
         queue_id: str,
         trace: bytes,
         *,

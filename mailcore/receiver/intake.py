@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from mailcore.envelope import Envelope, Recipient
+from mailcore.receiver.scratch import ScratchStore
 
-__all__ = ["Done", "Intake", "Refusal", "Stored", "Upload"]
+__all__ = ["Done", "Intake", "MessageIntake", "MilterEvent", "Refusal", "Stored", "Upload"]
 
 Done = Callable[[bytes], None]  # called once, in the loop, with the reply that refuses or b""
 Stored = Callable[[bytes, Envelope], None]  # the same, with the envelope as the log gets it
@@ -29,6 +30,18 @@ class Refusal(NamedTuple):
     protocol: str = "SMTP"
     queue_id: str = ""
     client_name: str = ""
+    milter: str = ""  # that refused
+
+
+class MilterEvent(NamedTuple):
+    """Something that the log says of a milter. ``action``: what becomes of the mail; ``stage`` is as in ``Refusal``."""
+
+    milter: str
+    action: str
+    stage: str
+    what: str
+    client_address: str
+    queue_id: str = ""
 
 
 class Upload(Protocol):
@@ -44,7 +57,21 @@ class Upload(Protocol):
         """Removes the file, also while a call is under way, whose ``done`` is then not called."""
 
 
-class Intake(Protocol):
+class MessageIntake(Protocol):
+    """Takes one message."""
+
+    def upload(self, queue_id: str) -> Upload:
+        """Begins a spool file, for data beyond the inline limit."""
+
+    def store(self, envelope: Envelope, more: Sequence[Recipient], data: bytes, done: Done) -> None:
+        """Appends the message and calls ``done`` once it is durable. ``more``: recipients beyond those in the envelope;
+        ``data``: b"" when it was uploaded."""
+
+    def session_failed(self, client_address: str, error: BaseException) -> None:
+        """Logs an exception of a session."""
+
+
+class Intake(MessageIntake, Protocol):
     """Keeps messages."""
 
     def unavailable(self, size_bytes: int) -> bytes:
@@ -56,21 +83,20 @@ class Intake(Protocol):
     def next_id(self) -> str:
         """Returns a new queue id."""
 
-    def upload(self, queue_id: str) -> Upload:
-        """Begins a spool file, for data beyond the inline limit."""
-
-    def store(self, envelope: Envelope, more: Sequence[Recipient], data: bytes, done: Done) -> None:
-        """Appends the message and calls ``done`` once it is durable. ``more``: recipients beyond those in the envelope;
-        ``data``: b"" when it was uploaded."""
-
     def refused(self, refusal: Refusal) -> None:
         """Records a refusal, for the log and the reports."""
 
-    def session_failed(self, client_address: str, error: BaseException) -> None:
-        """Logs an exception of a session."""
-
     def stressed(self, begun: bool, connections: int) -> None:
         """Logs that slow clients have little time from now on, because of this many ``connections``; or that this is over."""
+
+    def scratch(self, queue_id: str) -> ScratchStore:
+        """Returns a file for the data of a message, which is kept only while milters work."""
+
+    def milter_failed(self, event: MilterEvent) -> None:
+        """Logs that a milter failed."""
+
+    def milter_acted(self, event: MilterEvent) -> None:
+        """Logs that a milter decided something that the client does not hear."""
 
     def proxy_refused(self, balancer: str, why: str) -> None:
         """Logs a connection that was closed because its PROXY header cannot be believed."""

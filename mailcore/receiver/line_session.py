@@ -187,7 +187,12 @@ class LineSession(SMTP):
         """Greets the client."""
         self.transport = cast(asyncio.Transport, transport)  # uvloop has transports of its own
         self.transport.set_write_buffer_limits(REPLIES_HIGH_WATER)
-        self.transport.write(self.context.greeting)
+        self.greet()
+
+    def greet(self) -> None:
+        """Sends the greeting."""
+        if self.transport is not None:
+            self.transport.write(self.context.greeting)
 
     def connection_lost(self, error: Exception | None) -> None:
         """Ends the session and tells the server."""

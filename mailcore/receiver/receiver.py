@@ -21,6 +21,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import uvloop
 
@@ -53,7 +54,9 @@ from mailcore.supervisor.shared_counts import COUNTS, Counts
 __all__ = ["Receiving", "main"]
 
 SPOOL_THREADS = 8  # spool files written side by side; more would only wait for the same disk
-FILES_RESERVED = 64  # for the lane, the log, the manager; the rest is for clients, two each: the socket, a spool file
+FILES_RESERVED = 64  # for the lane, the log, the manager; the rest is for clients
+FILES_PER_CLIENT = 2  # the socket, a spool file
+FILES_FOR_MILTERS = 2  # the data as it came, a body that a milter sends
 LISTEN_RETRY_S = 0.2  # a receiver that was killed may leave its port for a moment
 LISTEN_TRIES = 25
 LOOK_S = 0.5  # how often to look whether users or certificates changed; a change is in force within a second
@@ -128,8 +131,10 @@ class Receiving:
             clients=settings.clients,
             esmtp=settings.esmtp,
             reverse_names=_reverse_names(settings, loop),
+            milters=settings.milter,
         )
         self._has_rules = bool(settings.listener)
+        self._default_rule = replace(MX, milters=settings.receiver.milters)  # of a socket that was handed over
         self._rules = {listen_address(each.address): each for each in settings.all_listeners}
         if self.authentication is not None:
             self.authentication.changed = self._users_changed
@@ -146,7 +151,7 @@ class Receiving:
             rule = self._rules.get(address)
             if rule is None and self._has_rules:  # it may be one that must not take mail without TLS or a login
                 raise OSError(f"no [[listener]] has the address {address[0]} and the port {address[1]} of this socket")
-            self.server.start([listener], rule or MX)
+            self.server.start([listener], rule or self._default_rule)
         self._linking = self._loop.create_task(self.link.run())
 
     def _look(self) -> None:
@@ -199,12 +204,14 @@ def _counts_given() -> int | None:
     return int(given) if given else None
 
 
-def _raise_file_limit() -> int:
+def _raise_file_limit(settings: Settings) -> int:
     """Raises the limit of open files as far as allowed; returns for how many connections it is enough."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return max(1, (hard - FILES_RESERVED) // 2)
+    milters = max((len(each.milters) for each in settings.all_listeners), default=0)
+    each = FILES_PER_CLIENT + (milters + FILES_FOR_MILTERS if milters else 0)
+    return max(1, (hard - FILES_RESERVED) // each)
 
 
 def _listen(endpoint: str) -> socket.socket:
@@ -220,7 +227,7 @@ def main(settings: Settings, number: int) -> None:
     """Runs the process. Returns only when it cannot start; any signal may end it at any time."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches the whole process group; the supervisor reacts to it
-    connections_max = _raise_file_limit()
+    connections_max = _raise_file_limit(settings)
     handed = handed_listeners()
 
     async def serve() -> None:

@@ -35,9 +35,10 @@ from mailcore.queue.ballast import INTAKE_BYTES, INTAKE_INODES
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.records import append_envelope, append_recipients
 from mailcore.queue.spool import Spool
-from mailcore.receiver.intake import Done
+from mailcore.receiver.intake import Done, MilterEvent
 from mailcore.receiver.manager_link import ManagerLink
 from mailcore.receiver.refusals import Allowance, Refusals
+from mailcore.receiver.scratch import ScratchFile
 from mailcore.receiver.spool_upload import NO_SPACE, WRITE_ERROR, SpoolUpload, storage_reply
 
 __all__ = ["Reception"]
@@ -148,6 +149,23 @@ class Reception:
     def stressed(self, begun: bool, connections: int) -> None:
         """Logs the beginning or the end of stress."""
         self._log.stress(begun, connections)
+        self._log.flush()
+
+    def scratch(self, queue_id: str) -> ScratchFile:
+        """Returns a file for the data of a message while milters work."""
+        return ScratchFile(self._disk, self._spool.path(queue_id), self._loop, self._threads)
+
+    def milter_failed(self, event: MilterEvent) -> None:
+        """Logs that a milter failed, unless there are too many such lines."""
+        if self._failures.taken(self._loop.time()):
+            milter, action, stage, what, client_address, queue_id = event
+            self._log.milter_failed(milter, stage, what, action, client_address, queue_id)
+            self._log.flush()
+
+    def milter_acted(self, event: MilterEvent) -> None:
+        """Logs that a milter discards or holds a message."""
+        milter, action, stage, what, client_address, queue_id = event
+        self._log.milter_acted(milter, stage, action, what, client_address, queue_id)
         self._log.flush()
 
     def proxy_refused(self, balancer: str, why: str) -> None:

@@ -84,7 +84,7 @@ class Refusals:
             return
         if not self._allowance.taken(self._loop.time()):
             return
-        stage, reply, address, helo, sender, recipient, tls, protocol, queue_id, client_name = refusal
+        stage, reply, address, helo, sender, recipient, tls, protocol, queue_id, client_name, milter = refusal
         self._log.refused(
             stage,
             reply,
@@ -95,6 +95,7 @@ class Refusals:
             helo=helo,
             protocol=protocol,
             queue_id=queue_id or "NOQUEUE",
+            milter=milter,
         )
         body = Refused(
             at=self._clock(),

@@ -28,6 +28,7 @@ from collections.abc import Iterable, Sequence
 from mailcore.config.clients import Clients
 from mailcore.config.esmtp import Esmtp
 from mailcore.config.listeners import MX, Listener
+from mailcore.config.milters import Milter
 from mailcore.config.settings import Receiver
 from mailcore.esmtp import EXTENSIONS, Extension
 from mailcore.receiver.auth_session import AuthSession
@@ -35,6 +36,7 @@ from mailcore.receiver.authentication import Authentication
 from mailcore.receiver.guard import Guard
 from mailcore.receiver.intake import Intake, Refusal
 from mailcore.receiver.line_session import LineSession
+from mailcore.receiver.milter_session import MilterSession
 from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.proxy_header import Passed
 from mailcore.receiver.proxy_reader import HEADER_TIMEOUT_S, HeaderReader
@@ -72,6 +74,7 @@ class Server:
         clients: Clients = NO_CLIENTS,
         esmtp: Esmtp = DEFAULTS,
         reverse_names: ReverseNames | None = None,
+        milters: Sequence[Milter] = (),
     ) -> None:
         self._make_context = functools.partial(
             ServerContext,
@@ -86,6 +89,7 @@ class Server:
             authentication=authentication,
             clients=clients,
             esmtp=esmtp,
+            milters=milters,
         )
         self._tls_context = tls_context
         self._mechanisms = authentication.users.mechanisms if authentication is not None else ""
@@ -248,7 +252,8 @@ class Server:
         connection.setblocking(False)
         if server_address in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
             server_address = connection.getsockname()[0]
-        session = ServerSession(context, address, port, server_address, self.closed)
+        make = MilterSession if context.milters else ServerSession
+        session = make(context, address, port, server_address, self.closed)
         if session.trusted is not trusted:
             session.distrust()
         self.sessions.add(session)

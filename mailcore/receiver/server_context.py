@@ -14,6 +14,7 @@ from typing import Any
 from mailcore.config.clients import Clients
 from mailcore.config.esmtp import Esmtp
 from mailcore.config.listeners import MX, Listener
+from mailcore.config.milters import Milter, milters_of
 from mailcore.config.settings import Receiver
 from mailcore.esmtp import EXTENSIONS, Extension, Offering
 from mailcore.receiver.authentication import Authentication
@@ -51,8 +52,8 @@ class Offer:
 class ServerContext:
     """Holds the settings, the doors to policy and queue, and the replies that are the same for every session.
 
-    ``rule`` has the settings of the listener. ``hostname`` is our name; data of more than ``inline_limit`` bytes goes to the
-    spool, where it begins ``spool_data_at`` bytes into its file.
+    ``rule`` has the settings of the listener, ``milters`` those of milters. ``hostname`` is our name; data of more than
+    ``inline_limit`` bytes goes to the spool, where it begins ``spool_data_at`` bytes into its file.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class ServerContext:
         authentication: Authentication | None = None,
         clients: Clients = NO_CLIENTS,
         esmtp: Esmtp = DEFAULTS,
+        milters: Sequence[Milter] = (),
     ) -> None:
         self.settings = settings
         self.policy = policy
@@ -82,6 +84,7 @@ class ServerContext:
         self.spool_data_at = spool_data_at
         self.rule = rule
         self.authentication = authentication  # None: no user can log in
+        self.milters = milters_of(rule.milters, milters)
         self.is_implicit = rule.tls == "implicit"
         self.xclients = Networks(clients.xclient_networks)
         self.xforwards = Networks(clients.xforward_networks)

@@ -9,19 +9,23 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from mailcore.config.clients import Clients
 from mailcore.config.listeners import MX, Listener
+from mailcore.config.milters import Milter
 from mailcore.config.settings import Receiver
 from mailcore.envelope import DataPlace, Envelope, Recipient
+from mailcore.log.data_blocks import BLOCK_BYTES
 from mailcore.receiver.authentication import Authentication
-from mailcore.receiver.intake import Done, Refusal, Stored
+from mailcore.receiver.intake import Done, MilterEvent, Refusal, Stored
 from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.server import Server
 from mailcore.receiver.server_context import NO_CLIENTS
 from mailcore.routing.reverse_names import ReverseNames
 from tests.eventually import PATIENCE_S, eventually
+
+T = TypeVar("T")
 
 
 class MemoryUpload:
@@ -49,6 +53,33 @@ class MemoryUpload:
         self._intake.spooled.pop(self._queue_id, None)
 
 
+class MemoryScratch:
+    def __init__(self) -> None:
+        self.data = b""
+        self.closed = False
+
+    def write(self, blocks: Sequence[bytes]) -> asyncio.Future[None]:
+        self.data += b"".join(blocks)
+        return self._later(None)
+
+    def read(self, start: int) -> asyncio.Future[bytes]:
+        return self._later(self.data[start : start + BLOCK_BYTES])
+
+    def close(self) -> None:
+        self.closed = True
+
+    def _later(self, result: T) -> asyncio.Future[T]:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        loop.call_soon(_finish, future, result)
+        return future
+
+
+def _finish(future: asyncio.Future[T], result: T) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
 class MemoryIntake:
     """The Intake of these tests; its attributes say how it should behave."""
 
@@ -60,6 +91,9 @@ class MemoryIntake:
         self.spooled: dict[str, bytes] = {}
         self.abandoned: list[str] = []
         self.uploads: list[MemoryUpload] = []
+        self.scratches: list[MemoryScratch] = []
+        self.milters_failed: list[MilterEvent] = []
+        self.milters_acted: list[MilterEvent] = []
         self.longest_write = 0
         self.stress: list[tuple[bool, int]] = []
         self.proxies_refused: list[tuple[str, str]] = []
@@ -113,6 +147,16 @@ class MemoryIntake:
 
     def stressed(self, begun: bool, connections: int) -> None:
         self.stress.append((begun, connections))
+
+    def scratch(self, queue_id: str) -> MemoryScratch:
+        self.scratches.append(MemoryScratch())
+        return self.scratches[-1]
+
+    def milter_failed(self, event: MilterEvent) -> None:
+        self.milters_failed.append(event)
+
+    def milter_acted(self, event: MilterEvent) -> None:
+        self.milters_acted.append(event)
 
     def proxy_refused(self, balancer: str, why: str) -> None:
         self.proxies_refused.append((balancer, why))
@@ -245,6 +289,7 @@ async def serving(
     authentication: Authentication | None = None,
     clients: Clients = NO_CLIENTS,
     reverse_names: ReverseNames | None = None,
+    milters: Sequence[Milter] = (),
     **settings: Any,
 ) -> AsyncIterator[Serving]:
     intake = MemoryIntake()
@@ -263,6 +308,7 @@ async def serving(
         authentication=authentication,
         clients=clients,
         reverse_names=reverse_names,
+        milters=milters,
     )
     made.start([listener], rule)
     running = Serving(made, intake, address)

@@ -1,0 +1,63 @@
+"""The lines of the mail log about milters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mailcore.maillog.text import free, word
+
+__all__ = ["MilterLines"]
+
+
+class MilterLines:
+    """A part of ``MailLog``, which writes the lines."""
+
+    def milter_failed(
+        self, milter: str, stage: str, what: str, action: str, client_address: str, queue_id: str = ""
+    ) -> None:
+        """Logs that a milter cannot be reached, is late or breaks the protocol; ``action`` is its default_action."""
+        message = f"{queue_id}: " if queue_id else ""
+        self._warning(
+            "smtpd",
+            f"{message}milter {word(milter)} {free(what)}; {word(stage)} from [{word(client_address)}]; "
+            f"default_action={word(action)}",
+        )
+        self._object(
+            "milter_failed",
+            queue_id=queue_id,
+            milter=milter,
+            stage=stage,
+            what=what,
+            action=action,
+            client_address=client_address,
+        )
+
+    def milter_acted(
+        self, milter: str, stage: str, action: str, why: str, client_address: str, queue_id: str = ""
+    ) -> None:
+        """Logs that a milter discards or holds a message."""
+        client = f"unknown[{word(client_address)}]"
+        by = f"milter {word(milter)}" if milter else "milters"
+        about = f": {free(why)}" if why else ""
+        self._line(
+            "smtpd",
+            f"{queue_id or 'NOQUEUE'}: milter-{word(action)}: {word(stage)} from {client}: {by}{about}",
+        )
+        self._object(
+            "milter_acted",
+            queue_id=queue_id,
+            milter=milter,
+            stage=stage,
+            action=action,
+            why=why,
+            client_address=client_address,
+        )
+
+    def _warning(self, service: str, text: str) -> None:
+        raise NotImplementedError
+
+    def _line(self, service: str, text: str) -> None:
+        raise NotImplementedError
+
+    def _object(self, event: str, **fields: Any) -> None:
+        raise NotImplementedError

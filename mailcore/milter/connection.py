@@ -1,0 +1,161 @@
+"""A connection to one milter: packets out, packets in, each wait with its own time-out.
+
+Laws
+- Memory is bounded against any milter: some packets, each with a limit, and one read of the transport.
+- Every way in which a milter can fail is one exception, ``MilterFailed``, with a text for the log.
+
+Keeps law: milter-fails-safely (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import cast
+
+from mailcore.milter.protocol import BadPacket, Packet, packet_length
+
+__all__ = ["Connection", "MilterFailed", "connect"]
+
+UNREAD_PACKETS_MAX = 64  # changes of a message come many at a time; beyond that the milter has to wait for us
+
+
+class MilterFailed(Exception):
+    """Raised if a milter cannot be reached, is late, or sends what the protocol does not allow; the message says what."""
+
+
+class Connection(asyncio.Protocol):
+    """The protocol of one connection. It is used by one task at a time."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._buffer = b""
+        self._packets: deque[Packet] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._failure = ""
+        self._is_full = False  # the milter does not read
+        self._paused = False  # we do not read
+
+    # -- for the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keeps the transport."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop has transports of its own
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Wakes the task that waits."""
+        self._transport = None
+        self._fail("closed the connection" if error is None else f"lost the connection: {error}")
+
+    def pause_writing(self) -> None:
+        """Notes that the milter does not read."""
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        """Wakes the task that waits until the milter reads."""
+        self._is_full = False
+        self._wake()
+
+    def data_received(self, data: bytes) -> None:
+        """Cuts the bytes into packets."""
+        if self._failure:
+            return
+        buffer = self._buffer + data if self._buffer else data
+        try:
+            while (length := packet_length(buffer)) and len(buffer) >= length:
+                self._packets.append(Packet(buffer[4], bytes(buffer[5:length])))
+                buffer = buffer[length:]
+        except BadPacket as error:
+            self._fail(str(error))
+        self._buffer = bytes(buffer)
+        if len(self._packets) > UNREAD_PACKETS_MAX and not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+        if self._packets:
+            self._wake()
+
+    # -- for the task
+
+    def send(self, data: bytes) -> None:
+        """Sends packets. Raises MilterFailed if the connection is over."""
+        if self._failure or self._transport is None:
+            raise MilterFailed(self._failure or "closed the connection")
+        self._transport.write(data)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Waits until the milter has read most of what was sent. Raises MilterFailed."""
+        while self._is_full and not self._failure:
+            await self._wait(timeout_s)
+        if self._failure:
+            raise MilterFailed(self._failure)
+
+    async def receive(self, timeout_s: float) -> Packet:
+        """Returns the next packet. Raises MilterFailed."""
+        while not self._packets:
+            if self._failure:
+                raise MilterFailed(self._failure)
+            await self._wait(timeout_s)
+        packet = self._packets.popleft()
+        if self._paused and not self._packets and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+        return packet
+
+    @property
+    def has_unread(self) -> bool:
+        """Returns whether the milter has sent a packet that was not read yet."""
+        return bool(self._packets)
+
+    def close(self, last: bytes = b"") -> None:
+        """Sends the last packet, if it can be sent at once, and closes the connection."""
+        transport, self._transport = self._transport, None
+        self._fail("was closed")
+        self._packets.clear()
+        self._buffer = b""
+        if transport is None:
+            return
+        if last and not self._is_full and not transport.is_closing():
+            transport.write(last)
+            transport.close()
+        else:
+            transport.abort()
+
+    async def _wait(self, timeout_s: float) -> None:
+        self._waiter = self._loop.create_future()
+        timer = self._loop.call_later(timeout_s, self._late, timeout_s)
+        try:
+            await self._waiter
+        finally:
+            timer.cancel()
+            self._waiter = None
+
+    def _late(self, timeout_s: float) -> None:
+        self._fail(f"did not answer within {timeout_s:g} s")
+
+    def _fail(self, what: str) -> None:
+        self._failure = self._failure or what
+        self._wake()
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+
+async def connect(address: str, timeout_s: float) -> Connection:
+    """Connects to ``inet:HOST:PORT`` or ``unix:PATH``. Raises MilterFailed."""
+    loop = asyncio.get_running_loop()
+    kind, _, place = address.partition(":")
+    try:
+        async with asyncio.timeout(timeout_s):
+            if kind == "unix":
+                _, connection = await loop.create_unix_connection(Connection, place)
+            else:
+                host, _, port = place.rpartition(":")
+                _, connection = await loop.create_connection(Connection, host.strip("[]"), int(port))
+    except TimeoutError:
+        raise MilterFailed(f"cannot be reached: no connection within {timeout_s:g} s") from None
+    except OSError as error:
+        raise MilterFailed(f"cannot be reached: {error.strerror or error}") from None
+    return connection

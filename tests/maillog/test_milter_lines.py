@@ -1,0 +1,36 @@
+"""The lines about milters: each names the milter, what happened, and what was done."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from mailcore.maillog import MailLog
+
+ADDRESS = "inet:127.0.0.1:11332"
+
+
+def test_each_line_names_the_milter(tmp_path: Path) -> None:
+    log = MailLog(tmp_path, "mx")
+    log.milter_failed(ADDRESS, "END-OF-MESSAGE", "did not answer within 300 s", "tempfail", "192.0.2.7", "4abc")
+    log.milter_acted(ADDRESS, "MAIL", "discard", "", "192.0.2.7", "4abc")
+    log.milter_acted(ADDRESS, "END-OF-MESSAGE", "hold", "looks\nbad", "192.0.2.7", "4abc")
+    log.refused("MAIL", "550 5.7.1 no", "192.0.2.7", sender="a@example.com", helo="client.example", milter=ADDRESS)
+    log.flush()
+    log.close()
+    lines = [line.split("]: ", 1)[1] for line in (tmp_path / "mail.log").read_text().splitlines()]
+    assert lines == [
+        f"warning: 4abc: milter {ADDRESS} did not answer within 300 s; END-OF-MESSAGE from [192.0.2.7]; "
+        "default_action=tempfail",
+        f"4abc: milter-discard: MAIL from unknown[192.0.2.7]: milter {ADDRESS}",
+        f"4abc: milter-hold: END-OF-MESSAGE from unknown[192.0.2.7]: milter {ADDRESS}: looks\\nbad",
+        "NOQUEUE: milter-reject: MAIL from unknown[192.0.2.7]: 550 5.7.1 no; from=<a@example.com> proto=ESMTP "
+        f"helo=<client.example> milter={ADDRESS}",
+    ]
+    events = [json.loads(line) for line in (tmp_path / "mail.jsonl").read_text().splitlines()]
+    assert [(each["event"], each["milter"]) for each in events] == [
+        ("milter_failed", ADDRESS),
+        ("milter_acted", ADDRESS),
+        ("milter_acted", ADDRESS),
+        ("refused", ADDRESS),
+    ]
