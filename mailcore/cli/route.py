@@ -42,7 +42,13 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _row(route: Route) -> tuple[str, str, str]:
-    return route.pattern, route.transport, route.next_hop or "(domain of the recipient)"
+    return route.pattern, route.transport, _next_hop(route)
+
+
+def _next_hop(route: Route) -> str:
+    if route.becomes:
+        return f"({route.becomes}) {route.next_hop}".rstrip()
+    return route.next_hop or "(domain of the recipient)"
 
 
 def _resolve(arguments: argparse.Namespace) -> int:
@@ -54,6 +60,8 @@ def _resolve(arguments: argparse.Namespace) -> int:
         pairs: list[tuple[str, object]] = [("address", answer.address), ("route", answer.matched)]
         if answer.refused:
             pairs.append(("refused", answer.refused))
+        elif answer.becomes:
+            pairs.append(("mail is", answer.becomes))
         else:
             pairs += [("transport", answer.transport), ("destination", answer.destination)]
         for host in answer.hosts:

@@ -41,7 +41,7 @@ from mailcore.config.settings import (
     TlsPolicy,
     Transport,
 )
-from mailcore.routing.route import RouteError, parse_route
+from mailcore.routing.route import BUILT_IN, Route, RouteError, parse_route
 from mailcore.scheduler.parameters import check_backoff
 
 __all__ = [
@@ -342,7 +342,6 @@ class _Reading:
                 self._checked(key, section["password_file"], lambda file: client_auth.check_file(file, port))
 
     def _routes(self, transports: Mapping[str, dict[str, Any]]) -> dict[str, str]:
-        names = tuple(transports)
         routes: dict[str, str] = {}
         for name, target in self._table(("routes",)).items():
             key = ("routes", name)
@@ -357,22 +356,26 @@ class _Reading:
             except RouteError as error:
                 self._fault(key, f"must be a route: {error}")
                 continue
-            if route.transport not in names:
-                near = difflib.get_close_matches(route.transport, names, n=1)
-                hint = f"did you mean {near[0]!r}? " if near else ""
-                self._fault(
-                    key,
-                    f"must name a transport that is defined (got {shown(target)}); {hint}Defined: {', '.join(names)}. "
-                    f"To define another one, add [transports.{route.transport}]",
-                )
-            elif route.next_hop.startswith("/") and transports[route.transport].get("protocol") != "lmtp":
-                self._fault(
-                    key, f'must not be a Unix socket, unless [transports.{route.transport}] has protocol = "lmtp"'
-                )
+            last = parse_route(route.text) if route.transport == "hold" and route.text else route  # of what is released
+            if last.transport not in BUILT_IN:
+                self._check_transport(key, last, target, transports)
             if pattern is not None:
                 routes[pattern] = str(route)
         routes.setdefault("*", DEFAULT_ROUTE)
         return routes
+
+    def _check_transport(self, key: Key, route: Route, target: str, transports: Mapping[str, dict[str, Any]]) -> None:
+        names = tuple(transports)
+        if route.transport not in names:
+            near = difflib.get_close_matches(route.transport, names, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            self._fault(
+                key,
+                f"must name a transport that is defined (got {shown(target)}); {hint}Defined: {', '.join(names)}. "
+                f"To define another one, add [transports.{route.transport}]",
+            )
+        elif route.next_hop.startswith("/") and transports[route.transport].get("protocol") != "lmtp":
+            self._fault(key, f'must not be a Unix socket, unless [transports.{route.transport}] has protocol = "lmtp"')
 
     def _tls(self, receiver: dict[str, Any]) -> None:
         names = ("tls_certificate", "tls_key")

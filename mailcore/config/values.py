@@ -18,7 +18,7 @@ from pathlib import Path
 from mailcore.bounds import DAY_S, BadValue, bad, shown
 from mailcore.config.certificates import CertificateError, load_pair
 from mailcore.routing.address import ascii_lower
-from mailcore.routing.route import TRANSPORT_NAME, RouteError, domain_name, parse_route
+from mailcore.routing.route import BUILT_IN, TRANSPORT_NAME, RouteError, domain_name, parse_route
 
 __all__ = [
     "broker_url",
@@ -183,6 +183,8 @@ def transport_name(text: str) -> str:
     """Returns the name of a transport. Raises BadValue."""
     if not TRANSPORT_NAME.fullmatch(text):
         raise bad(text, "must be the name of a transport: a letter, then up to 31 of a-z, 0-9, _ and -")
+    if text in BUILT_IN:
+        raise bad(text, f"must not be {text}: a route of this name hands mail to no deliverer")
     return text
 
 

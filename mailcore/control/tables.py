@@ -28,11 +28,12 @@ from mailcore.control.protocol.state import Disk, Disks
 from mailcore.control.protocol.tuning import ParameterKnown, ParametersKnown
 from mailcore.control.session import Session
 from mailcore.control.view import View
+from mailcore.envelope import Status
 from mailcore.frames import NextHop
 from mailcore.log.disk import Disk as DiskCalls
 from mailcore.routing.mx import HostFinder
 from mailcore.routing.resolve import Refused, Routing
-from mailcore.routing.route import parse_route
+from mailcore.routing.route import BUILT_IN, parse_route
 from mailcore.scheduler.explanations import explanation
 from mailcore.scheduler.feedback import Feedback
 from mailcore.scheduler.parameters import (
@@ -123,7 +124,10 @@ class Tables:
             dns_error="",
         )
         if isinstance(resolved, Refused):
-            answer.refused = resolved.reply
+            if resolved.released or resolved.status is Status.DELIVERED:
+                answer.becomes = resolved.reply
+            else:
+                answer.refused = resolved.reply
             yield answer
             return
         answer.transport, answer.destination = resolved.transport, resolved.destination
@@ -185,7 +189,8 @@ def _specific(pattern: str) -> tuple[int, int, str]:
 def _route(pattern: str, text: str) -> Route:
     """Returns a route without the line in the file, which is not known here."""
     route = parse_route(text)
-    return Route(pattern=pattern, transport=route.transport, next_hop=str(route).partition(":")[2], line=None)
+    next_hop, becomes = str(route).partition(":")[2], BUILT_IN.get(route.transport, "")
+    return Route(pattern=pattern, transport=route.transport, next_hop=next_hop, line=None, becomes=becomes)
 
 
 def _parameter(name: str, bounds: Bounds) -> ParameterKnown:

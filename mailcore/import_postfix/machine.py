@@ -59,9 +59,9 @@ class Machine:
         """Returns the configuration directories of other Postfix instances on its host (postmulti(1))."""
         return self.cf.list("multi_instance_directories")
 
-    def smtp_services(self) -> list[Service]:
-        """Returns the services that deliver over SMTP."""
-        return [each for each in self.services or () if each.kind == "unix" and each.command == "smtp"]
+    def delivering_services(self) -> list[Service]:
+        """Returns the services that deliver over SMTP or LMTP."""
+        return [each for each in self.services or () if each.kind == "unix" and each.command in ("smtp", "lmtp")]
 
 
 def read_text(path: Path) -> str:

@@ -87,7 +87,7 @@ _BEGINNINGS = {
     "forward_": _MAILBOXES,
     "header_": _FILTERS,
     "home_mailbox": _MAILBOXES,
-    "lmtp_": "Waypost delivers over SMTP only",
+    "lmtp_": "Waypost has one setting for SMTP and LMTP, or none",
     "local_": _MAILBOXES,
     "luser_": _MAILBOXES,
     "mailbox_": _MAILBOXES,

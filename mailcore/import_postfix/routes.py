@@ -17,6 +17,7 @@ __all__ = ["routes"]
 
 FAULTS_MAX = 100  # of one table: each has a line of its own; the rest is counted
 _NAMED_MAX = 3  # patterns named in a finding; the rest is counted
+_ENDS = ("error", "discard", "retry")  # programs of Postfix for which Waypost has a route of the same name
 _NO_ROUTE = "smtp"  # the default: by MX
 
 
@@ -51,7 +52,7 @@ class _Roads:
         for name, patterns in (("default_transport", ["*"]), ("relay_transport", relay_domains)):
             try:
                 route, note = self._route(machine.look(name), by_default=True)
-            except (_NoRoute, ValueFault) as error:
+            except (_NoRoute, ValueError) as error:
                 self._sayings.append(partial(self._say_no_default, name, patterns, str(error)))
                 continue
             for pattern in patterns:
@@ -73,9 +74,15 @@ class _Roads:
 
     def _route(self, text: str, by_default: bool) -> tuple[Route, str]:
         """Translates ``transport:nexthop``; ``by_default``: without a next hop it is the relayhost. Raises _NoRoute,
-        ValueFault."""
+        ValueError."""
         transport, _, hop = text.partition(":")
+        if self._command(transport) in _ENDS:
+            return parse_route(f"{self._command(transport)}:{hop}"), ""
         ours = self._transport(transport)
+        if self._command(transport) == "lmtp" and hop.startswith("unix:"):
+            return parse_route(f"{ours}:unix:{self._socket(hop.removeprefix('unix:'))}"), ""
+        if self._command(transport) == "lmtp":
+            hop = hop.removeprefix("inet:")
         if hop:
             route, others = next_hop(hop)
             note = f"; a route has one next hop, {', '.join(others)} is left out" if others else ""
@@ -84,14 +91,19 @@ class _Roads:
             return replace(self._relay_host, transport=ours), ""
         return Route(ours), ""
 
+    def _command(self, name: str) -> str:
+        """Returns the program of a transport; its name if master.cf lacks it."""
+        return next((each.command for each in self._machine.services or () if each.name == name), name)
+
+    def _socket(self, path: str) -> str:
+        """Returns the absolute path of a socket: in Postfix it begins in the queue directory, also without chroot."""
+        return path if path.startswith("/") else f"{self._machine.look('queue_directory')}/{path}"
+
     def _transport(self, name: str) -> str:
         if name in self._names:
             return self._names[name]
-        command = next((each.command for each in self._machine.services or () if each.name == name), "")
-        what = {"error": "refuses", "discard": "throws away", "retry": "defers"}.get(command or name)
-        if what:
-            raise _NoRoute(f"Waypost has no route that {what} mail")
-        if command:
+        command = self._command(name)
+        if command != name:
             raise _NoRoute(f"{name} is not a transport that delivers over SMTP ({command})")
         raise _NoRoute(f"master.cf has no transport {name!a}")
 
@@ -123,7 +135,7 @@ class _Roads:
             try:
                 pattern = values.route_pattern(key)
                 route, note = self._looked_up(value, pattern)
-            except (_NoRoute, ValueFault, ValueError) as error:
+            except (_NoRoute, ValueError) as error:
                 left += 1
                 if left <= FAULTS_MAX:
                     self._sayings.append(partial(self._say_no_route, where, key, value, str(error)))

@@ -1,4 +1,4 @@
-"""Transports of master.cf that deliver over SMTP, with the settings of Postfix's queue manager and client for each."""
+"""Transports of master.cf that deliver over SMTP or LMTP, with the settings of Postfix's queue manager and client for each."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _UNCHECKED = "mail is sent only encrypted, but certificates are not checked"
 
 
 def transports(machine: Machine, draft: Draft) -> dict[str, str]:
-    """Translates the transports that deliver over SMTP; returns their new names by Postfix's names."""
+    """Translates the transports that deliver over SMTP or LMTP; returns their new names by Postfix's names."""
     names: dict[str, str] = {}
-    services = machine.smtp_services()
+    services = machine.delivering_services()
     if machine.services is None:
         services = [Service(name, "unix", None, "smtp") for name in ("smtp", "relay")]
     for service in services:
@@ -40,8 +40,8 @@ def transports(machine: Machine, draft: Draft) -> dict[str, str]:
         draft.transports.setdefault(name, {})
         _service(machine, draft, service, name)
     for service in machine.services or ():
-        if service.kind == "unix" and service.command in ("pipe", "lmtp"):
-            said = f"Waypost delivers over SMTP only, not by {service.command}; check the routes that use it"
+        if service.kind == "unix" and service.command in ("pipe",):
+            said = f"Waypost delivers over SMTP and LMTP only, not by {service.command}; check the routes that use it"
             draft.left(f"master.cf:{service.line}", f"{service.name} {service.command}", said)
     return names
 
@@ -55,7 +55,9 @@ def _named(given: str, taken: set[str]) -> str:
 
 def _service(machine: Machine, draft: Draft, service: Service, name: str) -> None:
     where = f"master.cf:{service.line}" if service.line else "main.cf"
-    what = f"{service.name} unix smtp"
+    what = f"{service.name} unix {service.command}"
+    if service.command == "lmtp":
+        draft.transports[name]["protocol"] = "lmtp"
     if name != service.name:
         draft.changed(where, what, f"renamed to {name}: a name is a letter, then a-z, 0-9, _ and -")
     elif name not in SHIPPED_TRANSPORTS:
@@ -76,14 +78,14 @@ def _service(machine: Machine, draft: Draft, service: Service, name: str) -> Non
         machine.seen.add(own)
     _tls(machine, draft, service, name)
     for option in sorted(service.overrides):
-        if option not in _SILENT and not option.startswith("smtp_tls_"):
+        if option not in _SILENT and not option.startswith(f"{service.command}_tls_"):
             said = f"cannot be set for a single transport; not set in [transports.{name}]"
             draft.left(where, f"{what} -o {option}={service.overrides[option]}", said)
 
 
 def _tls(machine: Machine, draft: Draft, service: Service, name: str) -> None:
     """Sets the TLS level of a transport. It is always written: by default Postfix uses no TLS, but Waypost does if offered."""
-    names = ("smtp_tls_security_level", "smtp_use_tls", "smtp_enforce_tls")
+    names = tuple(f"{service.command}_{each}" for each in ("tls_security_level", "use_tls", "enforce_tls"))
     level, use, enforce = (machine.cf.value(each, service.overrides) for each in names)
     machine.seen.update(names)
     if not level:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from mailcore.envelope import AsideKind, Recipient, Verdict
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.passes import Passes
+from mailcore.manager.route_hold import hold_by_route
 from mailcore.queue.active import Active
 from mailcore.queue.aside import is_due, paused_s
 from mailcore.queue.lanes import DELETED, HOLD
@@ -76,6 +77,7 @@ class Admission:
         entering: list[tuple[int, str, str]] = []
         unroutable: list[Verdict] = []
         deleted: list[int] = []
+        held: dict[str, list[int]] = {}
         wall = context.wall() if active.envelope.aside else 0.0
         for recipient in recipients:
             number = recipient.number
@@ -92,6 +94,9 @@ class Admission:
             active.pending[number] = recipient
             resolved = resolve(recipient.address, recipient.route)
             if isinstance(resolved, Refused):
+                if resolved.released:
+                    held.setdefault(resolved.released, []).append(number)
+                    continue
                 unroutable.append(Verdict(number, resolved.status, resolved.dsn, resolved.reply))
                 continue
             destination = active.destinations[number] = resolved.destination
@@ -99,6 +104,9 @@ class Admission:
             if by_recipient and resolved.transport in by_recipient:
                 destination = _of_recipient(recipient.address, destination)
             entering.append((number, resolved.transport, destination))
+        if held:  # the rest of this batch is read again in the next pass
+            hold_by_route(context, self.passes, active, held, now)
+            return
         if entering or active.stripped:  # every batch is reported to the scheduler, even if all in it are done
             context.scheduler.admit(active.queue_id, active.unread_recipients, entering, now)
         if deleted:

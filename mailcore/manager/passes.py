@@ -37,6 +37,8 @@ from mailcore.queue.rewrite import (
 )
 from mailcore.queue.spool import DATA_AT
 from mailcore.remote_reply import expired
+from mailcore.routing.resolve import DEFAULT_TRANSPORT
+from mailcore.routing.route import DISCARD
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL
 
 __all__ = ["Passes"]
@@ -232,7 +234,9 @@ class Passes:
             waited = max(context.wall() - active.envelope.arrived_at, 0.0)
             for verdict in verdicts:
                 recipient = active.pending[verdict.number]
-                context.log.delivery(active.queue_id, recipient.address, "none", verdict, (waited, 0.0, 0.0, 0.0))
+                transport = DISCARD if verdict.status is Status.DELIVERED else DEFAULT_TRANSPORT
+                delays = (waited, 0.0, 0.0, 0.0)
+                context.log.delivery(active.queue_id, recipient.address, "none", verdict, delays, transport=transport)
                 if verdict.status is Status.EXPIRED and recipient.destination:
                     context.outcomes.note(recipient.destination, (verdict,), "none", context.wall())
             context.balance.settle(context.queue.sizes, active, verdicts)

@@ -18,6 +18,7 @@ from mailcore.queue.queue import RESTING_NAMES_MAX, Queue
 from mailcore.queue.recipients import all_recipients
 from mailcore.queue.records import Delivery, append_recipients, domain_of, domains_of
 from mailcore.queue.spool import DATA_AT
+from mailcore.routing.route import DISCARD
 
 __all__ = [
     "VERDICTS_PER_RECORD",
@@ -52,13 +53,15 @@ def remaining_recipients(queue: Queue, active: Active) -> Iterator[Recipient]:
 def own_deliveries(active: Active, verdicts: Sequence[Verdict], at: float) -> Iterator[Delivery]:
     """Yields DELIVERY records for our own verdicts of recipients in ``pending``.
 
-    An expired recipient is recorded under the destination it waited for, and reported there; a recipient that an operator
-    ended is recorded under none.
+    An expired recipient is recorded under the destination it waited for, and reported there; a recipient that a route
+    discarded under "discard"; a recipient that an operator ended is recorded under none.
     """
     found: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
-        expired = verdict.status is Status.EXPIRED
-        found.setdefault(active.pending[verdict.number].destination if expired else "", []).append(verdict)
+        destination = DISCARD if verdict.status is Status.DELIVERED else ""
+        if verdict.status is Status.EXPIRED:
+            destination = active.pending[verdict.number].destination
+        found.setdefault(destination, []).append(verdict)
     for destination, those in found.items():
         for start in range(0, len(those), VERDICTS_PER_RECORD):
             some = tuple(those[start : start + VERDICTS_PER_RECORD])

@@ -15,14 +15,14 @@ Keeps law: unroutable-is-a-value (docs/laws.md).
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
 from mailcore.envelope import Status
 from mailcore.frames import NextHop
 from mailcore.routing.address import a_labels, comparable, is_mailbox, split
-from mailcore.routing.route import Route, RouteError, domain_name, parse_route
+from mailcore.routing.route import BUILT_IN, DISCARD, Route, RouteError, code_and_text, domain_name, parse_route
 
 __all__ = ["Refused", "Resolved", "Routing"]
 
@@ -40,12 +40,13 @@ class Resolved(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """Why a recipient cannot be routed, with what its Verdict needs."""
+    """Why no deliverer gets a recipient, with what its Verdict needs: it cannot be routed, or its route says so."""
 
-    status: Status  # BOUNCED, or DEFERRED for a mistake in the configuration
+    status: Status  # BOUNCED; DEFERRED for a mistake in the configuration, or by the route; DELIVERED to nothing, by the route
     dsn: str
     reply: str
     ours: bool = False  # an error of this host, the same for any recipient
+    released: str = ""  # of mail that its route holds: the route that it takes once it is released; "" of other mail
 
 
 class Routing:
@@ -111,21 +112,44 @@ class Routing:
         return self._domains.get(self._pattern(domain)) or Route(DEFAULT_TRANSPORT)
 
     def _pattern(self, domain: str) -> str:
+        return next((pattern for pattern in self._patterns(domain) if pattern in self._domains), "")
+
+    def _patterns(self, domain: str) -> Iterator[str]:
+        """Yields the patterns that fit a domain, the most specific first."""
         try:
             name = _ascii(domain)
         except RouteError:
             name = domain.lower()  # refused later, unless a route takes it elsewhere
-        domains = self._domains
-        if name in domains:
-            return name
+        yield name
         above = name
         while above:
             above = above.partition(".")[2]
-            if "." + above in domains:
-                return "." + above
-        return "*" if "*" in domains else ""
+            yield "." + above
+        yield "*"
+
+    def _built_in(self, route: Route, domain: str) -> Refused:
+        if route.transport == DISCARD:
+            return Refused(Status.DELIVERED, "2.0.0", f"discarded: {route.text}" if route.text else "discarded")
+        if route.transport == "hold":
+            released = route.text or str(self._beyond(domain))
+            return Refused(
+                Status.DEFERRED, "4.0.0", f"held; when it is released it goes to {released}", released=released
+            )
+        if route.transport == "error":
+            return Refused(Status.BOUNCED, *code_and_text(route, "mail for this recipient is refused"))
+        return Refused(Status.DEFERRED, *code_and_text(route, "mail for this recipient waits"))
+
+    def _beyond(self, domain: str) -> Route:
+        """Returns the route of the domain without routes that are BUILT_IN."""
+        for pattern in self._patterns(domain):
+            route = self._domains.get(pattern)
+            if route is not None and route.transport not in BUILT_IN:
+                return route
+        return Route(DEFAULT_TRANSPORT)
 
     def _follow(self, route: Route, domain: str) -> Resolved | Refused:
+        if route.transport in BUILT_IN:
+            return self._built_in(route, domain)
         if route.transport not in self._transports:
             return Refused(Status.DEFERRED, "4.3.5", f"there is no transport {route.transport}")
         host, mx = route.next_hop, route.mx

@@ -12,16 +12,40 @@ import ipaddress
 import re
 from dataclasses import dataclass
 
-__all__ = ["ROUTE_FORMS", "TRANSPORT_NAME", "Route", "RouteError", "domain_name", "parse_route", "route_to"]
+__all__ = [
+    "BUILT_IN",
+    "DISCARD",
+    "ROUTE_FORMS",
+    "TRANSPORT_NAME",
+    "Route",
+    "RouteError",
+    "code_and_text",
+    "domain_name",
+    "parse_route",
+    "route_to",
+]
 
 ROUTE_FORMS = (
     '"transport", "transport:domain", "transport:domain:port", "transport:[host]", "transport:[host]:port" '
-    '(host: a name, an IPv4 or an IPv6 address), "transport:unix:/path" for LMTP'
+    '(host: a name, an IPv4 or an IPv6 address), "transport:unix:/path" for LMTP; '
+    '"discard", "error:5.7.1 text", "retry:4.3.0 text", "hold", or "hold:" and the route of mail that is released'
 )
 
 TRANSPORT_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")  # 32: one service name of master(5) is never longer in practice
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")  # RFC 1035 2.3.4: 63 octets; "_" occurs in the wild
 _DOMAIN_MAX = 253  # RFC 1035 2.3.4: 255 octets on the wire
+DISCARD = "discard"
+# Routes that hand mail to no deliverer: it is thrown away, returned to the sender, held, or deferred. Postfix has the
+# transports discard, error and retry.
+BUILT_IN = {
+    DISCARD: "thrown away",
+    "error": "returned to the sender",
+    "hold": "held until an operator releases it",
+    "retry": "not tried; it waits",
+}
+_CODE = re.compile(r"([245])\.[0-9]{1,3}\.[0-9]{1,3}(?= |$)")  # RFC 3463 2
+_KINDS = {"error": "5", "retry": "4"}  # class of the code
+TEXT_MAX = 200  # characters of the text of such a route: it is recorded with each recipient
 _UNIX = "unix:"  # before the path of a socket, as in transport(5)
 _SOCKET = re.compile(r"(?:/[A-Za-z0-9._+=-]+)+")  # none of the characters that separate the parts of a destination
 SOCKET_BYTES_MAX = 107  # unix(7): sun_path has 108, one of them a null
@@ -37,15 +61,19 @@ class Route:
     """``next_hop`` is "" for the recipient's domain, else a domain, or (``mx`` false) a host or address taken as it is, or the
     path of a Unix socket, which alone begins with a slash.
 
-    ``port`` None is the deliverer's own (25, unless the settings say otherwise).
+    ``port`` None is the deliverer's own (25, unless the settings say otherwise). ``text`` is of a route that is BUILT_IN: what
+    the sender reads, or for "hold" the route of mail that is released; "" without one.
     """
 
     transport: str
     next_hop: str = ""
     port: int | None = None
     mx: bool = True
+    text: str = ""
 
     def __str__(self) -> str:
+        if self.text:
+            return f"{self.transport}:{self.text}"
         if not self.next_hop:
             return self.transport
         if self.next_hop.startswith("/"):
@@ -72,7 +100,7 @@ def parse_route(text: str) -> Route:
     if not colon:
         return Route(transport)
     try:
-        return route_to(transport, rest)
+        return _built_in(transport, rest.strip()) if transport in BUILT_IN else route_to(transport, rest)
     except RouteError as error:
         raise RouteError(f"{text!r}: {error}; allowed: {ROUTE_FORMS}") from None
 
@@ -101,6 +129,29 @@ def _socket(path: str) -> str:
     if len(path) > SOCKET_BYTES_MAX:
         raise RouteError(f"the path of a socket has at most {SOCKET_BYTES_MAX} bytes")
     return path
+
+
+def _built_in(name: str, text: str) -> Route:
+    """Reads the text of a route that hands mail to no deliverer. Raises RouteError."""
+    if not text.isprintable() or len(text) > TEXT_MAX:
+        raise RouteError(f"the text has at most {TEXT_MAX} characters, none of them a control character")
+    if name == "hold" and text:
+        released = parse_route(text)
+        if released.transport in BUILT_IN:
+            raise RouteError(f"mail that is released cannot go to {released.transport}")
+        return Route(name, text=str(released))
+    code = _CODE.match(text)
+    if code is not None and code[1] != _KINDS.get(name, code[1]):
+        raise RouteError(f"the code of {name} begins with {_KINDS[name]} (got {code[0]})")
+    return Route(name, text=text)
+
+
+def code_and_text(route: Route, otherwise: str) -> tuple[str, str]:
+    """Returns the enhanced status code and the text of a route "error" or "retry"; ``otherwise`` is the text without one."""
+    code = _CODE.match(route.text)
+    if code is None:
+        return f"{_KINDS[route.transport]}.0.0", route.text or otherwise
+    return code[0], route.text[code.end() :].strip() or otherwise
 
 
 def _is_address(text: str) -> bool:

@@ -123,6 +123,7 @@ async def test_an_address_is_resolved_to_its_hosts_as_a_deliverer_would(routed: 
             {"preference": 20, "name": "mx2.example.org", "addresses": ["192.0.2.2", "2001:db8::2"]},
         ],
         "dns_error": "",
+        "becomes": "",
     }
 
 

@@ -16,13 +16,36 @@ relay_transport = relay
 """
 
 
+def test_transports_that_deliver_nothing_become_routes_and_lmtp_becomes_a_transport(tmp_path: Path) -> None:
+    lines = """refused.example error:5.1.1 Nobody here
+trap.example discard:
+late.example retry:4.3.0 Later
+wrong.example error:4.3.0 Later
+store.example lmtp:unix:private/dovecot-lmtp
+tcp.example lmtp:inet:store.example.net:2424
+hosts.example lmtp:[store.example.net]
+"""
+    draft, settings = told_of(tmp_path, "transport_maps = hash:DIR/transport\n", transport=lines)
+    assert settings.routes == {
+        "refused.example": "error:5.1.1 Nobody here",
+        "trap.example": "discard",
+        "late.example": "retry:4.3.0 Later",
+        "store.example": "lmtp:unix:/var/spool/postfix/private/dovecot-lmtp",
+        "tcp.example": "lmtp:store.example.net:2424",
+        "hosts.example": "lmtp:[store.example.net]",
+        "*": "smtp",
+    }
+    assert (settings.transports["lmtp"].protocol, settings.transports["lmtp"].tls) == ("lmtp", "none")
+    (finding,) = said_of(draft, "wrong.example")
+    assert (finding.fate, "begins with 5" in finding.said) == (Fate.LEFT, True)
+
+
 def test_a_line_of_transport_maps_for_everything_goes_before_the_relayhost_and_that_is_said(tmp_path: Path) -> None:
     lines = "* slow:[gate.example]\nown.example :\nrefused.example error:no\nuser@own.example maildrop:\n"
     draft, settings = told_of(tmp_path, RELAYED + "transport_maps = hash:DIR/transport\n", transport=lines)
     for address, destination in (
         ("a@anywhere.example", "slow:[gate.example]"),
         ("a@example.net", "slow:[gate.example]"),
-        ("a@refused.example", "slow:[gate.example]"),
         ("user@own.example", "relay:[smtp.provider.example]:587"),
         ("a@own.example", "relay:[smtp.provider.example]:587"),
     ):
@@ -36,7 +59,6 @@ def test_a_line_of_transport_maps_for_everything_goes_before_the_relayhost_and_t
             Fate.TAKEN,
             'for own.example; transport_maps overrides it, as in Postfix: [routes] "exam',
         ),
-        ("refused.example", Fate.LEFT, "mail for it goes slow:[gate.example], unless"),
         ("user@own.example", Fate.LEFT, "as that for its domain, relay:[smtp.provider.example]:587, unless"),
     ):
         (found,) = said_of(draft, what)

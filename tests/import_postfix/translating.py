@@ -27,6 +27,7 @@ slow      unix  -  -  y  -  2  smtp
   -o smtp_tls_security_level=encrypt
   -o smtp_bind_address=192.0.2.1
 Old.Hop   unix  -  -  y  -  -  smtp
+lmtp      unix  -  -  y  -  -  lmtp
 error     unix  -  -  y  -  -  error
 maildrop  unix  -  n  n  -  -  pipe
   flags=DRhu user=vmail argv=/usr/bin/maildrop -d ${recipient}

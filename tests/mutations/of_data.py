@@ -29,6 +29,13 @@ MUTATIONS = [
         "tests/deliverer/test_lmtp.py",
     ),
     Mutation(
+        "released mail is held again by its route",
+        "mailcore/manager/route_hold.py",
+        '            _order(context, active, "reroute", {NUMBERS: some, "route": route})\n',
+        "",
+        "tests/end_to_end/test_built_in_routes.py -k not_held_again",
+    ),
+    Mutation(
         "the dot follows data that broke off",
         "mailcore/deliverer/transaction.py",
         "            connection.abort()  # without the dot the server has got nothing\n",

@@ -156,6 +156,41 @@ def test_lmtp_looks_up_no_mx_and_has_a_port_of_its_own(route: str, destination: 
     assert found == Resolved("lmtp", destination, hop)
 
 
+@pytest.mark.parametrize(
+    ("route", "expected"),
+    [
+        ("discard", Refused(Status.DELIVERED, "2.0.0", "discarded")),
+        ("discard:a trap", Refused(Status.DELIVERED, "2.0.0", "discarded: a trap")),
+        ("error:5.1.1 Unknown", Refused(Status.BOUNCED, "5.1.1", "Unknown")),
+        ("error:Unknown", Refused(Status.BOUNCED, "5.0.0", "Unknown")),
+        ("error:5.1.1", Refused(Status.BOUNCED, "5.1.1", "mail for this recipient is refused")),
+        ("retry:4.2.1 Later", Refused(Status.DEFERRED, "4.2.1", "Later")),
+    ],
+)
+def test_a_built_in_route_is_a_verdict(route: str, expected: Refused) -> None:
+    assert Routing({"b.test": route}, TRANSPORTS).resolve("a@b.test") == expected
+    assert Routing({"a@b.test": route}, TRANSPORTS).resolve("a@b.test") == expected
+
+
+@pytest.mark.parametrize(
+    ("routes", "released"),
+    [
+        ({"b.test": "hold"}, "smtp"),
+        ({"b.test": "hold", "*": "relay:[192.0.2.1]"}, "relay:[192.0.2.1]"),
+        ({"a@b.test": "hold", "b.test": "bulk"}, "bulk"),
+        ({"b.test": "hold", ".test": "discard", "*": "bulk"}, "bulk"),
+        ({"*": "hold"}, "smtp"),
+        ({"b.test": "hold:bulk:c.test", "*": "relay"}, "bulk:c.test"),
+    ],
+)
+def test_what_is_held_goes_by_the_next_route_that_delivers(routes: dict[str, str], released: str) -> None:
+    routing = Routing(routes, TRANSPORTS)
+    found = routing.resolve("a@b.test")
+    assert isinstance(found, Refused)
+    assert found.released == released
+    assert isinstance(routing.resolve("a@b.test", found.released), Resolved)
+
+
 def test_a_unix_socket_is_for_lmtp_alone() -> None:
     found = Routing({}, TRANSPORTS).resolve("a@b.test", "smtp:unix:/run/lmtp")
     assert isinstance(found, Refused)

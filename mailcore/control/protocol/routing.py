@@ -20,6 +20,7 @@ class Route(Result):
     transport: str
     next_hop: str  # "": the recipient's domain
     line: int | None  # in the configuration file; None: not known here
+    becomes: str = ""  # the fate of mail that no deliverer gets, such as "thrown away"; "" of other routes
 
 
 class Routes(Result):
@@ -49,6 +50,7 @@ class Resolved(Result):
     refused: str  # "" or the SMTP reply
     hosts: list[Host]
     dns_error: str  # "" or why no host was found, for a person
+    becomes: str = ""  # the fate of mail whose route discards or holds it; "" of other mail
 
 
 _READ = Access.READ
