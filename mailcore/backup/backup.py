@@ -6,7 +6,7 @@
 | `keys/secret.key`, `keys/tls/...` | what sessions are signed and secrets of TOTP are locked with; the receiver's TLS |
 | `portal/portal.sqlite3` or `portal/portal.pgdump` | the portal's database |
 | `events/...`, `reports/...` | on request: what reports are made of, and their tables |
-| `queue/...`, `spool/...` | on request: ``snapshot`` |
+| `queue/...`, `spool/...`, `maildrop/...` | on request: ``snapshot``, and ``maildrop`` |
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import msgspec
 
 from mailcore.backup.archive import Head
 from mailcore.backup.database import copy_database, database_url, portal_environment, sqlite_path
+from mailcore.backup.maildrop import MaildropCopy
 from mailcore.backup.places import OF_STARTS
 from mailcore.backup.postgresql import is_postgresql
 from mailcore.backup.snapshot import Snapshot, SnapshotFailed
@@ -30,6 +31,7 @@ from mailcore.backup.writer import Writer
 from mailcore.config.settings import Settings
 from mailcore.log.disk import Disk
 from mailcore.queue.exported import EXPORTED, read_exported
+from mailcore.queue.from_maildrop import DIRECTORY
 from mailcore.queue.identity import look
 from mailcore.queue.spool import FANOUT
 
@@ -89,7 +91,15 @@ def make_backup(
             _reports(writer, settings.reports_directory)
         told: dict[str, Any] = {}
         if queue:
+            maildrop = MaildropCopy(settings.home / DIRECTORY, writer.folder, settings.receiver.message_size_limit)
+            maildrop.take()
             snapshot.take()
+            left = maildrop.left(snapshot)
+            notes += [f"{why}; it is not in the backup" for why in maildrop.refused]
+            writer.add_folder(DIRECTORY, settings.home / DIRECTORY)
+            for name in left:
+                writer.add_file(f"{DIRECTORY}/{name}", str(maildrop.path(name)))
+                copied(f"{DIRECTORY}/{name}")
             _folders(writer, "queue", settings.queue_directory, list(snapshot.sizes))
             _folders(writer, "spool", settings.spool_directory, [f"{folder:02x}" for folder in range(FANOUT)])
             for each in snapshot.files():
@@ -100,6 +110,7 @@ def make_backup(
                 "ends": snapshot.ends(),
                 "taken": snapshot.being_taken(),
                 "younger": snapshot.younger(),
+                "maildrop": left,
             }
         writer.finish(told)
     finally:

@@ -32,6 +32,7 @@ class Told(msgspec.Struct, frozen=True):
     ends: dict[str, int]
     taken: dict[str, int]
     younger: dict[str, list[int]]
+    maildrop: list[str] = []  # names of files beside the queue
 
 
 def mend_queue(directory: Path, manifest: Mapping[str, Any], backup_at: float, now: float) -> None:
@@ -53,7 +54,10 @@ def mend_queue(directory: Path, manifest: Mapping[str, Any], backup_at: float, n
         _take_back_marks(disk, directory / lane, offsets)
     if positions is not None:
         write_positions(disk, str(directory), positions)
-    write_restored(disk, str(directory), Restored(backup_at, now, told.ends, told.taken))
+    marker = Restored(backup_at, now, told.ends, told.taken)
+    if told.maildrop:
+        marker = msgspec.structs.replace(marker, maildrop=frozenset(told.maildrop), version=2)
+    write_restored(disk, str(directory), marker)
 
 
 def _take_back_marks(disk: Disk, directory: Path, offsets: list[int]) -> None:

@@ -46,6 +46,7 @@ from mailcore.backup.queue_files import floors_of_events, make_floors, mend_queu
 from mailcore.config.settings import Settings
 from mailcore.log.disk import Disk, Locked
 from mailcore.queue.exported import EXPORTED, read_exported
+from mailcore.queue.from_maildrop import DIRECTORY, names_of
 from mailcore.queue.identity import Identity, IdentityError
 from mailcore.queue.versions import RESTORING
 
@@ -98,6 +99,7 @@ class Restore:
     _moved: list[Path] = field(default_factory=list)
     _links: dict[str, str] = field(default_factory=dict)
     _made_home: bool = False  # or it was empty
+    _made_maildrop: bool = False
     _identity: Identity | None = None  # of the restored queue; None: what carries one stays in place
 
     def __post_init__(self) -> None:
@@ -113,6 +115,7 @@ class Restore:
             archive = stack.enter_context(Archive(path))
             home.mkdir(mode=0o750, parents=True, exist_ok=True)
             self._made_home = not any(home.iterdir())
+            self._made_maildrop = not (home / DIRECTORY).exists()
             with named(home):
                 stack.enter_context(self._alone())
             parts = tuple(part for part in archive.head.parts if part != "queue" or self.with_queue)
@@ -228,6 +231,8 @@ class Restore:
         }
         if top == "home":
             path = self.settings.home if self._made_home else Path()
+        elif top == DIRECTORY:
+            path = self.settings.home / DIRECTORY if self._made_maildrop else Path()
         elif top == "portal":
             path = self.settings.home / "portal"
         elif top in roots and roots[top] in self._staged:
@@ -248,6 +253,11 @@ class Restore:
         if top in ("queue", "spool"):
             root = settings.queue_directory if top == "queue" else settings.spool_directory
             return (root, below) if self.with_queue else None
+        if top == DIRECTORY:  # beside what lies there: it is mail of this host, and no name is used twice
+            dropped = settings.home / DIRECTORY / below
+            if names_of([below]) != [below]:
+                raise BackupDamaged(f"{name} is not a file of a maildrop")
+            return (dropped, "") if self.with_queue and not dropped.exists() else None
         if top in ("events", "reports"):
             return (settings.events_directory if top == "events" else settings.reports_directory), below
         if name == f"portal/{SQLITE}":
@@ -415,6 +425,8 @@ class Restore:
 def _mode_of(name: str) -> int:
     """Returns the largest permitted mode of a file: a receiver reads the key of its certificate as a member of its
     group."""
+    if name.startswith(f"{DIRECTORY}/"):
+        return 0o640  # its group is that of Waypost
     if name.startswith("keys/tls/"):
         return 0o640 if name.endswith("key.pem") else 0o644
     return FILE_MODE if name.startswith(("keys/", "portal/")) else 0o777

@@ -195,6 +195,8 @@ class Orders:
         context = self.context
         _, envelope = context.queue.resting(lane, offset, queue_id)
         now = context.wall()
+        if context.restored.is_of_maildrop(lane, envelope):
+            raise Gone("message came out of a backup and is about to be held; retry then", code=Code.BUSY)
         at_rest = recipients_at(context.queue, lane, offset, envelope)
         _refuse_repeated(orders, itertools.chain.from_iterable(at_rest))
         changes = [Change(order, age_s=envelope.age_s, undo_time_s=context.queue.undo_time_s) for order in orders]

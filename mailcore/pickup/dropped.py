@@ -23,7 +23,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import re
 import secrets
 import struct
 from collections.abc import Iterator
@@ -33,6 +32,7 @@ import msgspec
 
 from mailcore.envelope import Options
 from mailcore.log.disk import Disk
+from mailcore.queue.from_maildrop import DIRECTORY, names_of
 
 __all__ = [
     "ASIDE",
@@ -46,7 +46,6 @@ __all__ = [
     "names_of",
 ]
 
-DIRECTORY = "maildrop"  # in the home
 ASIDE = "damaged."  # begins the name of a file that was set aside
 PIECE_BYTES = 64 * 1024  # read or written at once
 SUBMISSION_BYTES_MAX = 16 << 20  # 100 000 recipients fit
@@ -55,7 +54,6 @@ _UNFINISHED = "."
 _MAGIC = b"WAYDROP1"
 _HEAD = struct.Struct("<8sQQII")
 _CHECKED = 24
-_NAME = re.compile(r"[0-9a-f]{32}\Z")
 _extend = google_crc32c.extend
 
 
@@ -75,14 +73,9 @@ class DroppedDamaged(Exception):
     """Raised if the file is not a whole message; the text says why."""
 
 
-def names_of(names: list[str]) -> list[str]:
-    """Returns those that are names of messages."""
-    return [name for name in names if _NAME.match(name)]
-
-
 def is_unfinished(name: str) -> bool:
     """Returns True for the name of a file that is still being written, or whose program was killed."""
-    return name.startswith(_UNFINISHED) and _NAME.match(name.removeprefix(_UNFINISHED)) is not None
+    return name.startswith(_UNFINISHED) and bool(names_of([name.removeprefix(_UNFINISHED)]))
 
 
 class Draft:

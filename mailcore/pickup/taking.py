@@ -22,7 +22,6 @@ import contextlib
 import itertools
 import os
 import re
-import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -36,15 +35,14 @@ from mailcore.log.data_blocks import BlockSums
 from mailcore.log.disk import Disk
 from mailcore.log.lane import LaneFailed, LaneWriter
 from mailcore.log.positions import PositionsDamaged, read_positions
-from mailcore.log.reader import LaneReader
-from mailcore.log.record import RecordType
-from mailcore.pickup.dropped import ASIDE, DIRECTORY, Dropped, DroppedDamaged, is_unfinished, names_of
+from mailcore.pickup.dropped import ASIDE, Dropped, DroppedDamaged, is_unfinished
 from mailcore.pickup.letter import complete, split_header
 from mailcore.queue.ballast import INTAKE_BYTES, INTAKE_INODES
+from mailcore.queue.from_maildrop import CAME_FROM, DIRECTORY, names_of, names_taken
 from mailcore.queue.lanes import incoming
 from mailcore.queue.named import named_end
 from mailcore.queue.queue_id import PICKUP, QueueIds
-from mailcore.queue.records import append_envelope, append_recipients, decode_envelope
+from mailcore.queue.records import append_envelope, append_recipients
 from mailcore.queue.spool import DATA_AT, Spool, SpoolFile
 from mailcore.routing.address import is_mailbox, is_return_path
 from mailcore.tag import pattern_of, tag_of
@@ -55,7 +53,6 @@ BATCH = 100  # messages that share a sync of the lane and one of the names
 UNFINISHED_S_MAX = 86_400.0  # as Postfix's pickup: a program that was killed leaves a part of a message
 ASIDE_MAX = 1_000  # files set aside; further damaged ones stay where they are and are not looked at again
 OPTIONS_MAX = 10
-_CAME_FROM = f"{DIRECTORY}/"  # begins Envelope.helo of a message of the maildrop; its file's name follows
 _OPTION = re.compile(r"[\x21-\x7e]{0,500}\Z")  # characters that may be written to the next hop (mailcore.esmtp)
 
 
@@ -121,19 +118,8 @@ class Taking:
         with contextlib.suppress(OSError, PositionsDamaged):
             positions = read_positions(self._disk, queue)
             known = positions.lanes.get(lane) if positions is not None else None
-        reader = LaneReader(self._disk, os.path.join(queue, lane), lambda _: None)
-        names = []
-        try:
-            for record in reader.records(known.end if known is not None else 0, self._writer.durable):
-                if record.type != RecordType.ENVELOPE:
-                    continue
-                with contextlib.suppress(msgspec.MsgspecError, struct.error):
-                    came_from = decode_envelope(record.body).helo
-                    if came_from.startswith(_CAME_FROM):
-                        names.append(came_from.removeprefix(_CAME_FROM))
-        finally:
-            reader.close()
-        return names_of(names)
+        start = known.end if known is not None else 0
+        return names_taken(self._disk, os.path.join(queue, lane), start, self._writer.durable)
 
     def recover(self) -> int:
         """Removes the files of what was taken before; returns up to where the manager may read. Raises OSError."""
@@ -325,7 +311,7 @@ class Taking:
             data=DataPlace.INLINE if store.inline else DataPlace.SPOOL,
             data_offset=0 if store.inline else DATA_AT,
             origin=Origin.LOCAL,
-            helo=_CAME_FROM + dropped.name,
+            helo=CAME_FROM + dropped.name,
             login=submission.user[:64],
             eight_bit=store.eight_bit,
             smtputf8=not all(address.isascii() for address in (submission.sender, *recipients)),

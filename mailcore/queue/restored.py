@@ -8,6 +8,7 @@ Laws
 - No mail of the backup reaches the scheduler: messages below these offsets, and messages that were being taken out of hold or
   deleted, are put into hold (or into deleted, if an order said so) by a pass that delivers nothing. A manager killed meanwhile
   finds the message where it was, and does the same.
+- So are messages that came out of the maildrop of the backup, however late the pickup takes them.
 - A bounce for such a message is held, too.
 - A message of the backup that was deleted, or about to be, is held if it is undeleted.
 - A marker that cannot be read stops the manager: without it, it is unknown which mail may be delivered.
@@ -25,13 +26,15 @@ import msgspec
 from mailcore.envelope import Envelope, Origin
 from mailcore.log.disk import Disk
 from mailcore.queue.active import Active
-from mailcore.queue.lanes import DELETED, HOLD, JOURNAL, LOCAL
+from mailcore.queue.from_maildrop import maildrop_name
+from mailcore.queue.lanes import DELETED, HOLD, JOURNAL, LOCAL, incoming
+from mailcore.queue.queue_id import PICKUP
 from mailcore.queue.records import Administrative
 
 __all__ = ["NAME", "NOT_RESTORED", "Restored", "RestoredDamaged", "read_restored", "write_restored"]
 
 NAME = "restored"
-VERSION = 1
+VERSION = 2
 WARNING = "it may have been delivered since"
 
 
@@ -50,7 +53,8 @@ class Restored(msgspec.Struct, frozen=True):
     restored_at: float = 0.0
     lanes: dict[str, int] = {}
     taken: dict[str, int] = {}
-    version: int = VERSION
+    version: int = 1  # 2 with ``maildrop``: an older Waypost would deliver that mail
+    maildrop: frozenset[str] = frozenset()  # names of files in the maildrop that are from the backup
 
     @property
     def why(self) -> str:
@@ -62,12 +66,17 @@ class Restored(msgspec.Struct, frozen=True):
         """Returns True if a message at this position is from the backup and not held yet."""
         return offset < self.lanes.get(lane, 0) and lane not in (HOLD, DELETED, JOURNAL)
 
+    def is_of_maildrop(self, lane: str, envelope: Envelope) -> bool:
+        """Returns True if the message came out of the maildrop of the backup and is not held yet."""
+        return lane == incoming(PICKUP) and maildrop_name(envelope) in self.maildrop
+
     def is_held_back(self, lane: str, offset: int, envelope: Envelope) -> bool:
         """Returns True if the message must not be delivered."""
         if not self.backup_at:
             return False
         return (
             self.covers(lane, offset)
+            or self.is_of_maildrop(lane, envelope)
             or self.taken.get(envelope.queue_id) == envelope.generation
             or (lane == LOCAL and envelope.origin is Origin.BOUNCE and bool(envelope.held_because))
         )

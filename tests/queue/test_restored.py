@@ -85,7 +85,7 @@ def test_the_marker_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["", "{", "[]", "{}", '{"backup_at": 1, "version": 2}', '{"backup_at": 1, "lanes": [1]}']
+    "content", ["", "{", "[]", "{}", '{"backup_at": 1, "version": 3}', '{"backup_at": 1, "lanes": [1]}']
 )
 def test_a_marker_that_says_nothing_stops(tmp_path: Path, content: str) -> None:
     (tmp_path / NAME).write_text(content)
