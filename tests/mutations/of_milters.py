@@ -35,7 +35,7 @@ MUTATIONS = [
         "mailcore/milter/protocol.py",
         "if not 0 < length <= PACKET_BYTES_MAX:",
         "if not length:",
-        f"{SESSION} -k breaks_at_any_other_step",
+        f"{SESSION} -k breaks_at_the_end",
     ),
     Mutation(
         "a milter changes what it has not negotiated",
