@@ -7,7 +7,7 @@ row here, and beside it only the code for what it does.
 
 Laws
 - This is the only place that knows keywords and parameters; mailcore.dsn_request says what the values of DSN mean, and
-  mailcore.timed_request those of FUTURERELEASE and DELIVERBY.
+  mailcore.timed_request and mailcore.request_priority those of FUTURERELEASE, DELIVERBY and MT-PRIORITY.
 - A parser returns printable ASCII without a space, or a reply that refuses: the value is written to the next hop as it is.
 
 Pure: no I/O, no settings; the clock is an argument.
@@ -25,6 +25,7 @@ from typing import NamedTuple, Protocol
 
 from mailcore.dsn_request import ENVID, NOTIFY, ORCPT, RET, is_envid, is_notify, is_orcpt, is_ret
 from mailcore.envelope import Options
+from mailcore.request_priority import MT_PRIORITY, parse_priority
 from mailcore.timed_request import BY, HOLDFOR, HOLDUNTIL, parse_by, parse_hold_for, parse_hold_until, written_by
 
 __all__ = ["EXTENSIONS", "Extension", "Offering", "Outgoing", "OutgoingTable", "Parameter", "ReplyOf", "Value"]
@@ -247,6 +248,11 @@ EXTENSIONS: tuple[Extension, ...] = (  # in the order of the reply to EHLO
         mail=(Parameter(BY, _of(BY, _by), is_request=True, written=written_by),),
         missing_dsn="5.3.3",
         needed_for=lambda stored: ";R" in stored,
+    ),
+    Extension(  # RFC 6710; where it is not offered, the mail is sent without
+        "MT-PRIORITY",
+        _always("MT-PRIORITY"),
+        mail=(Parameter(MT_PRIORITY, _of(MT_PRIORITY, parse_priority), is_request=True),),
     ),
     # RFC 9422; what a next hop announces is read by mailcore.deliverer.server_limits
     Extension("LIMITS", lambda offering: f"LIMITS RCPTMAX={offering.recipient_limit}"),

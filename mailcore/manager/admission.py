@@ -22,6 +22,7 @@ from mailcore.queue.aside import is_due, paused_s
 from mailcore.queue.lanes import DELETED, HOLD
 from mailcore.queue.queue import Gone
 from mailcore.queue.recipients import RecipientReader
+from mailcore.request_priority import priority_of
 from mailcore.routing.address import ascii_lower
 from mailcore.routing.resolve import Refused
 
@@ -108,7 +109,9 @@ class Admission:
             hold_by_route(context, self.passes, active, held, now)
             return
         if entering or active.stripped:  # every batch is reported to the scheduler, even if all in it are done
-            context.scheduler.admit(active.queue_id, active.unread_recipients, entering, now)
+            options = active.envelope.options
+            priority = priority_of(options) if options else 0
+            context.scheduler.admit(active.queue_id, active.unread_recipients, entering, now, priority)
         if deleted:
             self.passes.delete_finally(active, deleted)
         if unroutable:

@@ -14,6 +14,7 @@ from mailcore.config.esmtp import Esmtp
 from mailcore.envelope import Options
 from mailcore.esmtp import Value
 from mailcore.queue.aside import SLACK_S
+from mailcore.request_priority import MT_PRIORITY
 from mailcore.timed_request import BY, HOLDFOR, HOLDUNTIL, stored_by
 
 __all__ = ["Settled", "settle"]
@@ -31,8 +32,11 @@ class Settled(NamedTuple):
     options: Options
 
 
-def settle(requests: Mapping[str, Value], limits: Esmtp, now: float) -> Settled | bytes:
-    """Returns what follows from the parameters, or the reply that refuses them. ``now``: wall clock, seconds."""
+def settle(requests: Mapping[str, Value], limits: Esmtp, now: float, is_trusted: bool) -> Settled | bytes:
+    """Returns what follows from the parameters, or the reply that refuses them. ``now``: wall clock, seconds.
+
+    ``is_trusted``: the client is in our networks or has logged in; the mail of others has priority 0 (RFC 6710 5).
+    """
     not_before = 0.0
     options: Options = ()
     if HOLDFOR in requests and HOLDUNTIL in requests:
@@ -51,5 +55,7 @@ def settle(requests: Mapping[str, Value], limits: Esmtp, now: float) -> Settled 
             if now + int(seconds) <= not_before:
                 return _RETURNED_FIRST
         options = ((BY, stored_by(int(seconds), mode, now)),)
+    if is_trusted and requests.get(MT_PRIORITY):
+        options += ((MT_PRIORITY, str(requests[MT_PRIORITY])),)
     # RFC 4865: not before. The queue may try mail SLACK_S before its time.
     return Settled(not_before + SLACK_S if not_before > now else 0.0, options)

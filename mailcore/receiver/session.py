@@ -191,7 +191,7 @@ class ServerSession(NamedClientSession):
 
     def _settle(self, mail: Mail) -> bool:
         """Does what parameters of MAIL ask for; returns False if it refused one."""
-        settled = settle(mail.requests, self.context.esmtp, time.time())
+        settled = settle(mail.requests, self.context.esmtp, time.time(), self.trusted)
         if isinstance(settled, bytes):
             self.refuse("MAIL", settled)
             self.envelope = Transaction()

@@ -5,7 +5,8 @@ destination. The classes refer to each other, so they are one file. Decisions ab
 ``preemption``, ``recipients``, ``job_lists``, ``destinations``, ``scheduler``. The rules are those of Postfix's
 SCHEDULER_README.
 
-Keeps law: window-respected, law: process-limit-respected, law: scheduler-follows-postfix (docs/laws.md).
+Keeps law: window-respected, law: process-limit-respected, law: scheduler-follows-postfix, law: priority-first
+(docs/laws.md).
 """
 
 from __future__ import annotations
@@ -17,12 +18,26 @@ from mailcore.destination_state import DestinationState, states_of
 from mailcore.scheduler.parameters import DestinationParameters, TransportParameters
 from mailcore.scheduler.window import Window
 
-__all__ = ["LAST", "Candidacy", "Choice", "Destination", "Job", "Key", "Message", "Peer", "SizeClass", "Transport"]
+__all__ = [
+    "LAST",
+    "Candidacy",
+    "Choice",
+    "Destination",
+    "Job",
+    "Key",
+    "Message",
+    "Peer",
+    "SizeClass",
+    "SizeKey",
+    "Transport",
+]
 
 Key = tuple[float, ...]
 LAST = math.inf  # greater than every number of a child, so that children sort in front of their parent
+PRIORITY_BAND = 1 << 50  # more messages than a process can have
 STALE = 64  # a heap is rebuilt when it is longer than twice its valid items and this
 Choice = tuple[Key, int, "Destination"]  # a destination's offer: key of its first peer's job, that peer's turn, itself
+SizeKey = tuple[int, int, int]  # entries needed, of how many, priority of the message
 Candidacy = tuple[float, Key, int, "Job", "Destination | None"]  # since when, key, serial, job, unblocked by
 
 
@@ -35,13 +50,15 @@ class Message:
     """
 
     __slots__ = (
-        "count", "enqueued", "jobs", "minimum", "promised", "queue_id", "reading", "refill_at", "refilled", "sequence", "slots",
-        "unread",
+        "count", "enqueued", "jobs", "minimum", "priority", "promised", "queue_id", "reading", "refill_at", "refilled",
+        "sequence", "slots", "unread",
     )  # fmt: skip
 
-    def __init__(self, queue_id: str, sequence: int, minimum: int, now: float) -> None:
+    def __init__(self, queue_id: str, sequence: int, minimum: int, now: float, priority: int = 0) -> None:
         self.queue_id = queue_id
-        self.sequence = sequence  # place in the order in which messages came in
+        self.priority = priority
+        # Place in the order in which messages came in; a message of higher priority is in front of all of lower ones.
+        self.sequence = sequence - priority * PRIORITY_BAND
         self.enqueued = now  # when it came in
         self.jobs: dict[str, Job] = {}  # by transport
         self.unread = 0  # recipients still in the log
@@ -116,7 +133,7 @@ class Job:
         self.children: dict[Job, None] = {}  # those not finished, oldest first
         self.born = 0  # number of children it ever had; it numbers their places
         self.big = False  # others may preempt it
-        self.size: tuple[int, int] | None = None  # its size class as a candidate
+        self.size: SizeKey | None = None  # its size class as a candidate
         # Recipients (``recipients``)
         self.count = 0
         self.slots = 0  # recipient slots taken from its transport's pool
@@ -161,7 +178,7 @@ class Destination:
         self.peers: list[tuple[Key, int, Peer]] = []  # a heap
         self.offered: Choice | None = None  # its offer in the transport's choice
         # Blocked candidates (``preemption``)
-        self.parked: dict[tuple[int, int], list[tuple[float, Key, int, Job]]] = {}
+        self.parked: dict[SizeKey, list[tuple[float, Key, int, Job]]] = {}
         self.barred = False
         self.dead_until: float | None = None
         self.rest_from = 0.0  # the end of the last delivery, where there is a destination_rate_delay,
@@ -289,7 +306,7 @@ class Transport:
         self.keeps_classes = False
         self.unused = 0  # changes since ``big`` was 0
         self.serial = 0  # of what was put into ``sizes``
-        self.sizes: dict[tuple[int, int], SizeClass] = {}  # (entries needed, of how many) -> jobs
+        self.sizes: dict[SizeKey, SizeClass] = {}
         self.dead_until: float | None = None
         self.rest_from = 0.0  # the end of the last delivery, where there is a transport_rate_delay,
         self.rest_until: float | None = None  # and the end of that

@@ -16,6 +16,9 @@ oldest first, and a search looks at one job a class. A job whose destinations ar
 meets one it parks it with those destinations, and each, when it is able again, puts the oldest of its parked ones back.
 The classes are only kept while there is a job big enough to be preempted at all: mostly there is none.
 
+Priority. Preemption is among jobs of one priority: a job of a higher one is in front without it, and none is preempted by a
+job of a lower one.
+
 The stack. Which job preempted which matters for the slots only: a job's place in the list is its key (``job``). Children whose
 parent ends are adopted by its parent, who is not charged for them: their slots were paid for by the one that is gone.
 
@@ -24,7 +27,7 @@ Laws
 - A transport with a big job keeps classes.
 - Sum over a job's living children and those ended: what they used, times the price, is what its slots were charged.
 
-Keeps law: slots-paid-for (docs/laws.md).
+Keeps law: slots-paid-for, law: priority-first (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from __future__ import annotations
 import heapq
 import math
 
-from mailcore.scheduler.jobs import LAST, Candidacy, Destination, Job, SizeClass, Transport
+from mailcore.scheduler.jobs import LAST, Candidacy, Destination, Job, SizeClass, SizeKey, Transport
 from mailcore.scheduler.parameters import TransportParameters
 
 __all__ = [
@@ -167,7 +170,7 @@ def classify(job: Job, again: bool = False) -> None:
             transport.sizes.clear()
             job.size = None
             return
-    size = (needed, total) if job.listed and needed and not job.children else None
+    size = (needed, total, job.message.priority) if job.listed and needed and not job.children else None
     old = job.size
     if size == old and not again:
         return
@@ -200,7 +203,7 @@ def _keep_classes(transport: Transport) -> None:
         classify(job, again=True)
 
 
-def _enter(into: SizeClass, size: tuple[int, int], job: Job) -> None:
+def _enter(into: SizeClass, size: SizeKey, job: Job) -> None:
     transport = job.transport
     transport.serial += 1
     heap = into.heap
@@ -212,7 +215,7 @@ def _enter(into: SizeClass, size: tuple[int, int], job: Job) -> None:
             _next_parked(destination, size, into)
 
 
-def _holds(item: Candidacy, size: tuple[int, int]) -> bool:
+def _holds(item: Candidacy, size: SizeKey) -> bool:
     job = item[3]
     return job.size == size and job.key is item[1]
 
@@ -221,10 +224,11 @@ def best_candidate(current: Job, now: float) -> Job | None:
     """Returns the job with the longest time since enqueued per entry, among those that could ever fit into the slots;
     None if there is none."""
     slots = slots_ever(current)
+    priority = current.message.priority
     best: Job | None = None
     best_score = 0.0
     for size, jobs in current.transport.sizes.items():
-        if size[0] > slots:
+        if size[0] > slots or size[2] < priority:
             continue
         job = _oldest_selectable(jobs, size, current)
         if job is not None:
@@ -235,7 +239,7 @@ def best_candidate(current: Job, now: float) -> Job | None:
     return best
 
 
-def _oldest_selectable(jobs: SizeClass, size: tuple[int, int], current: Job) -> Job | None:
+def _oldest_selectable(jobs: SizeClass, size: SizeKey, current: Job) -> Job | None:
     heap = jobs.heap
     own: Candidacy | None = None  # the current job's
     found: Job | None = None
@@ -265,7 +269,7 @@ def _oldest_selectable(jobs: SizeClass, size: tuple[int, int], current: Job) -> 
     return found
 
 
-def _park(destination: Destination, size: tuple[int, int], item: Candidacy) -> None:
+def _park(destination: Destination, size: SizeKey, item: Candidacy) -> None:
     heapq.heappush(destination.parked.setdefault(size, []), item[:4])
 
 
@@ -280,7 +284,7 @@ def unpark(destination: Destination) -> None:
             _next_parked(destination, size, jobs)
 
 
-def _next_parked(destination: Destination, size: tuple[int, int], jobs: SizeClass) -> None:
+def _next_parked(destination: Destination, size: SizeKey, jobs: SizeClass) -> None:
     parked = destination.parked.get(size)
     while parked:
         enqueued, key, _, job = heapq.heappop(parked)

@@ -68,12 +68,14 @@ class Scheduler:
 
     # -- mail in, entries out, what came of them
 
-    def admit(self, queue_id: str, unread: int, recipients: Iterable[tuple[int, str, str]], now: float) -> None:
+    def admit(
+        self, queue_id: str, unread: int, recipients: Iterable[tuple[int, str, str]], now: float, priority: int = 0
+    ) -> None:
         """Admits a message, or a further batch of its recipients.
 
         ``recipients`` are (number, transport, destination), a number not being in core already. ``unread`` is how many
         recipients of the message are still in the log after this batch. Every batch that ``wanted`` asked for is to be
-        admitted, also when nothing of it is left.
+        admitted, also when nothing of it is left. ``priority`` (RFC 6710) orders the jobs of a transport before anything else.
         """
         if now >= self._timetable.first:
             self._timetable.run(now)
@@ -82,7 +84,7 @@ class Scheduler:
         if message is None:
             self._sequence += 1
             minimum = self.tuning.globals.message_recipient_minimum
-            message = self._messages[queue_id] = Message(queue_id, self._sequence, minimum, now)
+            message = self._messages[queue_id] = Message(queue_id, self._sequence, minimum, now, priority)
         message.unread = unread
         if message.reading:
             self._recipients.read(message)

@@ -11,6 +11,7 @@ import pytest
 from mailcore.config.esmtp import Esmtp
 from mailcore.config.listeners import Listener
 from mailcore.envelope import Status
+from mailcore.receiver.requests import Settled, settle
 from tests.deliverer.scripted_server import ScriptedServer
 from tests.deliverer.scripted_server import serving as next_hop
 from tests.end_to_end.test_dsn import report, rest, something_waits
@@ -167,3 +168,41 @@ async def test_when_the_time_is_over_the_mail_is_returned_or_its_sender_is_warne
     assert tries >= 2
     appliance.home.kill()
     appliance.receiving.close()
+
+
+async def test_mail_for_a_host_that_is_never_reached_is_returned_in_time(tmp_path: Path) -> None:
+    appliance = Submission(tmp_path)
+    for context in appliance.receiving.server._contexts.values():
+        context.esmtp = Esmtp(deliver_by_min_s=1)
+    begun = time.time()
+    await appliance.take(b"BY=2;R")
+    appliance.start_manager()
+    while await something_waits(appliance) and appliance.deliverers.waiting[0].sender:
+        assert time.time() < begun + 6, "it is tried for as long as mail without BY"
+        appliance.deliverers.answer(lambda number: Status.DEFERRED)
+    bounce = report(appliance.deliverers.waiting[0])
+    assert (bounce.groups["b@example.org"]["Action"], bounce.groups["b@example.org"]["Status"]) == ("failed", "4.4.7")
+    appliance.deliverers.answer()
+    await appliance.settled()
+    await appliance.close()
+
+
+async def test_a_priority_is_passed_on_and_only_trusted_clients_set_one(tmp_path: Path) -> None:
+    appliance = Appliance(tmp_path)
+    commands = (b"EHLO c", MAIL + b"MT-PRIORITY=10", MAIL + b"MT-PRIORITY=1 MT-PRIORITY=1", MAIL + b"MT-PRIORITY")
+    replies = await appliance.accept(
+        *commands, MAIL + b"MT-PRIORITY=-4", b"RCPT TO:<b@example.org>", b"DATA", b"x\r\n."
+    )
+    assert b"250-MT-PRIORITY\r\n" in replies[1]
+    assert [reply[:3] for reply in replies[2:]] == [b"501", b"501", b"501", b"250", b"250", b"354", b"250"]
+    appliance.start_manager()
+    work = await appliance.entry()
+    assert work.options == (("MT-PRIORITY", "-4"),)
+    async with next_hop(ScriptedServer(keywords=("PIPELINING", "MT-PRIORITY MIXER"))) as hop:
+        await appliance.deliver(work, hop)
+        assert hop.sessions[0].lines[1] == "MAIL FROM:<author@sender.example> MT-PRIORITY=-4"
+    await appliance.settled()
+    await appliance.close()
+    assert settle({"MT-PRIORITY": 9}, Esmtp(), 0.0, False) == Settled(0.0, ())
+    assert settle({"MT-PRIORITY": 9}, Esmtp(), 0.0, True) == Settled(0.0, (("MT-PRIORITY", "9"),))
+    assert settle({"MT-PRIORITY": 0}, Esmtp(), 0.0, True) == Settled(0.0, ())

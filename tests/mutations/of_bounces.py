@@ -33,7 +33,7 @@ MUTATIONS = [
         "mailcore/manager/context.py",
         "return min(lifetime_s, self.age_s(active) + by.deadline - self.wall())",
         "return lifetime_s",
-        "tests/end_to_end/test_times.py -k time_is_over",
+        "tests/end_to_end/test_times.py -k never_reached",
     ),
     Mutation(
         "a notice of success does not survive a kill",

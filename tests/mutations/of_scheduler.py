@@ -15,6 +15,13 @@ WHY = "tests/scheduler/test_why_waiting.py"
 CALLS = "tests/scheduler/test_scheduler.py"
 
 MUTATIONS = [
+    Mutation(
+        "a message of lower priority preempts",
+        "mailcore/scheduler/preemption.py",
+        "if size[0] > slots or size[2] < priority:",
+        "if size[0] > slots:",
+        "tests/scheduler/test_priority.py",
+    ),
     # The window
     Mutation(
         "positive feedback however far the window is above what is in use",

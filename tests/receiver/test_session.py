@@ -17,7 +17,8 @@ async def test_a_message_goes_in_with_its_envelope() -> None:
         assert await client.reply() == b"220 mx.example.net ESMTP Waypost\r\n"
         assert await client.ask(b"ehlo client.example") == (
             b"250-mx.example.net\r\n250-PIPELINING\r\n250-SIZE 52428800\r\n250-ENHANCEDSTATUSCODES\r\n"
-            b"250-8BITMIME\r\n250-DSN\r\n250-SMTPUTF8\r\n250-DELIVERBY 60\r\n250-LIMITS RCPTMAX=1000\r\n250 HELP\r\n"
+            b"250-8BITMIME\r\n250-DSN\r\n250-SMTPUTF8\r\n250-DELIVERBY 60\r\n"
+            b"250-MT-PRIORITY\r\n250-LIMITS RCPTMAX=1000\r\n250 HELP\r\n"
         )
         assert await client.ask(b"MAIL FROM:<a@example.com> SIZE=100 BODY=8BITMIME") == b"250 2.1.0 Ok\r\n"
         assert await client.ask(b"RCPT TO:<b@example.org>") == b"250 2.1.5 Ok\r\n"
