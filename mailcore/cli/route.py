@@ -25,6 +25,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "Exit status 1 if the address would be refused, or no host was found.",
     )
     resolving.add_argument("address", metavar="ADDRESS")
+    resolving.add_argument("--sender", metavar="ADDRESS", help="of mail from this sender; <> for a bounce")
+    resolving.add_argument("--login", metavar="USER", default="", help="of mail that this user has sent after login")
     add_common(resolving)
     resolving.set_defaults(run=_resolve)
 
@@ -53,7 +55,12 @@ def _next_hop(route: Route) -> str:
 
 def _resolve(arguments: argparse.Namespace) -> int:
     with control_client(arguments) as control:
-        answer = control.ask("resolve", Resolved, {"address": arguments.address})
+        question = {"address": arguments.address}
+        if arguments.sender is not None:
+            question["sender"] = "" if arguments.sender == "<>" else arguments.sender
+        if arguments.login:
+            question["login"] = arguments.login
+        answer = control.ask("resolve", Resolved, question)
     if arguments.json:
         print_json(answer)
     else:

@@ -120,12 +120,17 @@ class _Reading:
             "transports",
             "tls_policy",
             "routes",
+            "sender_routes",
+            "login_routes",
         )
         self._refuse_unknown((), self._document, known)
         home, directories = self._directories()
         sections = {name: self._section((name,), kind) for name, kind in SECTIONS.items()}
         transports = self._transports(sections["deliverer"].get("port", Deliverer().port))
-        routes = self._routes(transports)
+        routes = self._routes("routes", values.route_pattern, transports)
+        routes.setdefault("*", DEFAULT_ROUTE)
+        sender_routes = self._routes("sender_routes", values.sender_pattern, transports)
+        login_routes = self._routes("login_routes", values.login_name, transports)
         policies = self._tls_policies(sections["deliverer"].get("port", Deliverer().port))
         self._tls(sections["receiver"])
         certificates = self._certificates(sections["receiver"])
@@ -153,6 +158,8 @@ class _Reading:
             transports={name: Transport(**section) for name, section in transports.items()},
             tls_policy={pattern: TlsPolicy(**policy) for pattern, policy in policies.items()},
             routes=routes,
+            sender_routes=sender_routes,
+            login_routes=login_routes,
             listener=listeners,
             certificate=certificates,
             dkim=keys,
@@ -341,11 +348,13 @@ class _Reading:
                 key = ("client_auth", "password_file")
                 self._checked(key, section["password_file"], lambda file: client_auth.check_file(file, port))
 
-    def _routes(self, transports: Mapping[str, dict[str, Any]]) -> dict[str, str]:
+    def _routes(
+        self, table: str, read: Callable[[str], str], transports: Mapping[str, dict[str, Any]]
+    ) -> dict[str, str]:
         routes: dict[str, str] = {}
-        for name, target in self._table(("routes",)).items():
-            key = ("routes", name)
-            pattern = self._checked(key, name, values.route_pattern)
+        for name, target in self._table((table,)).items():
+            key = (table, name)
+            pattern = self._checked(key, name, read)
             if pattern in routes:
                 self._fault(key, f"must not be there twice; it is the same as {pattern!r}")
             if not isinstance(target, str):
@@ -361,7 +370,6 @@ class _Reading:
                 self._check_transport(key, last, target, transports)
             if pattern is not None:
                 routes[pattern] = str(route)
-        routes.setdefault("*", DEFAULT_ROUTE)
         return routes
 
     def _check_transport(self, key: Key, route: Route, target: str, transports: Mapping[str, dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""The setting ``protocol`` of a transport: what a deliverer speaks to its next hops, SMTP or LMTP.
+"""The settings ``protocol`` and ``fallback_relay`` of a transport: SMTP or LMTP, and the next hops that are tried last.
 
 Values only. LMTP (RFC 2033) is SMTP for the last hop, a mail store: it gives one reply for each recipient at the end of the
 data, and it may listen on a Unix socket.
@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from mailcore.bounds import choice
+from mailcore.bounds import bad, choice, texts
+from mailcore.config import values
+from mailcore.routing.route import Route, RouteError, parse_route
 
-__all__ = ["PROTOCOLS", "lmtp_transports", "protocol_of_transport"]
+__all__ = ["PROTOCOLS", "fallback_hops", "fallback_of_transport", "lmtp_transports", "protocol_of_transport"]
 
 PROTOCOLS = ("smtp", "lmtp")
 
@@ -23,6 +25,10 @@ class _Transport(Protocol):
     def protocol(self) -> str:
         """Returns one of PROTOCOLS."""
 
+    @property
+    def fallback_relay(self) -> tuple[str, ...]:
+        """Returns next hops."""
+
 
 def protocol_of_transport() -> str:
     """Defines the field ``protocol`` of a transport."""
@@ -33,6 +39,39 @@ def protocol_of_transport() -> str:
         "its port is 24, and a route may name a Unix socket",
     )
     return protocol
+
+
+def _fallback(text: str) -> str:
+    """Reads a next hop as in routes. Raises BadValue."""
+    try:
+        route = parse_route(f"x:{text}")
+        if route.next_hop.startswith("/"):
+            raise RouteError
+    except RouteError:
+        rule = 'must be a next hop such as "backup.example.org", "[backup.example.org]:587" or "[192.0.2.1]"'
+        raise bad(text, rule) from None
+    return str(route).partition(":")[2]
+
+
+def fallback_of_transport() -> tuple[str, ...]:
+    """Defines the field ``fallback_relay`` of a transport."""
+    hops: tuple[str, ...] = texts(
+        (),
+        "next hops that are tried, in this order, when no host of the destination can be found or reached, as Postfix's "
+        "smtp_fallback_relay",
+        _fallback,
+        values.no_repeats,
+    )
+    return hops
+
+
+def fallback_hops(transports: Mapping[str, _Transport]) -> dict[str, tuple[Route, ...]]:
+    """Returns the fallback next hops of each transport that has any."""
+    return {
+        name: tuple(parse_route(f"{name}:{text}") for text in transport.fallback_relay)
+        for name, transport in transports.items()
+        if transport.fallback_relay
+    }
 
 
 def lmtp_transports(transports: Mapping[str, _Transport]) -> frozenset[str]:

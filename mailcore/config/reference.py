@@ -50,6 +50,12 @@ pattern wins. A route is one of
 
 Without a next hop, mail goes to the recipient's domain. Waypost looks up the MX hosts of a domain; it connects to a host in
 brackets without an MX lookup. The transport must be a shipped one or one defined in the file.
+
+## [sender_routes], [login_routes]
+
+`"pattern" = "route"`, as in [routes], by the sender of a message (`"user@example.org"`, `"example.org"`, `".example.org"`, or
+`"<>"` for bounces), and `"user" = "route"` by the user who has logged in. Such a route takes the place of that of `"*"`:
+other patterns of recipients in [routes] go before it. A login goes before the sender.
 """
 
 _PATTERNS = """

@@ -26,7 +26,7 @@ from mailcore.config.listeners import Auth, Certificate, Listener
 from mailcore.config.maildrop import Maildrop
 from mailcore.config.metrics import Metrics
 from mailcore.config.milters import Milter, MilterUse
-from mailcore.config.protocol import lmtp_transports, protocol_of_transport
+from mailcore.config.protocol import fallback_of_transport, lmtp_transports, protocol_of_transport
 from mailcore.config.tls import Tls, TlsPolicy, level_of_transport
 from mailcore.scheduler.feedback import Feedback
 from mailcore.scheduler.parameters import DESTINATION_SCOPE, GLOBAL_SCOPE, TRANSPORT_SCOPE
@@ -445,6 +445,7 @@ class Transport(Destination):
     transport_rate_delay: float = parameter(TRANSPORT_SCOPE, "transport_rate_delay")
     tls: str = level_of_transport()
     protocol: str = protocol_of_transport()
+    fallback_relay: tuple[str, ...] = fallback_of_transport()
     destinations: dict[str, dict[str, Any]] = field(default_factory=dict)  # pattern -> the values set, of Destination
 
 
@@ -476,6 +477,8 @@ class Settings:
     transports: dict[str, Transport] = field(default_factory=dict)  # always has smtp, relay and bulk
     tls_policy: dict[str, TlsPolicy] = field(default_factory=dict)  # by pattern of next hops
     routes: dict[str, str] = field(default_factory=dict)  # pattern -> "transport:next hop:port"; "*" is the default
+    sender_routes: dict[str, str] = field(default_factory=dict)  # pattern of senders -> route, instead of that of "*"
+    login_routes: dict[str, str] = field(default_factory=dict)  # login -> route, before those of senders
     auth: Auth = field(default_factory=Auth)
     clients: Clients = field(default_factory=Clients)
     listener: tuple[Listener, ...] = ()  # without those of ``receiver.listen``

@@ -31,6 +31,7 @@ __all__ = [
     "group",
     "host_name",
     "listen_address",
+    "login_name",
     "mailbox",
     "nameserver",
     "nameserver_address",
@@ -39,6 +40,7 @@ __all__ = [
     "refuse_open_relay",
     "retry_ladder",
     "route_pattern",
+    "sender_pattern",
     "server_name",
     "spark_master",
     "table_days",
@@ -50,6 +52,7 @@ NAMESERVER_PORT = 53  # RFC 1035 4.2
 LADDER_STEPS_MAX = 32  # each step is a lane with its own open files
 LADDER_STEP_S_MAX = 7 * 86_400  # the upper bound of maximal_backoff_time
 
+LOGIN_CHARACTERS_MAX = 255  # as mailcore.users.user has it
 _LOCAL_PART = re.compile(r"[^\s\x00-\x1f\x7f]{1,64}")  # RFC 5321 4.5.3.1.1
 _BROKER = re.compile(r"rediss?://[^\s/?#]+(/[0-9]{1,4})?|redis\+socket:///[^\s?#]+")
 _MASTER = re.compile(
@@ -153,6 +156,26 @@ def route_pattern(text: str) -> str:
             'must be a pattern: "example.org", ".example.org" for all its subdomains, "user@example.org", or "*" for all '
             "others",
         ) from None
+
+
+def sender_pattern(text: str) -> str:
+    """Reads a pattern of senders: one address, a domain, all its subdomains, or ``<>`` for bounces. Raises BadValue."""
+    if text == "<>":
+        return text
+    try:
+        if text == "*":
+            raise ValueError
+        return route_pattern(text)
+    except ValueError:
+        rule = 'must be a pattern: "user@example.org", "example.org", ".example.org" for its subdomains, or "<>" for bounces'
+        raise bad(text, rule) from None
+
+
+def login_name(text: str) -> str:
+    """Reads the name of a user who logs in. Raises BadValue."""
+    if not text or not text.isprintable() or len(text) > LOGIN_CHARACTERS_MAX:
+        raise bad(text, f"must be the name of a user, at most {LOGIN_CHARACTERS_MAX} characters")
+    return text
 
 
 def destination_pattern(text: str, port: int) -> str:

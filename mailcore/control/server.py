@@ -22,6 +22,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from mailcore.config.routing_of import routing_of
 from mailcore.config.scheduler_parameters import parameters_of
 from mailcore.config.settings import Settings
 from mailcore.control.access import Peer, group_id, peer_of
@@ -49,7 +50,7 @@ from mailcore.queue.exported import EXPORTED
 from mailcore.queue.lanes import configured_lanes
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.spool import Spool
-from mailcore.routing.resolve import Refused, Routing
+from mailcore.routing.resolve import Refused
 from mailcore.supervisor.listen import bind_with_room
 from mailcore.supervisor.pulse import beat
 from mailcore.supervisor.room import room_for_sockets
@@ -97,7 +98,7 @@ class ControlServer:
         disk = Disk()
         intake = Intake(disk, [str(settings.queue_directory), str(settings.spool_directory)])
         self.link = ManagerLink(str(settings.run_directory / "manager.sock"), intake)
-        routing = Routing(settings.routes, settings.transports, settings.deliverer.port, settings.lmtp_transports)
+        routing = routing_of(settings)
 
         def route_of(recipient: Recipient) -> str:
             resolved = routing.resolve(recipient.address)

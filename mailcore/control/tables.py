@@ -32,7 +32,7 @@ from mailcore.envelope import Status
 from mailcore.frames import NextHop
 from mailcore.log.disk import Disk as DiskCalls
 from mailcore.routing.mx import HostFinder
-from mailcore.routing.resolve import Refused, Routing
+from mailcore.routing.resolve import Refused, Resolve, Routing
 from mailcore.routing.route import BUILT_IN, parse_route
 from mailcore.scheduler.explanations import explanation
 from mailcore.scheduler.feedback import Feedback
@@ -112,7 +112,11 @@ class Tables:
 
     async def _resolve(self, session: Session, arguments: ResolveArguments) -> AsyncGenerator[Any, None]:
         address = arguments.address
-        resolved = self._routing.resolve(address)
+        resolve: Resolve = self._routing.resolve
+        if arguments.sender is not None or arguments.login:
+            sender = arguments.sender if arguments.sender is not None else "anyone"
+            resolve = self._routing.of_message(sender, arguments.login)
+        resolved = resolve(address, "")
         answer = Resolved(
             address=address,
             transport="",

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -39,7 +39,7 @@ from mailcore.deliverer.transaction import Outcome, transact
 from mailcore.envelope import Status, Verdict
 from mailcore.esmtp import EXTENSIONS, Extension
 from mailcore.frames import Deliver, Delivered, NextHop
-from mailcore.routing.mx import Address, HostFinder
+from mailcore.routing.mx import HOST_NOT_FOUND, Address, HostFinder
 from mailcore.routing.resolve import Refused
 
 __all__ = ["Client"]
@@ -57,7 +57,8 @@ class _Session(NamedTuple):
 
 
 class Client:
-    """Delivers entries. ``our_name`` is the name in EHLO, ``lmtp`` are the transports that speak LMTP.
+    """Delivers entries. ``our_name`` is the name in EHLO, ``lmtp`` are the transports that speak LMTP,
+    ``fallbacks`` the next hops of each transport that are tried when no host can be found or reached.
 
     Raises UnicodeEncodeError when ``our_name`` is not ASCII.
     """
@@ -73,11 +74,13 @@ class Client:
         auth: ClientAuth = NO_LOGINS,
         sts: StsPolicies | None = None,
         lmtp: Collection[str] = (),
+        fallbacks: Mapping[str, Sequence[NextHop]] = {},
     ) -> None:
         self._limits = limits
         self._finder = finder
         self._sts = sts
         self._lmtp = frozenset(lmtp)
+        self._fallbacks = fallbacks
         self._policies = policies if policies is not None else Policies({}, limits.port)
         self._opener = Opener(limits, our_name.encode("ascii"), loop, extensions, auth)
         self._logins = LoginFile(auth.password_file, limits.port) if auth.password_file else None
@@ -123,7 +126,21 @@ class Client:
             outcome = await self._transact(connection, work, data)
             if outcome is not None:
                 return self._delivered(work, hop, _Session(connection, outcome, started_at, policy), 0.0)
-        return await self._deliver_to_some_host(work, data, hop)
+        answer = await self._deliver_to_some_host(work, data, hop)
+        return await self._fall_back(work, data, answer) if self._fallbacks else answer
+
+    async def _fall_back(
+        self, work: Deliver, data: MessageData, answer: tuple[Delivered, DataError | None]
+    ) -> tuple[Delivered, DataError | None]:
+        """Tries the fallback next hops of the transport, as long as no host could be found or reached."""
+        hops = self._fallbacks.get(work.transport, ())
+        if work.next_hop in hops:  # it is one itself
+            return answer
+        for hop in hops:
+            if not _is_unreachable(answer[0]):
+                break
+            answer = await self.deliver(msgspec.structs.replace(work, next_hop=hop), data)
+        return answer
 
     def close(self) -> None:
         """Says QUIT on all kept connections."""
@@ -261,6 +278,13 @@ def _together(result: Delivered, more: Delivered) -> Delivered:
         result,
         verdicts=result.verdicts + more.verdicts,
         transmit_s=result.transmit_s + more.connect_s + more.transmit_s,
+    )
+
+
+def _is_unreachable(result: Delivered) -> bool:
+    """Returns whether no host of the next hop could be talked to, or found; a domain that takes no mail is not meant."""
+    return result.site_failure or (
+        result.relay == "none" and any(verdict.dsn == HOST_NOT_FOUND for verdict in result.verdicts)
     )
 
 

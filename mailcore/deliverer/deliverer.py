@@ -28,6 +28,7 @@ from typing import cast
 import msgspec
 import uvloop
 
+from mailcore.config.protocol import fallback_hops
 from mailcore.config.settings import Settings
 from mailcore.deliverer.client import Client
 from mailcore.deliverer.message_data import DamagedError, DataError, DataFiles
@@ -41,6 +42,7 @@ from mailcore.exhaustion import is_exhausted
 from mailcore.frames import Deliver, Delivered, FrameDecoder, FrameWriter, Hello, WireError
 from mailcore.log.disk import Disk
 from mailcore.routing.mx import HostFinder
+from mailcore.routing.resolve import next_hop_of
 from mailcore.supervisor.listen import fitting_path
 from mailcore.supervisor.pulse import beat
 
@@ -147,7 +149,11 @@ class Deliverer:
             kept_max = settings.tls.sts_policies_max
             sts = StsPolicies(settings.sts_directory, finder, fetcher, kept_max, time.time, loop.time, _not_kept)
         lmtp = settings.lmtp_transports
-        self._client = Client(limits, finder, our_name, loop, extensions, policies, settings.client_auth, sts, lmtp)
+        hops_of = fallback_hops(settings.transports)
+        fallbacks = {name: [next_hop_of(hop, limits.port) for hop in hops] for name, hops in hops_of.items()}
+        self._client = Client(
+            limits, finder, our_name, loop, extensions, policies, settings.client_auth, sts, lmtp, fallbacks
+        )
         self._signing = Signing(settings.dkim, _key_unusable, loop.time, time.time)
 
     async def run(self) -> None:

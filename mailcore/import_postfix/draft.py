@@ -57,6 +57,7 @@ class Draft:
     transports: dict[str, dict[str, Any]] = field(default_factory=dict)
     tls_policies: dict[str, dict[str, Any]] = field(default_factory=dict)  # by pattern
     routes: dict[str, str] = field(default_factory=dict)
+    sender_routes: dict[str, str] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
     # Findings
@@ -126,6 +127,7 @@ class Draft:
         for pattern, table in self.tls_policies.items():
             lines += _table(f"tls_policy.{_toml(pattern)}", table)
         lines += _table("routes", self.routes, quoted=True)
+        lines += _table("sender_routes", self.sender_routes, quoted=True)
         return "\n".join(lines) + "\n"
 
 

@@ -49,7 +49,6 @@ _EXACT = {
     "smtp_dns_support_level": "Waypost looks up MX hosts unless the next hop is in brackets; check [routes]",
     "smtpd_peername_lookup": "Waypost looks up no names of clients",
     "disable_vrfy_command": "Waypost answers VRFY with 252, without confirming the address",
-    "fallback_relay": "no fallback; mail waits until its next hop accepts it",
     "header_checks": _FILTERS,
     "local_recipient_maps": _BACKSCATTER,
     "mime_header_checks": _FILTERS,
@@ -60,7 +59,6 @@ _EXACT = {
     "relay_recipient_maps": _BACKSCATTER,
     "smtp_bind_address": "the kernel chooses the source address; check reverse DNS and SPF",
     "smtp_bind_address6": "the kernel chooses the source address; check reverse DNS and SPF",
-    "smtp_fallback_relay": "no fallback; mail waits until its next hop accepts it",
     "smtp_generic_maps": _REWRITING,
     "smtp_header_checks": _FILTERS,
     "smtpd_banner": "the greeting is Waypost's",
@@ -71,8 +69,6 @@ _EXACT = {
     "recipient_delimiter": _MAILBOXES,
     "sender_bcc_maps": "no copies are made",
     "recipient_bcc_maps": "no copies are made",
-    "sender_dependent_relayhost_maps": "routes depend on the recipient only; the sender is not considered",
-    "sender_dependent_default_transport_maps": "routes depend on the recipient only; the sender is not considered",
     "defer_transports": "no automatic deferral; suspend the destinations with waypost destination suspend",
 }
 

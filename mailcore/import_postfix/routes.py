@@ -30,6 +30,7 @@ def routes(machine: Machine, draft: Draft, names: dict[str, str], relay_domains:
     roads = _Roads(machine, draft, names)
     roads.defaults(relay_domains)
     roads.maps()
+    roads.senders()
     draft.routes.setdefault("*", _NO_ROUTE)
     roads.say()
 
@@ -171,6 +172,48 @@ class _Roads:
     def _usual(self, pattern: str) -> Route:
         """Returns the route of a domain without the map."""
         return parse_route(_closest(self._relayed, pattern) or _NO_ROUTE)
+
+    # Routes by sender
+
+    def senders(self) -> None:
+        """Sets [sender_routes] from the two maps: one gives the transport, the other the next hop."""
+        transports = self._of_senders("sender_dependent_default_transport_maps")
+        relayhosts = self._of_senders("sender_dependent_relayhost_maps")
+        usual = parse_route(self._relayed.get("*", _NO_ROUTE))
+        for key in {**transports, **relayhosts}:
+            text, where = transports.get(key) or relayhosts[key]
+            try:
+                pattern = values.sender_pattern(key.removeprefix("@"))
+                route, note = self._route(text, by_default=True) if key in transports else (usual, "")
+                if key in relayhosts:
+                    host, others = next_hop(relayhosts[key][0])
+                    route = replace(host, transport=route.transport)
+                    note = f"; a route has one next hop, {', '.join(others)} is left out" if others else note
+            except (_NoRoute, ValueError) as error:
+                self._draft.left(where, f"{key} {text}", f"{error}; mail of this sender goes as that of all others")
+                continue
+            self._draft.sender_routes[pattern] = str(route)
+            if note:
+                self._draft.changed(where, f"{key} {text}", f'[sender_routes] "{pattern}" = "{route}"{note}')
+
+    def _of_senders(self, name: str) -> dict[str, tuple[str, str]]:
+        """Returns value and place by key, of the first table that has the key."""
+        machine, draft = self._machine, self._draft
+        found: dict[str, tuple[str, str]] = {}
+        machine.seen.add(name)
+        for given in machine.cf.list(name):
+            try:
+                table = machine.tables.table(given)
+            except TableFault as fault:
+                draft.left(machine.where(name), f"{name} = {given}", f"{fault}; add its senders to [sender_routes]")
+                continue
+            for line in table.faults:
+                draft.left(line.partition(": ")[0], "a line", line.partition(": ")[2])
+            for key, value, where in table.entries:
+                if value.upper() != "DUNNO":
+                    found.setdefault(key, (value, where))
+            draft.taken(table.name, f"{len(table.entries)} lines", "[sender_routes]")
+        return found
 
     # Findings
 

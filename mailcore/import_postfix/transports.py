@@ -10,7 +10,7 @@ from mailcore.import_postfix.encryption import LEVELS
 from mailcore.import_postfix.machine import Machine
 from mailcore.import_postfix.master_cf import Service
 from mailcore.import_postfix.measures import DESTINATION
-from mailcore.import_postfix.values import truth
+from mailcore.import_postfix.values import ValueFault, next_hop, truth
 from mailcore.routing.route import TRANSPORT_NAME
 
 __all__ = ["transports"]
@@ -77,10 +77,34 @@ def _service(machine: Machine, draft: Draft, service: Service, name: str) -> Non
     for own in (f"{service.name}_{key}" for key, _, _ in DESTINATION):
         machine.seen.add(own)
     _tls(machine, draft, service, name)
+    if service.command == "smtp":
+        _fallback(machine, draft, service, name)
     for option in sorted(service.overrides):
-        if option not in _SILENT and not option.startswith(f"{service.command}_tls_"):
+        if option not in _SILENT and not option.startswith((f"{service.command}_tls_", "smtp_fallback_relay")):
             said = f"cannot be set for a single transport; not set in [transports.{name}]"
             draft.left(where, f"{what} -o {option}={service.overrides[option]}", said)
+
+
+def _fallback(machine: Machine, draft: Draft, service: Service, name: str) -> None:
+    """Takes over the fallback next hops of a transport."""
+    new = "smtp_fallback_relay"
+    key = new if new in machine.cf or new in service.overrides else "fallback_relay"
+    text = machine.cf.value(key, service.overrides)
+    machine.seen.add(key)
+    if not text:
+        return
+    where = f"master.cf:{service.line}" if key in service.overrides else machine.where(key)
+    hops, faults = list[str](), list[str]()
+    for each in re.split(r"[,\s]+", text.strip()):
+        try:
+            hops.append(str(next_hop(each)[0]).partition(":")[2])
+        except ValueFault as fault:
+            faults.append(str(fault))
+    if hops:
+        draft.transports[name]["fallback_relay"] = hops
+        draft.taken(where, f"{key} = {text}", f"[transports.{name}] fallback_relay = {', '.join(hops)}")
+    for each in faults:
+        draft.left(where, f"{key} = {text}", f"{each}; left out of fallback_relay of [transports.{name}]")
 
 
 def _tls(machine: Machine, draft: Draft, service: Service, name: str) -> None:

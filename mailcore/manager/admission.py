@@ -24,7 +24,7 @@ from mailcore.queue.queue import Gone
 from mailcore.queue.recipients import RecipientReader
 from mailcore.request_priority import priority_of
 from mailcore.routing.address import ascii_lower
-from mailcore.routing.resolve import Refused
+from mailcore.routing.resolve import Refused, Resolve
 
 __all__ = ["Admission"]
 
@@ -74,7 +74,10 @@ class Admission:
     def _admit(self, active: Active, recipients: Sequence[Recipient], now: float) -> None:
         context = self.context
         by_recipient = context.scheduler.by_recipient
-        resolve, route, done = context.routing.resolve, context.queue.sizes.route, active.done
+        resolve: Resolve = context.routing.resolve
+        route, done = context.queue.sizes.route, active.done
+        if context.routing.by_sender:
+            resolve = context.routing.of_message(active.envelope.sender, active.envelope.login)
         entering: list[tuple[int, str, str]] = []
         unroutable: list[Verdict] = []
         deleted: list[int] = []

@@ -219,7 +219,11 @@ class Flow:
     def _send(self, link: DelivererLink, entry: Entry, active: Active, now: float) -> None:
         envelope, data, pending = active.envelope, active.data, active.pending
         first = pending[entry.recipients[0]]
-        resolved = self.context.routing.resolve(first.address, first.route)
+        routing = self.context.routing
+        if routing.by_sender:
+            resolved = routing.of_message(envelope.sender, envelope.login)(first.address, first.route)
+        else:
+            resolved = routing.resolve(first.address, first.route)
         assert not isinstance(resolved, Refused)
         transport = self.context.settings.transports.get(entry.transport)
         if len(entry.recipients) == 1:  # most mail

@@ -20,6 +20,7 @@ from typing import Any
 
 import uvloop
 
+from mailcore.config.routing_of import routing_of
 from mailcore.config.scheduler_parameters import parameters_of
 from mailcore.config.settings import Settings
 from mailcore.config.tuned import Tuned
@@ -52,7 +53,6 @@ from mailcore.queue.lanes import DELETED, HOLD, incoming, is_incoming
 from mailcore.queue.queue_id import MANAGER, PICKUP, QueueIds
 from mailcore.queue.recovery import Recovered, recover
 from mailcore.queue.restored import RestoredDamaged, read_restored
-from mailcore.routing.resolve import Routing
 from mailcore.scheduler.scheduler import Scheduler
 from mailcore.supervisor.listen import listen_on_path
 from mailcore.supervisor.pulse import beat
@@ -94,7 +94,7 @@ class Manager:
             recovered.checkpoints,
             GroupCommit(queue.journal, loop, queue_settings.commit_delay_ms / 1000),
             scheduler,
-            Routing(settings.routes, settings.transports, settings.deliverer.port, settings.lmtp_transports),
+            routing_of(settings),
             self.log,
             ThreadPoolExecutor(THREADS, "spool"),
             QueueIds(MANAGER, time.time),

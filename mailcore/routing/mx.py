@@ -39,7 +39,7 @@ from mailcore.frames import NextHop
 from mailcore.routing.resolve import Refused
 from mailcore.routing.tlsa import TlsaAnswer, TlsaFinder, is_validated
 
-__all__ = ["Address", "Host", "HostFinder", "parse_nameserver"]
+__all__ = ["HOST_NOT_FOUND", "Address", "Host", "HostFinder", "parse_nameserver"]
 
 LIFETIME_S = 15.0  # of one look-up with all its retries; resolv.conf(5): 5 s, 2 attempts, and some for a second server
 TIMEOUT_S = 2.0  # of one question to one server, before the next is asked; dnspython's default
@@ -48,6 +48,7 @@ TTL_S_MIN = 1.0  # TTL 0 serves those who ask at the same time
 NEGATIVE_TTL_S = 60.0  # of "there is no such name"; RFC 2308 allows up to the SOA's, often hours
 FAILURE_TTL_S = 5.0  # RFC 2308 7.1: failures may be remembered, 5 minutes at most
 ENTRIES_MAX = 10_000  # next hops remembered, about 1 kB each
+HOST_NOT_FOUND = "5.4.4"  # RFC 3463 3.5
 MX_HOSTS_MAX = 100  # of one domain; a bound against a hostile zone
 CNAMES_MAX = 8  # followed here if the server returned only the first; BIND follows 16
 ASK_FLAGS = dns.flags.RD | dns.flags.AD  # AD in a question asks for AD in the answer (RFC 6840 5.7)
@@ -408,7 +409,7 @@ def _no_host(name: str, kind: str, missing: _Missing) -> tuple[Refused, float]:
         return Refused(Status.DEFERRED, "4.3.0", words, ours=True), FAILURE_TTL_S
     if missing is _Missing.RETRY:
         return Refused(Status.DEFERRED, "4.4.3", words), FAILURE_TTL_S
-    return Refused(Status.BOUNCED, "5.4.4", words), NEGATIVE_TTL_S
+    return Refused(Status.BOUNCED, HOST_NOT_FOUND, words), NEGATIVE_TTL_S
 
 
 def _is_ours(error: Exception) -> bool:

@@ -4,6 +4,8 @@ The most specific pattern wins: ``user@example.org``, then ``example.org``, then
 below, not the domain itself), then ``*``; without a match it is transport ``smtp``. Case does not matter, in the local
 part of a pattern either. An operator's reroute of one recipient goes above them all. A route without a next hop sends to
 the recipient's domain by MX, or straight to an address literal (``user@[192.0.2.1]``, ``user@[IPv6:2001:db8::1]``). A
+login or a sender may have a route of its own. It takes the place of the route of ``*``, as Postfix's sender-dependent maps
+take that of default_transport and relayhost, so patterns of recipients go before it; a login goes before the sender. A
 transport that speaks LMTP looks up no MX: its next hop is a host, or a Unix socket.
 
 Laws: pure, no I/O, no clock; what cannot be routed is a value (``Refused``), never an exception. Runs in the manager
@@ -14,8 +16,10 @@ Keeps law: unroutable-is-a-value (docs/laws.md).
 
 from __future__ import annotations
 
+import functools
 import ipaddress
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -24,7 +28,7 @@ from mailcore.frames import NextHop
 from mailcore.routing.address import a_labels, comparable, is_mailbox, split
 from mailcore.routing.route import BUILT_IN, DISCARD, Route, RouteError, code_and_text, domain_name, parse_route
 
-__all__ = ["Refused", "Resolved", "Routing"]
+__all__ = ["Refused", "Resolve", "Resolved", "Routing", "next_hop_of"]
 
 DOMAINS_REMEMBERED = 10_000  # about 5 MB; when it is full it is cleared
 LMTP_PORT = 24  # as Postfix's lmtp_tcp_port; RFC 2033 names no port and forbids 25
@@ -49,6 +53,14 @@ class Refused(msgspec.Struct, frozen=True):
     released: str = ""  # of mail that its route holds: the route that it takes once it is released; "" of other mail
 
 
+Resolve = Callable[[str, str], Resolved | Refused]  # of an address and ``Recipient.route``
+
+
+def next_hop_of(route: Route, port: int) -> NextHop:
+    """Returns the next hop of a route that names one; ``port`` is that of hosts found by MX."""
+    return NextHop(route.next_hop, route.port if route.port is not None else port, route.mx)
+
+
 class Routing:
     """The routes table, in the form in which it is searched.
 
@@ -58,7 +70,13 @@ class Routing:
     """
 
     def __init__(
-        self, routes: Mapping[str, str], transports: Iterable[str], port: int = 25, lmtp: Collection[str] = ()
+        self,
+        routes: Mapping[str, str],
+        transports: Iterable[str],
+        port: int = 25,
+        lmtp: Collection[str] = (),
+        sender_routes: Mapping[str, str] = {},
+        login_routes: Mapping[str, str] = {},
     ) -> None:
         self._transports = frozenset(transports)
         self._lmtp = frozenset(lmtp)
@@ -68,6 +86,9 @@ class Routing:
         for pattern, text in routes.items():
             table = self._users if "@" in pattern else self._domains
             table[comparable(pattern)] = parse_route(text)
+        self._senders = {comparable(pattern): text for pattern, text in sender_routes.items()}
+        self._logins = dict(login_routes)
+        self.by_sender = bool(sender_routes or login_routes)  # then ``of_message`` must be used
         self._known: dict[str, Resolved | Refused] = {}  # by the domain as written
         self._overrides: dict[tuple[str, str], Resolved | Refused] = {}  # by route and domain
 
@@ -93,6 +114,26 @@ class Routing:
                 self._known.clear()
             known = self._known[domain] = self._follow(self._match(domain), domain)
         return known
+
+    def of_message(self, sender: str, login: str) -> Resolve:
+        """Returns ``resolve`` for the recipients of a message of this sender and login."""
+        route = self._of_sender(sender, login)
+        return functools.partial(self._resolve_by, route) if route else self.resolve
+
+    def _of_sender(self, sender: str, login: str) -> str:
+        """Returns the route of a login or sender; "" without one."""
+        if login in self._logins:
+            return self._logins[login]
+        if not sender:
+            return self._senders.get("<>", "")
+        domain = split(sender)[1]
+        patterns = itertools.chain([comparable(sender)], self._patterns(domain) if domain else [])
+        return next((self._senders[pattern] for pattern in patterns if pattern in self._senders), "")
+
+    def _resolve_by(self, route: str, address: str, override: str = "") -> Resolved | Refused:
+        if override or self.matched(address) not in ("", "*") or not is_mailbox(address):
+            return self.resolve(address, override)
+        return self.resolve(address, route)
 
     def matched(self, address: str) -> str:
         """Returns the pattern that ``resolve`` uses for the address; "" when none matches."""

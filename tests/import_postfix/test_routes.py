@@ -40,6 +40,26 @@ hosts.example lmtp:[store.example.net]
     assert (finding.fate, "begins with 5" in finding.said) == (Fate.LEFT, True)
 
 
+def test_routes_of_senders_and_fallbacks_are_taken_over(tmp_path: Path) -> None:
+    main = """relayhost = [out.example]:25
+sender_dependent_relayhost_maps = hash:DIR/relays
+sender_dependent_default_transport_maps = hash:DIR/transports
+smtp_fallback_relay = [backup.example]:587, other.example
+"""
+    relays = "@one.example [one.provider.example]:587\nkim@two.example two.provider.example\n<> [bounces.example]\n"
+    transports = "@one.example slow:\nboss@two.example error:5.7.1 no\n@three.example maildrop:\n"
+    draft, settings = told_of(tmp_path, main, relays=relays, transports=transports)
+    assert settings.sender_routes == {
+        "one.example": "slow:[one.provider.example]:587",
+        "kim@two.example": "smtp:two.provider.example",
+        "<>": "smtp:[bounces.example]",
+        "boss@two.example": "error:5.7.1 no",
+    }
+    assert settings.transports["smtp"].fallback_relay == ("[backup.example]:587", "other.example")
+    (finding,) = said_of(draft, "@three.example")
+    assert (finding.fate, "goes as that of all others" in finding.said) == (Fate.LEFT, True)
+
+
 def test_a_line_of_transport_maps_for_everything_goes_before_the_relayhost_and_that_is_said(tmp_path: Path) -> None:
     lines = "* slow:[gate.example]\nown.example :\nrefused.example error:no\nuser@own.example maildrop:\n"
     draft, settings = told_of(tmp_path, RELAYED + "transport_maps = hash:DIR/transport\n", transport=lines)

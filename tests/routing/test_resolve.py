@@ -191,6 +191,49 @@ def test_what_is_held_goes_by_the_next_route_that_delivers(routes: dict[str, str
     assert isinstance(routing.resolve("a@b.test", found.released), Resolved)
 
 
+SENDERS = {
+    "boss@b.test": "relay:[192.0.2.1]",
+    "b.test": "relay:[192.0.2.2]",
+    ".b.test": "bulk",
+    "<>": "bulk:[192.0.2.3]",
+}
+
+
+@pytest.mark.parametrize(
+    ("sender", "login", "address", "destination"),
+    [
+        ("Boss@B.test", "", "a@x.test", "relay:[192.0.2.1]"),
+        ("kim@b.test", "", "a@x.test", "relay:[192.0.2.2]"),
+        ("kim@deep.b.test", "", "a@x.test", "bulk:x.test"),
+        ("kim@c.test", "", "a@x.test", "smtp:[192.0.2.9]"),
+        ("", "", "a@x.test", "bulk:[192.0.2.3]"),
+        ("kim", "", "a@x.test", "smtp:[192.0.2.9]"),
+        ("boss@b.test", "app", "a@x.test", "relay:[192.0.2.4]"),  # a login goes before the sender
+        ("boss@b.test", "app", "a@own.test", "smtp:[192.0.2.8]"),  # and a pattern of recipients before both
+        ("boss@b.test", "", "kim@x.test", "smtp:[192.0.2.7]"),
+    ],
+)
+def test_a_sender_or_login_takes_the_place_of_the_route_of_all_others(
+    sender: str, login: str, address: str, destination: str
+) -> None:
+    routes = {"*": "smtp:[192.0.2.9]", "own.test": "smtp:[192.0.2.8]", "kim@x.test": "smtp:[192.0.2.7]"}
+    routing = Routing(routes, TRANSPORTS, sender_routes=SENDERS, login_routes={"app": "relay:[192.0.2.4]"})
+    found = routing.of_message(sender, login)(address, "")
+    assert isinstance(found, Resolved)
+    assert found.destination == destination
+    rerouted = routing.of_message(sender, login)(address, "bulk:[192.0.2.6]")
+    assert isinstance(rerouted, Resolved)
+    assert rerouted.destination == "bulk:[192.0.2.6]"  # an operator's reroute goes before all
+
+
+def test_a_bad_address_bounces_also_with_a_route_of_its_sender() -> None:
+    found = Routing({}, TRANSPORTS, sender_routes={"b.test": "bulk:[192.0.2.1]"}).of_message("a@b.test", "")(
+        "a b@x", ""
+    )
+    assert isinstance(found, Refused)
+    assert found.status is Status.BOUNCED
+
+
 def test_a_unix_socket_is_for_lmtp_alone() -> None:
     found = Routing({}, TRANSPORTS).resolve("a@b.test", "smtp:unix:/run/lmtp")
     assert isinstance(found, Refused)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from mailcore.control.protocol.operation import Access, Address, Answerer, Arguments, Operation, Result
 
 __all__ = ["OPERATIONS", "Host", "ResolveArguments", "Resolved", "Route", "Routes"]
@@ -11,6 +15,10 @@ class ResolveArguments(Arguments, frozen=True, kw_only=True):
     """The address to look up."""
 
     address: Address
+    sender: Annotated[str, Meta(max_length=512)] | None = (
+        None  # "" of a bounce; None: a sender without a route of its own
+    )
+    login: Annotated[str, Meta(max_length=255)] = ""  # under which the mail was sent
 
 
 class Route(Result):
