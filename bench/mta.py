@@ -18,7 +18,7 @@ from typing import Protocol
 
 from bench.processes import Trace, cpu_s, end_group, free_port, listening, tree, wait_until
 
-__all__ = ["Mta", "Postfix", "Waypost", "waypost_command"]
+__all__ = ["Mta", "Postfix", "Waypost", "WaypostWithMilter", "waypost_command"]
 
 START_S = 60.0
 
@@ -253,3 +253,28 @@ class Waypost:
     def manager_cpu_s(self) -> float:
         processes = json.loads((self.home / "run" / "processes.json").read_text())
         return cpu_s(processes["manager"])
+
+
+class WaypostWithMilter(Waypost):
+    """Waypost with one milter that accepts all and leaves no step out. The milter's own CPU is not counted."""
+
+    name = "milter"
+
+    def __init__(self, directory: Path, next_port: int) -> None:
+        self._milter_port = free_port()
+        port = free_port()
+        listener = f'[[listener]]\naddress = "127.0.0.1:{port}"\nmilters = ["inet:127.0.0.1:{self._milter_port}"]'
+        super().__init__(directory, next_port, listener)
+        self.port = port
+        self._milter: subprocess.Popen[bytes] | None = None
+
+    def launch(self, trace: Trace | None = None) -> None:
+        command = [sys.executable, "-m", "bench.accepting_milter", str(self._milter_port)]
+        self._milter = subprocess.Popen(command, start_new_session=True)
+        super().launch(trace)
+
+    def stop(self) -> None:
+        super().stop()
+        if self._milter is not None:
+            end_group(self._milter, signal.SIGTERM)
+            self._milter = None

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bench.load import Sink, Source
-from bench.mta import Mta, Postfix, Waypost
+from bench.mta import Mta, Postfix, Waypost, WaypostWithMilter
 from bench.processes import SYNC_CALLS, Trace, machine_cpu_s, own_cpu_s, wait_until
 
 __all__ = ["Measured", "main"]
@@ -122,6 +122,12 @@ def report(runs: list[Measured], syncs: dict[tuple[str, str], float], modes: Seq
             ]
             line = f"{mode}: {rate_w / rate_c:.3f} x the checkout's rate (wanted {BESIDE_TARGET}), median of the pairs "
             lines.append(line + f"{statistics.median(pairs):.3f}, {cpu_w / cpu_c:.2f} x its CPU")
+    if {"milter", "waypost"} <= set(names):
+        for mode in modes:
+            (rate_m, cpu_m), (rate_w, cpu_w) = middle["milter", mode], middle["waypost", mode]
+            lines.append(
+                f"{mode}: with a milter {rate_m / rate_w:.2f} x the rate without, {cpu_m / cpu_w:.2f} x its CPU"
+            )
     disturbed = sum(run.foreign > FOREIGN_MAX for run in runs)
     if disturbed:
         lines.append(
@@ -135,6 +141,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--short", action="store_true", help="one round of 1 000 messages: a quick check, no result")
     parser.add_argument("--only", choices=("postfix", "waypost"), help="leave the other out")
     parser.add_argument("--beside", type=Path, metavar="CHECKOUT", help="another state of Waypost as well, in turn")
+    parser.add_argument("--milter", action="store_true", help="Waypost with one milter that accepts all, in turn")
     parser.add_argument("--mode", choices=tuple(MODES), help="leave the other out")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--messages", type=int, default=10_000, help="of one run")
@@ -177,6 +184,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         relays: list[Mta] = [kind(directory, sink.port) for kind in kinds]
         if arguments.beside is not None:
             relays.append(Waypost(directory, sink.port, checkout=arguments.beside.resolve()))
+        if arguments.milter:
+            relays.append(WaypostWithMilter(directory, sink.port))
         try:
             for relay in relays:
                 relay.start()
