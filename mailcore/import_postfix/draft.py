@@ -56,6 +56,7 @@ class Draft:
     sections: dict[str, dict[str, Any]] = field(default_factory=dict)
     transports: dict[str, dict[str, Any]] = field(default_factory=dict)
     tls_policies: dict[str, dict[str, Any]] = field(default_factory=dict)  # by pattern
+    milters: dict[str, dict[str, Any]] = field(default_factory=dict)  # by address
     routes: dict[str, str] = field(default_factory=dict)
     sender_routes: dict[str, str] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
@@ -126,6 +127,8 @@ class Draft:
             lines += _table(f"transports.{name}", table)
         for pattern, table in self.tls_policies.items():
             lines += _table(f"tls_policy.{_toml(pattern)}", table)
+        for address, table in self.milters.items():
+            lines += _table("[milter]", {"address": address, **table})
         lines += _table("routes", self.routes, quoted=True)
         lines += _table("sender_routes", self.sender_routes, quoted=True)
         return "\n".join(lines) + "\n"

@@ -37,7 +37,10 @@ _LOGIN_IN = (
     "waypost user add"
 )
 _FILTERS = (
-    "Waypost has no filters or milters; mail is not scanned, signed or changed. Run the filter before or after Waypost"
+    "Waypost has no filters of its own, but speaks to milters; run the filter as a milter, or before or after Waypost"
+)
+_MILTERS = (
+    "Waypost has no such setting; milters get the macros and the version 6 of the protocol that Postfix uses by default"
 )
 _MAILBOXES = "Waypost has no mailboxes and no aliases"
 
@@ -63,8 +66,7 @@ _EXACT = {
     "smtp_header_checks": _FILTERS,
     "smtpd_banner": "the greeting is Waypost's",
     "smtpd_helo_required": "Waypost always requires HELO or EHLO",
-    "smtpd_milters": _FILTERS,
-    "non_smtpd_milters": _FILTERS,
+    "non_smtpd_milters": "mail of local programs passes no milter; submit it over SMTP if it must",
     "smtputf8_enable": "Waypost offers SMTPUTF8",
     "recipient_delimiter": _MAILBOXES,
     "sender_bcc_maps": "no copies are made",
@@ -88,7 +90,7 @@ _BEGINNINGS = {
     "luser_": _MAILBOXES,
     "mailbox_": _MAILBOXES,
     "masquerade_": _REWRITING,
-    "milter_": _FILTERS,
+    "milter_": _MILTERS,
     "postscreen_": _TESTS,
     "proxy_": "tables are read once, during this import",
     "receive_override_": _FILTERS,

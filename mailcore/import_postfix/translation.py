@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mailcore.import_postfix.draft import Draft
 from mailcore.import_postfix.encryption import encryption
+from mailcore.import_postfix.filters import filters
 from mailcore.import_postfix.machine import Machine, open_machine
 from mailcore.import_postfix.meanings import HOUSEKEEPING, meaning, read_with
 from mailcore.import_postfix.measures import DESTINATION, measures
@@ -44,6 +45,7 @@ def translate(directory: Path, hostname: str) -> tuple[Draft, Machine]:
     measures(machine, draft)
     names = transports(machine, draft)
     encryption(machine, draft)
+    filters(machine, draft)
     routes(machine, draft, names, domains)
     _instances(machine, draft)
     _rest(machine, draft)
