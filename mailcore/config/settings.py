@@ -22,6 +22,7 @@ from mailcore.config.client_bounds import ClientBounds
 from mailcore.config.clients import Clients
 from mailcore.config.dkim import DkimKey
 from mailcore.config.esmtp import Esmtp
+from mailcore.config.lenient import Lenient
 from mailcore.config.listeners import Auth, Certificate, Listener
 from mailcore.config.maildrop import Maildrop
 from mailcore.config.metrics import Metrics
@@ -465,6 +466,7 @@ class Settings:
     tls: Tls = field(default_factory=Tls)
     bounce: Bounce = field(default_factory=Bounce)
     esmtp: Esmtp = field(default_factory=Esmtp)
+    lenient: Lenient = field(default_factory=Lenient)
     client_auth: ClientAuth = field(default_factory=ClientAuth)
     control: Control = field(default_factory=Control)
     supervisor: Supervisor = field(default_factory=Supervisor)
@@ -549,6 +551,7 @@ SECTIONS: dict[str, type] = {
     "tls": Tls,
     "bounce": Bounce,
     "esmtp": Esmtp,
+    "lenient": Lenient,
     "client_auth": ClientAuth,
     "control": Control,
     "supervisor": Supervisor,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 import msgspec
@@ -12,8 +12,9 @@ from mailcore.envelope import Options
 from mailcore.esmtp import EXTENSIONS, Parameter, ReplyOf, Value
 from mailcore.receiver.path import Path, parse_path
 
-__all__ = ["Mail", "ReplyOf", "parse_mail", "parse_rcpt"]
+__all__ = ["Mail", "PathReader", "ReplyOf", "parse_mail", "parse_rcpt"]
 
+PathReader = Callable[[str, int], tuple[Path, str] | None]
 _PARAMETER = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]*+)(?:=([\x21-\x3c\x3e-\x7e]++))?")  # RFC 5321 4.1.2 esmtp-param
 # RFC 5321 has no space after the colon, but many clients send one, and nothing can hide in it.
 _FROM = re.compile(r"FROM: *", re.IGNORECASE)
@@ -45,10 +46,13 @@ _NOT_UTF8_RECIPIENT = ReplyOf(b"553 5.6.7 Recipient address needs SMTPUTF8")
 
 
 def parse_mail(
-    argument: bytes, extended: bool, parameters: Mapping[str, Parameter] = _MAIL_PARAMETERS
+    argument: bytes,
+    extended: bool,
+    parameters: Mapping[str, Parameter] = _MAIL_PARAMETERS,
+    reader: PathReader = parse_path,
 ) -> Mail | ReplyOf:
-    """Reads what follows ``MAIL ``. ``extended``: after EHLO; only then there are parameters."""
-    parsed = _parse(argument, _FROM)
+    """Reads what follows ``MAIL ``. ``extended``: after EHLO; only then there are parameters. ``reader`` reads the path."""
+    parsed = _parse(argument, _FROM, reader)
     if parsed is None:
         return _MAIL_SYNTAX if not _FROM.match(_text(argument)) else _BAD_SENDER
     path, rest = parsed
@@ -66,13 +70,16 @@ def parse_mail(
 
 
 def parse_rcpt(
-    argument: bytes, smtputf8: bool, parameters: Mapping[str, Parameter] = _RCPT_PARAMETERS
+    argument: bytes,
+    smtputf8: bool,
+    parameters: Mapping[str, Parameter] = _RCPT_PARAMETERS,
+    reader: PathReader = parse_path,
 ) -> tuple[Path, Options] | ReplyOf:
     """Reads what follows ``RCPT ``. ``smtputf8``: MAIL said so. ``parameters`` is empty after HELO.
 
     The path has an address; it has no domain only for postmaster.
     """
-    parsed = _parse(argument, _TO)
+    parsed = _parse(argument, _TO, reader)
     if parsed is None:
         return _RCPT_SYNTAX if not _TO.match(_text(argument)) else _BAD_RECIPIENT
     path, rest = parsed
@@ -123,14 +130,14 @@ def _text(argument: bytes) -> str:
     return argument.decode("utf-8", "replace")
 
 
-def _parse(argument: bytes, keyword: re.Pattern[str]) -> tuple[Path, str] | None:
+def _parse(argument: bytes, keyword: re.Pattern[str], reader: PathReader) -> tuple[Path, str] | None:
     """Returns the path, and the parameters without the space before them; None when there is no path."""
     try:
         text = argument.decode()
     except UnicodeDecodeError:
         return None
     match = keyword.match(text)
-    parsed = parse_path(text, match.end()) if match is not None else None
+    parsed = reader(text, match.end()) if match is not None else None
     if parsed is None:
         return None
     path, rest = parsed

@@ -158,6 +158,8 @@ class DataSession(LineSession):
             room=self._room,
             tag_header=context.tag_header,
         )
+        if context.lf_networks is not None and context.lf_networks.hold(self.address):
+            self._incoming.repair_bare_lf(settings.message_size_limit)
         self.state = _DATA
 
     def _room(self) -> None:

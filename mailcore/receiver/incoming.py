@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 
 from mailcore.envelope import Envelope, Recipient
 from mailcore.log.data_blocks import BlockSums
+from mailcore.receiver.bare_lf import RepairingReader
 from mailcore.receiver.data import DataFault, DataReader, HeaderScan
 from mailcore.receiver.intake import Done, MessageIntake, Upload
 
@@ -69,6 +70,10 @@ class IncomingMessage:
         self._block_bytes = len(trace)
         self._upload: Upload | None = None
         self._abandoned = False
+
+    def repair_bare_lf(self, size_limit: int) -> None:
+        """Makes each bare LF a CRLF; before the first piece of data."""
+        self._reader = RepairingReader(size_limit)
 
     @property
     def is_endless(self) -> bool:

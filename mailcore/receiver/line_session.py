@@ -4,7 +4,8 @@ A turn of the loop is one ``data_received``: it runs every command that is compl
 coroutine.
 
 Laws
-- A command ends with CRLF. A line that is too long costs fixed memory.
+- A command begins behind a CRLF and ends with CRLF. A line that begins or ends with a bare LF is refused at once, each with
+  a reply of its own, however the bytes were divided. A line that is too long costs fixed memory.
 - Memory is bounded: one read of the transport, one command line, the replies of one turn. Reading stops while the disk
   or a client that does not read has to be waited for.
 - An exception goes to our log; its text is never sent to a client.
@@ -49,6 +50,7 @@ class State(enum.Enum):
 # Reading a member from its class takes 0.1 us, and these are read for every command.
 _COMMAND, _SKIP, _DATA, _WAITING, _TLS = State.COMMAND, State.SKIP, State.DATA, State.WAITING, State.TLS
 _RESPONSE = State.RESPONSE
+_BARE_LF = b"500 5.5.2 Error: bad syntax: a line must end with CR LF, not with LF alone"
 _LINE_TOO_LONG = b"500 5.5.2 Error: line too long"
 _RESPONSE_TOO_LONG = b"500 5.5.6 Error: authentication exchange line is too long"
 
@@ -76,6 +78,7 @@ class LineSession(SMTP):
         self._stopped_reading = False
         self._write_paused = False
         self._ended = False  # by the client
+        self._behind_lf = False  # the buffer begins with a bare LF, which was answered
         self._too_long = _LINE_TOO_LONG  # the reply at the end of a line that is skipped
         self._on_closed = closed
 
@@ -266,7 +269,7 @@ class LineSession(SMTP):
                 line = data[at:end]
                 at = end + 2
                 self.heard = self.context.ticks
-                if len(line) + 2 > self.context.settings.command_line_limit:
+                if len(line) + 2 > self.context.settings.command_line_limit and b"\n" not in line:
                     self.error(_LINE_TOO_LONG)
                 else:
                     self.command(line)
@@ -293,6 +296,12 @@ class LineSession(SMTP):
         if self._replies:  # our challenge is among them, so the client has not seen it
             self.pipelined()
             return at
+        bare = data.find(b"\n", at)
+        if bare >= 0 and data[max(bare - 1, at) : bare] != b"\r" and bare - at <= RESPONSE_OCTETS_MAX:
+            self.heard = self.context.ticks
+            self.response(data[at : bare + 1])  # which is not base64
+            self._behind_lf = True
+            return bare
         end = data.find(b"\r\n", at)
         if (len(data) if end < 0 else end + 2) - at > RESPONSE_OCTETS_MAX:
             self.response_too_long()
@@ -323,15 +332,40 @@ class LineSession(SMTP):
             self.go_on()
 
     def _begun(self, data: bytes) -> None:
-        """Keeps the beginning of a line."""
+        """Keeps the beginning of a line; what a bare LF ends is answered now."""
+        if b"\n" in data:
+            rest = self.bare_lines(data)
+            if self.state is not _COMMAND:
+                return
+            data = b"\n" + rest
+            self._behind_lf = True
         if len(data) > self.context.settings.command_line_limit:
             self.state = State.SKIP
             self._buffer = b"\r" if data.endswith(b"\r") else b""
         else:
             self._buffer = data
 
+    def bare_lines(self, data: bytes) -> bytes:
+        """Refuses each line that a bare LF ends; returns what is behind the last one, which is not a command either."""
+        *ended, rest = data.split(b"\n")
+        if self._behind_lf and not ended[0]:
+            del ended[0]
+        self._behind_lf = False
+        for _ in ended:
+            if self.state is not _COMMAND:  # there were too many
+                return b""
+            self.error(_BARE_LF)
+        return rest
+
     def _skip(self, data: bytes) -> bytes:
+        bare = data.find(b"\n")
         end = data.find(b"\r\n")
+        if bare >= 0 and bare != end + 1:
+            self.state = State.COMMAND
+            too_long, self._too_long = self._too_long, _LINE_TOO_LONG
+            self.error(too_long)
+            self._behind_lf = True
+            return data[bare:]
         if end < 0:
             self._buffer = b"\r" if data.endswith(b"\r") else b""
             return b""

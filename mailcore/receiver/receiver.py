@@ -130,6 +130,7 @@ class Receiving:
             authentication=self.authentication,
             clients=settings.clients,
             esmtp=settings.esmtp,
+            lenient=settings.lenient,
             reverse_names=_reverse_names(settings, loop),
             milters=settings.milter,
         )

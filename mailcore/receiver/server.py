@@ -27,6 +27,7 @@ from collections.abc import Iterable, Sequence
 
 from mailcore.config.clients import Clients
 from mailcore.config.esmtp import Esmtp
+from mailcore.config.lenient import STRICT, Lenient
 from mailcore.config.listeners import MX, Listener
 from mailcore.config.milters import Milter
 from mailcore.config.settings import Receiver
@@ -73,6 +74,7 @@ class Server:
         authentication: Authentication | None = None,
         clients: Clients = NO_CLIENTS,
         esmtp: Esmtp = DEFAULTS,
+        lenient: Lenient = STRICT,
         reverse_names: ReverseNames | None = None,
         milters: Sequence[Milter] = (),
     ) -> None:
@@ -89,6 +91,7 @@ class Server:
             authentication=authentication,
             clients=clients,
             esmtp=esmtp,
+            lenient=lenient,
             milters=milters,
         )
         self._tls_context = tls_context

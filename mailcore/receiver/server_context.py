@@ -13,6 +13,7 @@ from typing import Any
 
 from mailcore.config.clients import Clients
 from mailcore.config.esmtp import Esmtp
+from mailcore.config.lenient import STRICT, Lenient
 from mailcore.config.listeners import MX, Listener
 from mailcore.config.milters import Milter, milters_of
 from mailcore.config.settings import Receiver
@@ -20,6 +21,8 @@ from mailcore.esmtp import EXTENSIONS, Extension, Offering
 from mailcore.receiver.authentication import Authentication
 from mailcore.receiver.command_table import Gate
 from mailcore.receiver.intake import Intake
+from mailcore.receiver.lenient_path import lenient_path
+from mailcore.receiver.path import Path
 from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.trace import TraceHeader
 from mailcore.routing.networks import Networks
@@ -73,6 +76,7 @@ class ServerContext:
         clients: Clients = NO_CLIENTS,
         esmtp: Esmtp = DEFAULTS,
         milters: Sequence[Milter] = (),
+        lenient: Lenient = STRICT,
     ) -> None:
         self.settings = settings
         self.policy = policy
@@ -96,11 +100,17 @@ class ServerContext:
         self.greeting = b"220 " + self.name + b" ESMTP Waypost\r\n"
         self.ticks = 0  # of the server's timer; a session notes the tick at which it last heard from its client
         self.esmtp = esmtp
+        self.lenient = lenient
+        self.lf_networks = Networks(lenient.bare_lf_networks) if lenient.bare_lf_networks else None
         self.hold_max_s = esmtp.hold_max_s if rule.purpose == "submission" else 0
         self._extensions = extensions
         self._mechanisms = ""
         self.tls_context: ssl.SSLContext | None
         self.set_tls(tls_context)
+
+    def lenient_path(self, text: str, at: int) -> tuple[Path, str] | None:
+        """Reads a path of a trusted client (``parse_path``)."""
+        return lenient_path(text, at, self.lenient, self.hostname)
 
     def set_tls(self, tls_context: ssl.SSLContext | None) -> None:
         """Changes the certificates of the next handshakes; None: there is none that can be used."""

@@ -97,7 +97,12 @@ class ServerSession(NamedClientSession):
     def command(self, line: bytes) -> None:
         """Runs one command line: checks it by the table of commands, then acts."""
         verb, _, argument = line.partition(b" ")
-        if b"\n" in line or b"\r" in line or b"\0" in line:
+        if b"\n" in line:
+            self.bare_lines(line)
+            line = b"\r"  # the part behind the last LF is refused, too, unless the session has ended
+            if self.state is not State.COMMAND:
+                return
+        if b"\r" in line or b"\0" in line:
             self.error(b"500 5.5.2 Error: bad syntax: CR, LF or NUL inside a command")
             return
         command = self._commands.get(verb) or self._commands.get(verb.upper())
@@ -152,6 +157,8 @@ class ServerSession(NamedClientSession):
 
     def _greet(self, argument: bytes, verb: bytes, extended: bool) -> bool:
         name = argument.decode("ascii", "replace")
+        if " " in name and self.context.lenient.helo_blanks and (self.trusted or self.login):
+            name = name.replace(" ", "_")
         if len(name) > HELO_OCTETS_MAX or " " in name or not name.isascii() or not name.isprintable():
             self.error(COMMANDS[verb].syntax_error)
             return False
@@ -166,6 +173,8 @@ class ServerSession(NamedClientSession):
         if self.login and self.refuses_user():
             return b""
         mail = parse_mail(argument, self.session.extended_smtp, self.offer.mail)
+        if isinstance(mail, ReplyOf) and (self.trusted or self.login):
+            mail = parse_mail(argument, self.session.extended_smtp, self.offer.mail, self.context.lenient_path)
         if isinstance(mail, ReplyOf):
             self.refuse("MAIL", mail.reply)
             return b""
@@ -203,7 +212,10 @@ class ServerSession(NamedClientSession):
     def smtp_RCPT(self, argument: bytes) -> bytes:
         """Adds a recipient to the transaction."""
         envelope = self.envelope
-        rcpt = parse_rcpt(argument, envelope.smtp_utf8, self.offer.rcpt if self.session.extended_smtp else {})
+        parameters = self.offer.rcpt if self.session.extended_smtp else {}
+        rcpt = parse_rcpt(argument, envelope.smtp_utf8, parameters)
+        if isinstance(rcpt, ReplyOf) and (self.trusted or self.login):
+            rcpt = parse_rcpt(argument, envelope.smtp_utf8, parameters, self.context.lenient_path)
         if isinstance(rcpt, ReplyOf):
             return self._refuse_recipient(rcpt.reply, argument[3:].strip(b" <>:").decode("utf-8", "replace"))
         path, options = rcpt

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, TypeVar
 
 from mailcore.config.clients import Clients
+from mailcore.config.lenient import STRICT, Lenient
 from mailcore.config.listeners import MX, Listener
 from mailcore.config.milters import Milter
 from mailcore.config.settings import Receiver
@@ -290,6 +291,7 @@ async def serving(
     clients: Clients = NO_CLIENTS,
     reverse_names: ReverseNames | None = None,
     milters: Sequence[Milter] = (),
+    lenient: Lenient = STRICT,
     **settings: Any,
 ) -> AsyncIterator[Serving]:
     intake = MemoryIntake()
@@ -309,6 +311,7 @@ async def serving(
         clients=clients,
         reverse_names=reverse_names,
         milters=milters,
+        lenient=lenient,
     )
     made.start([listener], rule)
     running = Serving(made, intake, address)

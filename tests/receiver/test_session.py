@@ -145,6 +145,7 @@ async def test_a_bare_lf_ends_no_command() -> None:
         client = await server.ready()
         await client.send(b"MAIL FROM:<a@example.com>\nRCPT TO:<b@example.org>\r\nNOOP\r\n")
         assert (await client.reply()).startswith(b"500 5.5.2")
+        assert (await client.reply()).startswith(b"500 5.5.2")  # it begins behind a bare LF
         assert (await client.reply()).startswith(b"250")
 
 

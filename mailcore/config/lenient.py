@@ -1,0 +1,44 @@
+"""The section [lenient]: what receivers let pass from clients in [relay] networks and users who have logged in.
+
+As Postfix does by default. Other clients are held to the RFC, and no setting changes that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mailcore.bounds import flag, text, texts
+from mailcore.config import values
+
+__all__ = ["STRICT", "Lenient"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lenient:
+    """[lenient]: mistakes of clients in `[relay] networks` and of users who have logged in that are let pass."""
+
+    dots: bool = flag(
+        True,
+        "accept addresses with consecutive, leading or final dots in the local part, which is then quoted, and with a dot "
+        "behind the domain, which is left out",
+    )
+    without_domain: bool = flag(
+        True, "accept addresses without a domain and add `domain`, as Postfix's append_at_myorigin"
+    )
+    domain: str = text(
+        "",
+        "domain that is added to addresses without one, as Postfix's myorigin",
+        values.host_name,
+        special={"": "`[receiver] hostname`"},
+    )
+    without_brackets: bool = flag(True, "accept addresses without < and >, as Postfix without strict_rfc821_envelopes")
+    helo_blanks: bool = flag(True, "accept blanks in the name after HELO and EHLO; each is recorded as _")
+    bare_lf_networks: tuple[str, ...] = texts(
+        (),
+        "networks of clients in whose data a bare LF becomes CRLF, as Postfix's smtpd_forbid_bare_newline = normalize; mail "
+        "with one from any other client gets 550. The end of the data is CRLF . CRLF in both cases",
+        values.network,
+    )
+
+
+STRICT = Lenient(dots=False, without_domain=False, without_brackets=False, helo_blanks=False)
