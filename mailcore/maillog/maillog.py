@@ -425,6 +425,12 @@ class MailLog(MilterLines):
             )
         self._object("stress" if begun else "stress_ended", connections=connections)
 
+    def rate_exceeded(self, kind: str, count: float, client_address: str, network: str) -> None:
+        """Logs that a client's network is beyond a limit of [clients]. ``kind``: "Connection", "Recipient address"."""
+        client = f"[{word(client_address)}] of network {word(network)}"
+        self._warning("smtpd", f"{kind} rate limit exceeded: {count:.0f} from {client}")
+        self._object("rate_exceeded", kind=kind, count=count, client_address=client_address, network=network)
+
     def proxy_refused(self, balancer: str, why: str) -> None:
         """Logs a connection of a load balancer that was closed because its PROXY header cannot be believed."""
         self._warning("smtpd", f"PROXY header from balancer [{word(balancer)}]: {free(why)}; connection closed")

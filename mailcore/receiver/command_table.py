@@ -81,8 +81,8 @@ _FORBIDDEN = Rule(Argument.ANY, b"", _ALWAYS, is_offered=False)
 
 TABLE: dict[bytes, Rule] = {
     # phase:                                   CONNECTED    GREETED     MAIL        REFUSED         RECIPIENT
-    b"HELO": Rule(Argument.REQUIRED, b"HELO hostname", _ALWAYS),
-    b"EHLO": Rule(Argument.REQUIRED, b"EHLO hostname", _ALWAYS),
+    b"HELO": Rule(Argument.REQUIRED, b"HELO hostname", _ALWAYS, is_junk=True),
+    b"EHLO": Rule(Argument.REQUIRED, b"EHLO hostname", _ALWAYS, is_junk=True),
     b"MAIL": Rule(Argument.ANY, b"", (_NEED_HELLO, ALLOWED, _NESTED, _NESTED, _NESTED)),
     b"RCPT": Rule(Argument.ANY, b"", (_NEED_MAIL, _NEED_MAIL, ALLOWED, ALLOWED, ALLOWED)),
     b"DATA": Rule(Argument.NONE, b"DATA", (_NEED_MAIL, _NEED_MAIL, _NEED_RCPT, _NO_RECIPIENTS, ALLOWED)),

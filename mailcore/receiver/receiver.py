@@ -39,6 +39,7 @@ from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.spool import DATA_AT
 from mailcore.receiver.authentication import Authentication
 from mailcore.receiver.certificates import Certificates
+from mailcore.receiver.client_rates import ClientRates
 from mailcore.receiver.manager_link import MANAGER_SOCKET, ManagerLink
 from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.reception import Reception
@@ -62,6 +63,8 @@ LISTEN_TRIES = 25
 LOOK_S = 0.5  # how often to look whether users or certificates changed; a change is in force within a second
 LOGINS_LOGGED_S = 5.0  # failed logins a second in the log, after a burst
 LOGINS_LOGGED_BURST = 200
+RATES_LOGGED_S = 1.0  # lines a second about clients beyond their limits, after a burst; each refusal is logged as well
+RATES_LOGGED_BURST = 50
 
 
 class Receiving:
@@ -104,12 +107,17 @@ class Receiving:
         )
         self.certificates = Certificates(settings.certificate_pairs, self.log)
         self._logins_logged = Allowance(LOGINS_LOGGED_S, LOGINS_LOGGED_BURST, loop.time())
+        counts = Counts(_counts_given(), settings.auth.failure_time_s, time.monotonic, settings.clients.rate_time_s)
+        self._rates_logged = Allowance(RATES_LOGGED_S, RATES_LOGGED_BURST, loop.time())
+        rates: ClientRates | None = None
+        if settings.clients.has_rates:
+            rates = ClientRates(settings.clients, counts, self.log, lambda: self._rates_logged.taken(loop.time()))
         self.authentication: Authentication | None = None
         if any(each.auth != "off" for each in settings.all_listeners):
             self.authentication = Authentication(
                 settings.auth,
                 settings.users_file,
-                Counts(_counts_given(), settings.auth.failure_time_s, time.monotonic),
+                counts,
                 self.log,
                 loop,
                 self._threads,
@@ -129,6 +137,7 @@ class Receiving:
             extensions=extensions,
             authentication=self.authentication,
             clients=settings.clients,
+            rates=rates,
             esmtp=settings.esmtp,
             lenient=settings.lenient,
             reverse_names=_reverse_names(settings, loop),

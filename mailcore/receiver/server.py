@@ -34,6 +34,7 @@ from mailcore.config.settings import Receiver
 from mailcore.esmtp import EXTENSIONS, Extension
 from mailcore.receiver.auth_session import AuthSession
 from mailcore.receiver.authentication import Authentication
+from mailcore.receiver.client_rates import ClientRates
 from mailcore.receiver.guard import Guard
 from mailcore.receiver.intake import Intake, Refusal
 from mailcore.receiver.line_session import LineSession
@@ -73,6 +74,7 @@ class Server:
         extensions: Sequence[Extension] = EXTENSIONS,
         authentication: Authentication | None = None,
         clients: Clients = NO_CLIENTS,
+        rates: ClientRates | None = None,
         esmtp: Esmtp = DEFAULTS,
         lenient: Lenient = STRICT,
         reverse_names: ReverseNames | None = None,
@@ -90,6 +92,7 @@ class Server:
             extensions=extensions,
             authentication=authentication,
             clients=clients,
+            rates=rates,
             esmtp=esmtp,
             lenient=lenient,
             milters=milters,
@@ -114,6 +117,7 @@ class Server:
         self._complained = False
         self._tick_s = min(settings.idle_timeout_s / IDLE_TICKS, settings.stress_timeout_s / IDLE_TICKS, TICK_S_MAX)
         self._reverse_names = reverse_names
+        self._rates = rates
         self._guard = Guard(settings, self._connections_max)
         self._ticking = loop.call_later(self._tick_s, self._tick)
 
@@ -240,6 +244,8 @@ class Server:
             and not trusted  # Postfix: smtpd_client_event_limit_exceptions = $mynetworks
         ):
             refusal = b"421 4.7.0 " + self.context.name + b" Error: too many connections from " + address.encode()
+        elif self._rates is not None and not trusted and (exceeded := self._rates.connection(address)):
+            refusal = b"421 4.7.0 " + self.context.name + b" Error: " + exceeded
         elif closed := self.intake.closed():
             refusal = closed
         if refusal:

@@ -19,6 +19,7 @@ from mailcore.config.milters import Milter, milters_of
 from mailcore.config.settings import Receiver
 from mailcore.esmtp import EXTENSIONS, Extension, Offering
 from mailcore.receiver.authentication import Authentication
+from mailcore.receiver.client_rates import ClientRates
 from mailcore.receiver.command_table import Gate
 from mailcore.receiver.intake import Intake
 from mailcore.receiver.lenient_path import lenient_path
@@ -74,6 +75,7 @@ class ServerContext:
         rule: Listener = MX,
         authentication: Authentication | None = None,
         clients: Clients = NO_CLIENTS,
+        rates: ClientRates | None = None,
         esmtp: Esmtp = DEFAULTS,
         milters: Sequence[Milter] = (),
         lenient: Lenient = STRICT,
@@ -90,6 +92,8 @@ class ServerContext:
         self.authentication = authentication  # None: no user can log in
         self.milters = milters_of(rule.milters, milters)
         self.is_implicit = rule.tls == "implicit"
+        self.clients = clients
+        self.rates = rates  # None: clients are not counted
         self.xclients = Networks(clients.xclient_networks)
         self.xforwards = Networks(clients.xforward_networks)
         self.names_clients = bool(clients.xclient_networks or clients.xforward_networks)

@@ -18,9 +18,9 @@ from typing import NamedTuple
 from mailcore.receiver.command import Mail, ReplyOf, parse_mail, parse_rcpt
 from mailcore.receiver.command_table import TABLE, Argument, Gate, Phase, Rule, table_of
 from mailcore.receiver.data_session import Transaction
+from mailcore.receiver.error_session import ErrorSession
 from mailcore.receiver.incoming import INTERNAL_ERROR, TOO_BIG
 from mailcore.receiver.line_session import LineSession, State
-from mailcore.receiver.named_client import NamedClientSession
 from mailcore.receiver.path import Path
 from mailcore.receiver.requests import settle
 from mailcore.receiver.server_context import ServerContext
@@ -28,7 +28,6 @@ from mailcore.receiver.server_context import ServerContext
 __all__ = ["ACTIONS", "COMMANDS", "ServerSession"]
 
 HELO_OCTETS_MAX = 255  # a domain, RFC 5321 4.5.3.1.2
-JUNK_COMMANDS_MAX = 100  # Postfix's smtpd_junk_command_limit: from then on, junk commands without mail count as errors
 # Reading a member from its class takes 0.1 us, and these are read for every command.
 _CONNECTED, _GREETED, _MAIL, _REFUSED, _RECIPIENT = (
     Phase.CONNECTED,
@@ -39,7 +38,7 @@ _CONNECTED, _GREETED, _MAIL, _REFUSED, _RECIPIENT = (
 )
 
 
-class ServerSession(NamedClientSession):
+class ServerSession(ErrorSession):
     """The SMTP session of one connection. ``server_address`` is our address, the one that the client connected to."""
 
     def __init__(
@@ -54,8 +53,7 @@ class ServerSession(NamedClientSession):
         self._commands = TABLES[context.gate(False, False, self.trusted)]
         if context.is_implicit:
             self.state = State.TLS  # until connection_made, which comes after the handshake
-        self._errors = 0
-        self._junk = 0
+        self._junk = 0  # since the last message
         self._handshake: asyncio.Task[None] | None = None
 
     def broken_off(self) -> None:
@@ -128,17 +126,10 @@ class ServerSession(NamedClientSession):
             return
         if is_junk:
             self._junk += 1
-            if self._junk > JUNK_COMMANDS_MAX:
+            if self._junk > self.context.clients.junk_command_limit:
                 self.error(reply)
                 return
         self._replies.append(reply)
-
-    def error(self, reply: bytes) -> None:
-        """Replies to a mistake of the client. Ends the session when there were too many."""
-        self._errors += 1
-        self.reply(reply)
-        if self._errors >= self.context.settings.error_limit:
-            self.last_reply(b"421 4.7.0 " + self.context.name + b" Error: too many errors")
 
     # Each command's action returns its reply, or b"" when it has sent it.
 
@@ -185,6 +176,11 @@ class ServerSession(NamedClientSession):
         if unavailable:
             self.refuse("MAIL", unavailable, is_mistake=False)
             return b""
+        if self.context.rates is not None and not self.trusted:
+            refusal = self.context.rates.message(self.address)
+            if refusal:
+                self.refuse("MAIL", refusal, is_mistake=False)
+                return b""
         if self.login and (refusal := self.refuses_sender(mail.sender)):
             self.refuse("MAIL", refusal, is_mistake=refusal[:1] == b"5")
             return b""
@@ -223,6 +219,12 @@ class ServerSession(NamedClientSession):
             name = self.context.hostname
             path = Path(f"{path.address}@{name}", path.local_part, name)
         address = path.address
+        if (
+            self.context.rates is not None
+            and not self.trusted
+            and (refusal := self.context.rates.recipient(self.address))
+        ):
+            return self._refuse_recipient(refusal, address, is_mistake=False)
         if not self.context.policy.accepts(path, self.trusted):
             return self._refuse_recipient(b"554 5.7.1 <" + address.encode() + b">: Relay access denied", address)
         if len(envelope.recipients) >= self.context.settings.recipient_limit and address not in envelope.recipients:

@@ -1,4 +1,4 @@
-"""Counters that all receivers share: how much each user sent, and how many logins failed, by the hour or another period.
+"""Counters that all receivers share: how much each user and client network sent, and how much of it failed, in a period.
 
 They are in memory that the supervisor makes and every receiver maps, so that a limit holds for the server and not for each
 process, and a receiver that is killed loses none of them. They begin at zero when the supervisor starts.
@@ -20,7 +20,7 @@ __all__ = ["COUNTS", "Counts", "Table", "make_counts"]
 
 COUNTS = "WAYPOST_COUNTS"  # for a receiver: the descriptor of the memory
 _SLOT = struct.Struct("=QQdddd")  # key, number of the period, two counters of it, the same two of the period before
-TABLES = ("rates", "failures", "known")
+TABLES = ("rates", "failures", "known", "client_mail", "client_other")
 SLOTS = 16_384  # of a table, 786 kB; memory is used only for what is counted
 # Slots where a key may be. Beyond that it takes the one that was not used for longest, and of those the one with the lowest
 # count: invented names do not push out a network that fails all the time.
@@ -84,11 +84,15 @@ class Table:
 class Counts:
     """The tables of all receivers. ``descriptor`` is that of the supervisor's memory; None: memory of this process alone."""
 
-    def __init__(self, descriptor: int | None, failure_time_s: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, descriptor: int | None, failure_time_s: float, clock: Callable[[], float], client_time_s: float = 60.0
+    ) -> None:
         memory = mmap.mmap(-1 if descriptor is None else descriptor, _BYTES)
         self.rates = Table(memory, 0, 3600.0, clock)
         self.failures = Table(memory, 1, failure_time_s, clock)
         self.known = Table(memory, 2, 30 * 86_400.0, clock)  # networks where a user has logged in
+        self.client_mail = Table(memory, 3, client_time_s, clock)  # of a client network: messages, recipients
+        self.client_other = Table(memory, 4, client_time_s, clock)  # connections, errors
 
 
 def _hashed(key: str) -> int:

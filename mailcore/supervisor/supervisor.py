@@ -179,7 +179,7 @@ class Supervisor:
         self.service = service or Service()
         self._identity = {IDENTITY: identity_variable(held.identity)} if held is not None else {}
         has_logins = any(each.auth != "off" for each in settings.all_listeners)
-        self._counts = [make_counts()] if has_logins else []  # shared by the receivers
+        self._counts = [make_counts()] if has_logins or settings.clients.has_rates else []  # shared by the receivers
         self.log = MailLog(settings.log_directory)
         self.started_at, self.since_boot_s = _both_clocks()
         self._unpublished = False

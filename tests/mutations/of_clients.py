@@ -43,6 +43,28 @@ MUTATIONS = [
         "tests/receiver/test_named_client.py -k login_is_that",
     ),
     Mutation(
+        "a connection beyond the limit is not refused",
+        "mailcore/receiver/client_rates.py",
+        '        if limit and self._count("Connection", self._other, 0, address, limit):\n',
+        '        if limit > 1_000 and self._count("Connection", self._other, 0, address, limit):\n',
+        "tests/receiver/test_client_rates.py -k 421",
+    ),
+    Mutation(
+        "recipients are counted only when they are accepted",
+        "mailcore/receiver/session.py",
+        "            and (refusal := self.context.rates.recipient(self.address))\n",
+        "            and self.context.policy.accepts(path, self.trusted)\n"
+        "            and (refusal := self.context.rates.recipient(self.address))\n",
+        "tests/receiver/test_client_rates.py -k recipients",
+    ),
+    Mutation(
+        "the tarpit does not hold back the next command",
+        "mailcore/receiver/error_session.py",
+        "        self.state = State.WAITING\n        self.loop",
+        "        self.loop",
+        "tests/receiver/test_error_session.py -k soft_limit",
+    ),
+    Mutation(
         "a name that does not lead back is used",
         "mailcore/routing/reverse_names.py",
         "        return ipaddress.ip_address(text) == address\n",

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mailcore import processes
+from mailcore.config.clients import Clients
 from mailcore.config.settings import Queue, Receiver, Relay, Settings
 from mailcore.envelope import Envelope, Recipient
 from mailcore.log.disk import Buffer, Disk
@@ -22,12 +23,15 @@ from mailcore.log.reader import LaneReader
 from mailcore.log.record import RecordType
 from mailcore.queue.records import Refused, decode_envelope, decode_recipients, decode_refused
 from mailcore.receiver.receiver import Receiving
+from mailcore.receiver.server_context import NO_CLIENTS
 from mailcore.supervisor.child import store_settings
 from tests.eventually import eventually
 from tests.receiver.server_in_process import Client
 
 
-def settings_in(home: Path, queue: dict[str, Any] | None = None, **receiver: Any) -> Settings:
+def settings_in(
+    home: Path, queue: dict[str, Any] | None = None, clients: Clients = NO_CLIENTS, **receiver: Any
+) -> Settings:
     made = Settings(
         home=home,
         queue_directory=home / "queue",
@@ -37,6 +41,7 @@ def settings_in(home: Path, queue: dict[str, Any] | None = None, **receiver: Any
         queue=dataclasses.replace(Queue(), **{"reserve_bytes": 0, **(queue or {})}),
         receiver=dataclasses.replace(Receiver(), hostname="mx.example.net", **receiver),
         relay=Relay(),
+        clients=clients,
     )
     made.run_directory.mkdir(parents=True, exist_ok=True)
     return made

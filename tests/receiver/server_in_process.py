@@ -19,6 +19,7 @@ from mailcore.config.settings import Receiver
 from mailcore.envelope import DataPlace, Envelope, Recipient
 from mailcore.log.data_blocks import BLOCK_BYTES
 from mailcore.receiver.authentication import Authentication
+from mailcore.receiver.client_rates import ClientRates
 from mailcore.receiver.intake import Done, MilterEvent, Refusal, Stored
 from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.server import Server
@@ -289,6 +290,7 @@ async def serving(
     rule: Listener = MX,
     authentication: Authentication | None = None,
     clients: Clients = NO_CLIENTS,
+    rates: ClientRates | None = None,
     reverse_names: ReverseNames | None = None,
     milters: Sequence[Milter] = (),
     lenient: Lenient = STRICT,
@@ -309,6 +311,7 @@ async def serving(
         tls_context=tls,
         authentication=authentication,
         clients=clients,
+        rates=rates,
         reverse_names=reverse_names,
         milters=milters,
         lenient=lenient,

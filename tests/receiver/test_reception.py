@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from mailcore.config.clients import Clients
 from mailcore.envelope import DataPlace
 from mailcore.log.data_blocks import sums_of
 from mailcore.log.disk import Disk
@@ -262,7 +263,8 @@ async def test_the_manager_hears_of_refusals_that_no_mail_follows(
 
 async def test_a_flood_of_refusals_is_counted_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refusals, "BURST", 10)
-    async with receiving(tmp_path, error_limit=1000) as receiver:
+    at_once = Clients(error_sleep_time_s=0)
+    async with receiving(tmp_path, error_limit=1000, clients=at_once) as receiver:
         client = await receiver.ready()
         await client.send(b"MAIL FROM:<bad>\r\n" * 500)
         await client.replies(500)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from mailcore.config.clients import Clients
 from mailcore.receiver.server import Server
 from mailcore.supervisor.listen import listen
 from tests.eventually import eventually
@@ -97,7 +98,8 @@ async def test_waiting_for_our_own_disk_is_not_the_client_s_silence() -> None:
 
 
 async def test_a_client_that_never_reads_is_not_read() -> None:
-    async with serving(error_limit=1000, command_line_limit=512) as server:
+    endless = Clients(junk_command_limit=1_000_000)
+    async with serving(error_limit=1000, command_line_limit=512, clients=endless) as server:
         client = await server.ready()
         client.writer.write(b"HELP\r\nVRFY x\r\n" * 50 + b"EHLO x\r\n" * 3_000_000)
         (session,) = server.server.sessions

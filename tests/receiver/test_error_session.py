@@ -1,0 +1,145 @@
+"""Sessions that bring no mail: many errors are answered late, too many end the session; so do commands without an aim."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+from mailcore.config.clients import Clients
+from tests.eventually import eventually
+from tests.receiver.logins import plain, submission, user
+from tests.receiver.server_in_process import Client, serving
+
+PAUSE_S = 0.3
+SLOW = Clients(soft_error_limit=3, error_sleep_time_s=PAUSE_S)
+
+
+async def timed(client: Client, command: bytes) -> tuple[bytes, float]:
+    began = time.monotonic()
+    return await client.ask(command), time.monotonic() - began
+
+
+async def test_errors_beyond_the_soft_limit_are_answered_late() -> None:
+    async with serving(clients=SLOW) as server:
+        client = await server.ready()
+        for _ in range(3):
+            assert (await timed(client, b"WHAT"))[1] < PAUSE_S
+        for command, reply in ((b"WHAT", b"500 5.5.2"), (b"RCPT TO:<x>", b"503 5.5.1"), (b"HELO", b"501 5.5.4")):
+            said, took = await timed(client, command)
+            assert said.startswith(reply)
+            assert took >= PAUSE_S
+        assert (await timed(client, b"NOOP"))[1] < PAUSE_S
+        await client.to_data()
+        await client.send(b"x\r\n.\r\n")
+        assert (await client.reply()).startswith(b"250")
+        assert (await timed(client, b"WHAT"))[1] < PAUSE_S, "a message begins the count again"
+    assert server.intake.failures == []
+
+
+async def test_the_loop_and_other_sessions_do_not_wait() -> None:
+    async with serving(clients=Clients(soft_error_limit=0, error_sleep_time_s=30)) as server:
+        slow = [await server.ready() for _ in range(10)]
+        for client in slow:
+            await client.send(b"WHAT\r\n")
+        other = await server.ready()
+        began = time.monotonic()
+        await other.to_data()
+        await other.send(b"x\r\n.\r\n")
+        assert (await other.reply()).startswith(b"250")
+        assert time.monotonic() - began < 5
+        for client in slow:
+            client.reset()
+        await eventually(lambda: len(server.server.sessions) == 1)
+    assert server.intake.failures == []
+
+
+async def test_what_is_sent_during_the_pause_is_read_after_it_and_in_order() -> None:
+    async with serving(clients=SLOW, error_limit=20) as server:
+        client = await server.ready()
+        began = time.monotonic()
+        await client.send(b"NOOP\r\nWHAT\r\n" * 6 + b"VRFY a@example.com\r\n")
+        await asyncio.sleep(0.01)
+        await client.send(b"HELP\r\n")
+        replies = await client.replies(14)
+        assert [reply[:3] for reply in replies] == [b"250", b"500"] * 6 + [b"252", b"214"]
+        assert time.monotonic() - began >= 3 * PAUSE_S
+
+
+async def flood(client: Client) -> None:
+    while True:
+        client.writer.write(b"NOOP\r\n" * 10_000)
+        await client.writer.drain()
+
+
+async def test_a_client_that_goes_on_sending_is_not_read_into_memory() -> None:
+    async with serving(clients=Clients(soft_error_limit=0, error_sleep_time_s=30)) as server:
+        client = await server.ready()
+        await client.send(b"WHAT\r\n")
+        flooding = asyncio.create_task(flood(client))
+        await asyncio.sleep(0.5)
+        flooding.cancel()
+        (session,) = server.server.sessions
+        assert len(session._buffer) < 1 << 20
+        client.reset()
+
+
+async def test_a_client_that_ends_during_the_pause_gets_its_reply() -> None:
+    async with serving(clients=SLOW, error_limit=20) as server:
+        client = await server.ready()
+        await client.send(b"WHAT\r\n" * 4)
+        client.writer.write_eof()
+        assert (await client.rest()).count(b"500 5.5.2") == 4
+        await eventually(lambda: not server.server.sessions)
+    assert server.intake.failures == []
+
+
+async def test_the_last_error_ends_the_session_at_once() -> None:
+    async with serving(clients=SLOW, error_limit=5) as server:
+        client = await server.ready()
+        await client.send(b"WHAT\r\n" * 9)
+        said = await client.rest()
+        assert said.count(b"500 5.5.2") == 5
+        assert said.endswith(b"421 4.7.0 mx.example.net Error: too many errors\r\n")
+
+
+async def test_the_pause_is_not_idle_time() -> None:
+    async with serving(clients=Clients(soft_error_limit=0, error_sleep_time_s=2), idle_timeout_s=1) as server:
+        client = await server.ready()
+        assert (await client.ask(b"WHAT")).startswith(b"500")
+
+
+async def test_failed_logins_are_slowed_down(tmp_path: Path) -> None:
+    async with submission(
+        tmp_path, user("alice"), clients=Clients(soft_error_limit=0, error_sleep_time_s=PAUSE_S)
+    ) as server:
+        client = await server.client()
+        assert (await client.ask(b"AUTH PLAIN " + plain("alice", "wrong"))).startswith(b"535")
+        assert (await timed(client, b"NOOP"))[0].startswith(b"250")
+        assert (await client.ask(b"AUTH PLAIN " + plain("alice"))).startswith(b"235")
+
+
+@pytest.mark.parametrize("line", [b"EHLO c", b"HELO c", b"RSET", b"NOOP", b"VRFY a@example.com", b"HELP"])
+async def test_a_session_of_commands_without_an_aim_ends(line: bytes) -> None:
+    async with serving(clients=Clients(junk_command_limit=5, error_sleep_time_s=0), error_limit=3) as server:
+        client = await server.client()
+        await client.reply()
+        for _ in range(5):
+            assert (await client.ask(line))[:1] == b"2"
+        for _ in range(3):
+            await client.ask(line)
+        assert await client.rest() == b"421 4.7.0 mx.example.net Error: too many errors\r\n"
+
+
+async def test_mail_begins_the_count_of_such_commands_again() -> None:
+    async with serving(clients=Clients(junk_command_limit=3, error_sleep_time_s=0), error_limit=1) as server:
+        client = await server.client()
+        await client.reply()
+        for _ in range(6):
+            assert (await client.ask(b"EHLO c")).startswith(b"250")
+            assert (await client.ask(b"RSET")).startswith(b"250")
+            await client.to_data()
+            await client.send(b"x\r\n.\r\n")
+            assert (await client.reply()).startswith(b"250")
