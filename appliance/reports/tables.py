@@ -194,8 +194,9 @@ SPECS = (
     Spec("windows", "Windows and dead times", "Sampled once a minute.", by="dead_minutes", mail_rows=5,
          none="No samples.",
          in_mail=("destination", "window_mean", "window_max", "busy_max", "queued_max", "dead_minutes")),
-    Spec("encryption", "TLS", "In: messages; out: recipients delivered. No version: unencrypted.",
-         in_mail=("direction", "version", "cipher", "count"), mail_rows=8),
+    Spec("encryption", "TLS", "In: messages; out: recipients delivered. No version: unencrypted. The level was demanded of the "
+         "next hop; the reason is why, or why the mail was sent in the clear.",
+         in_mail=("direction", "version", "level", "reason", "count"), mail_rows=8),
     Spec("hours", "Hours", hidden=("hour", "begins_at")),
 )  # fmt: skip
 NOT_SHOWN = frozenset(("totals", "arrivals"))  # the figures at the top; what days are added up from

@@ -15,18 +15,21 @@ from pyspark.sql import functions as F
 from appliance.pipeline.daily_tables.cells import COUNTS, OUTCOMES, SUMS, table, with_shares
 from appliance.pipeline.daily_tables.correspondents import TOP
 from appliance.pipeline.daily_tables.delays import merged
+from appliance.pipeline.daily_tables.encryption import KEYS as TLS_KEYS
+from appliance.pipeline.daily_tables.encryption import ROWS_MAX as TLS_MAX
 from appliance.pipeline.daily_tables.labels import LABELS, merged_labels
 from appliance.pipeline.daily_tables.reasons import ROWS_MAX
 from appliance.pipeline.daily_tables.windows import ROWS_MAX as WINDOWS_MAX
 
 __all__ = ["ADDED", "MERGED"]
 
-# Counts that days of an earlier version lack: there they are null.
+# Columns that days of an earlier version lack: there they are null.
 ADDED: dict[str, tuple[str, ...]] = {
     "totals": ("recipients_added", "put_off", "returned"),
     "destinations": ("put_off", "returned"),
     "providers": ("put_off", "returned"),
     "hours": ("put_off", "returned"),
+    "encryption": ("level", "reason"),
 }
 
 
@@ -96,8 +99,10 @@ def _hours(days: DataFrame) -> DataFrame:
 
 
 def _encryption(days: DataFrame) -> DataFrame:
-    keys = ["direction", "version", "cipher"]
-    return days.groupBy(*keys).agg(*_sums("count")).orderBy("direction", F.desc("count"), "version", "cipher")
+    told = days.withColumns({name: F.coalesce(F.col(name).cast("string"), F.lit("")) for name in TLS_KEYS})
+    return (
+        told.groupBy(*TLS_KEYS).agg(*_sums("count")).orderBy("direction", F.desc("count"), *TLS_KEYS[1:]).limit(TLS_MAX)
+    )
 
 
 def _windows(days: DataFrame) -> DataFrame:

@@ -234,6 +234,7 @@ def test_a_week_of_an_older_day_and_a_new_one(builder: ReportBuilder, events: Pa
     assert json.loads((week / "report.json").read_text())["older"] == [DAY.date.isoformat()]
     (total,) = rows(builder, "totals", WEEK)
     assert (total["attempts"], total["put_off"]) == (3, 0), "of the days that tell"
+    assert {row["level"] for row in rows(builder, "encryption", WEEK)} == {""}
     older(builder, after)
     (total,) = rows(builder, "totals", WEEK)
     assert (total["attempts"], total["put_off"]) == (3, None)

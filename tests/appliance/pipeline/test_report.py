@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from appliance.pipeline.build_day import ReportBuilder, read_table
+from appliance.pipeline.daily_tables.encryption import KEYS
 from appliance.pipeline.days import Day
 from appliance.pipeline.run import make
 from tests.appliance.pipeline.sample_events import DELIVERED, SampleMail, write_file
@@ -103,6 +104,17 @@ def test_a_day_without_events_gives_a_report_that_says_so(builder: ReportBuilder
     assert total["messages"] == total["attempts"] == 0
 
 
+# level and reason of the delivery of each message, and what the report makes of them
+LEVELS = (
+    ("TLSv1.3 AES", "dane: TLSA 3 1 1 of mx1.big.example"),
+    ("TLSv1.3 AES", "dane: TLSA 3 1 1 of mx2.big.example"),
+    ("", "may: sent in the clear: mx.old.example refused to start TLS: 454 4.7.0 not now, id 4XyZ123456"),
+    ("TLSv1.3 AES", None),  # an earlier version exported it
+)
+DANE = ("out", "TLSv1.3", "dane", "TLSA 3 1 1 of <host>", "AES")
+IN_THE_CLEAR = "sent in the clear: <host> refused to start TLS: <n> 4.7.0 not now, id <id>"
+
+
 def test_the_other_tables_say_what_happened(builder: ReportBuilder, events: Path) -> None:
     sample = SampleMail()
     noon = DAY.begin + 43_200
@@ -115,7 +127,9 @@ def test_the_other_tables_say_what_happened(builder: ReportBuilder, events: Path
         queue_id = sample.accept(at, ["b@slow.example", "c@slow.example"], tls="TLSv1.2 ECDHE")
         reply = f"451 4.3.0 <b@slow.example>: try again, request 4XyZ12345{minute} from 192.0.2.{minute}"
         relay = f"mx{minute}.mail.big.co.uk[192.0.2.{minute}]:25"
-        sample.attempt(queue_id, at, {0: ("deferred", "4.3.0", reply), 1: DELIVERED}, "smtp:slow.example", relay)
+        tls, level = LEVELS[minute]
+        verdicts = {0: ("deferred", "4.3.0", reply), 1: DELIVERED}
+        sample.attempt(queue_id, at, verdicts, "smtp:slow.example", relay, tls=tls, tls_level=level)
         sample.replaced(queue_id, at)
     sample.write(events)
     builder.day(DAY)
@@ -142,8 +156,11 @@ def test_the_other_tables_say_what_happened(builder: ReportBuilder, events: Path
     )
     (window,) = rows(builder, "windows")
     assert (window["samples"], window["window_min"], window["window_max"], window["dead_minutes"]) == (4, 2.0, 5.0, 3)
-    encryption = {(row["direction"], row["version"]): row["count"] for row in rows(builder, "encryption")}
-    assert encryption == {("in", "TLSv1.2"): 4, ("out", "TLSv1.3"): 4}
+    encryption = {tuple(row[each] for each in KEYS): row["count"] for row in rows(builder, "encryption")}
+    assert encryption == {
+        ("in", "TLSv1.2", "", "", "ECDHE"): 4, DANE: 2, ("out", "", "may", IN_THE_CLEAR, ""): 1,
+        ("out", "TLSv1.3", "", "", "AES"): 1,
+    }  # fmt: skip
     clients = {row["client_address"]: (row["messages"], row["refused"]) for row in rows(builder, "clients")}
     assert clients == {"192.0.2.7": (4, 0), "198.51.100.1": (0, 4)}
     assert sum(row["messages"] for row in rows(builder, "ages")) == 4
