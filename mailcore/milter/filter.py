@@ -141,6 +141,9 @@ class Filter:
         except (MilterFailed, BadPacket, BadChange) as error:
             message.undo(mark)  # half of its changes would make a message that it did not mean
             return self._give_up("END-OF-MESSAGE", error)
+        except OSError as error:  # our disk: answers to what was asked are still on their way
+            self._give_up("END-OF-MESSAGE", MilterFailed(f"was left because of our own disk: {error.strerror}"))
+            raise
 
     def end_message(self) -> None:
         """Tells the filter that the message under way is over, unless it knows."""

@@ -50,6 +50,8 @@ LAG_LOOK_S = 3.0  # how often the restart positions are read; they are written e
 RETRY_S = 5.0  # between tries to write the lane again
 FAILURES_LOGGED_S = 0.1  # a second: one traceback in ten seconds, after a burst
 FAILURES_BURST = 20
+MILTERS_LOGGED_S = 1.0  # a second, after a burst: a milter that is down fails in each session
+MILTERS_LOGGED_BURST = 100
 CLOSED = b"452 4.3.1 Mail system storage failure"
 
 _log = logging.getLogger("waypost.receiver")
@@ -83,6 +85,7 @@ class Reception:
         self._refusals = Refusals(commit, log, loop, clock, self._refusals_synced, self._lane_failed)
         self.refused = self._refusals.record
         self._failures = Allowance(FAILURES_LOGGED_S, FAILURES_BURST, loop.time())
+        self._milters_logged = Allowance(MILTERS_LOGGED_S, MILTERS_LOGGED_BURST, loop.time())
         self._accepted: list[Envelope] = []  # durable, not yet logged and reported
         self._durable_end = writer.durable  # of what was confirmed to us
         # The disk
@@ -157,7 +160,7 @@ class Reception:
 
     def milter_failed(self, event: MilterEvent) -> None:
         """Logs that a milter failed, unless there are too many such lines."""
-        if self._failures.taken(self._loop.time()):
+        if self._milters_logged.taken(self._loop.time()):
             milter, action, stage, what, client_address, queue_id = event
             self._log.milter_failed(milter, stage, what, action, client_address, queue_id)
             self._log.flush()

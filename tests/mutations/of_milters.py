@@ -7,6 +7,7 @@ from tests.mutations.mutation import Mutation
 __all__ = ["MUTATIONS"]
 
 SESSION = "tests/receiver/test_milter_session.py"
+FAILURES = "tests/receiver/test_milter_failures.py"
 
 MUTATIONS = [
     Mutation(
@@ -14,7 +15,7 @@ MUTATIONS = [
         "mailcore/milter/filter.py",
         "            message.undo(mark)  #",
         "            pass  #",
-        f"{SESSION} -k breaks_at_the_end",
+        f"{FAILURES} -k breaks_at_the_end",
     ),
     Mutation(
         "a body from a milter is not dot-stuffed",
@@ -35,20 +36,20 @@ MUTATIONS = [
         "mailcore/milter/protocol.py",
         "if not 0 < length <= PACKET_BYTES_MAX:",
         "if not length:",
-        f"{SESSION} -k breaks_at_the_end",
+        f"{FAILURES} -k breaks_at_the_end",
     ),
     Mutation(
         "a milter changes what it has not negotiated",
         "mailcore/milter/filter.py",
         "if not self._agreed.actions & needed:",
         "if not needed:",
-        f"{SESSION} -k breaks_at_the_end",
+        f"{FAILURES} -k breaks_at_the_end",
     ),
     Mutation(
         "a milter is waited for without an end",
         "mailcore/milter/connection.py",
         '        self._fail(f"did not answer within {timeout_s:g} s")',
         "        self._wake()",
-        f"{SESSION} -k breaks_at_any_other_step",
+        f"{FAILURES} -k breaks_at_any_other_step",
     ),
 ]

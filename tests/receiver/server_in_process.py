@@ -56,12 +56,17 @@ class MemoryUpload:
 
 
 class MemoryScratch:
-    def __init__(self) -> None:
+    def __init__(self, error: OSError | None = None) -> None:
         self.data = b""
         self.closed = False
+        self.error = error
 
     def write(self, blocks: Sequence[bytes]) -> asyncio.Future[None]:
         self.data += b"".join(blocks)
+        if self.error is not None:
+            failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            failed.set_exception(self.error)
+            return failed
         return self._later(None)
 
     def read(self, start: int) -> asyncio.Future[bytes]:
@@ -94,6 +99,7 @@ class MemoryIntake:
         self.abandoned: list[str] = []
         self.uploads: list[MemoryUpload] = []
         self.scratches: list[MemoryScratch] = []
+        self.scratch_error: OSError | None = None
         self.milters_failed: list[MilterEvent] = []
         self.milters_acted: list[MilterEvent] = []
         self.longest_write = 0
@@ -151,7 +157,7 @@ class MemoryIntake:
         self.stress.append((begun, connections))
 
     def scratch(self, queue_id: str) -> MemoryScratch:
-        self.scratches.append(MemoryScratch())
+        self.scratches.append(MemoryScratch(self.scratch_error))
         return self.scratches[-1]
 
     def milter_failed(self, event: MilterEvent) -> None:

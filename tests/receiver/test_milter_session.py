@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import struct
-from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
 from mailcore.config.clients import Clients
-from mailcore.config.listeners import Listener
-from mailcore.config.milters import Milter
 from mailcore.log.data_blocks import sums_of
 from tests.eventually import eventually
 from tests.milter.scripted import (
     ACCEPT,
-    CLOSE,
     CONTINUE,
     DISCARD,
     PROGRESS,
     REJECT,
-    SILENT,
     SKIP,
     TEMPFAIL,
-    ScriptedMilter,
     add_header,
     change_header,
     framed,
@@ -33,28 +25,8 @@ from tests.milter.scripted import (
     quarantine,
     reply_code,
 )
-from tests.receiver.server_in_process import Client, Serving, serving, without_trace
-
-MESSAGE = (
-    b"From: a@example.com\r\nSubject: one\r\n\ttwo\r\nX-Spam: 1\r\nx-spam:2\r\n\r\n"
-    b"Hello\r\n..dot\r\n...two dots\r\n\r\nend\r\n"
-)
-BODY = b"Hello\r\n.dot\r\n..two dots\r\n\r\nend\r\n"  # as a milter sees it
-OK = b"250 2.0.0 Ok: queued as ID1\r\n"
-
-
-@contextlib.asynccontextmanager
-async def session(*milters: ScriptedMilter, **settings: Any) -> AsyncIterator[tuple[Serving, Client]]:
-    addresses = tuple(each.address for each in milters)
-    sections = settings.pop("milters", ())
-    async with serving(rule=Listener(milters=addresses), milters=sections, **settings) as server:
-        yield server, await server.client()
-
-
-async def send(client: Client, message: bytes = MESSAGE) -> bytes:
-    await client.to_data()
-    await client.send(message + b".\r\n")
-    return await client.reply()
+from tests.receiver.milters import BODY, MESSAGE, OK, send, session
+from tests.receiver.server_in_process import serving, without_trace
 
 
 async def test_a_milter_sees_each_step_as_the_client_said_it_with_its_macros() -> None:
@@ -408,121 +380,6 @@ async def test_a_transaction_that_ends_early_is_aborted() -> None:
         await client.ask(b"MAIL FROM:<a@example.com>")
         await client.ask(b"EHLO again.example")
         assert filter_.steps_seen() == "CHMAMAH"
-
-
-BROKEN = {
-    "closes": CLOSE,
-    "closes in a packet": b"\0\0\0\5h" + CLOSE,
-    "hangs": SILENT,
-    "garbage": b"HTTP/1.1 400 Bad Request\r\n\r\n",
-    "empty packet": b"\0\0\0\0",
-    "too large": b"\xff\xff\xff\xffc",
-    "unknown code": framed("?"),
-    "data behind continue": framed("c", b"x"),
-    "no reply of SMTP": reply_code(b"hello"),
-    "success as reply": reply_code(b"250 2.0.0 ok"),
-}
-SAYS = {
-    "closes": "closed the connection",
-    "hangs": "did not answer within 0.2 s",
-    "garbage": "sent a packet of 1213486160 bytes",
-    "too large": "sent a packet of 4294967295 bytes",
-    "not negotiated": "wants REPLACE_BODY, which it has not negotiated",
-    "endless body": "sent a body of more than 10000 bytes",
-    "endless header": "wants more than 10000 changes or 4194304 bytes of them",
-}
-OF_THE_END = {
-    "half of the changes": add_header("X-New", b"1") + framed("b", b"new") + CLOSE,
-    "not negotiated": framed("b", b"new") + CONTINUE,
-    "bare CR": framed("b", b"a\rb") + CONTINUE,
-    "NUL": framed("b", b"a\0b") + CONTINUE,
-    "a name with a colon": add_header("a:b", b"1") + CONTINUE,
-    "no texts": framed("h", b"x") + CONTINUE,
-    "bad recipient": framed("+", b"<no at sign>\0") + CONTINUE,
-    "bad sender": framed("e", b"<a@b@c>\0") + CONTINUE,
-    "endless body": 40 * framed("b", 30 * b"0123456789\r\n") + CONTINUE,
-    "endless header": 6 * add_header("X", 900_000 * b"x") + CONTINUE,
-}
-ACTIONS = {
-    "tempfail": b"451 4.7.1 Service unavailable - try again later\r\n",
-    "reject": b"550 5.5.0 Service unavailable\r\n",
-    "accept": OK,
-    "quarantine": OK,
-}
-
-
-@pytest.mark.parametrize("action", ACTIONS)
-@pytest.mark.parametrize("what", [*BROKEN, *OF_THE_END])
-async def test_a_milter_that_breaks_at_the_end_of_a_message(what: str, action: str) -> None:
-    answer = {**BROKEN, **OF_THE_END}[what]
-    actions = 0x1FF & ~0x2 if what == "not negotiated" else 0x1FF
-    async with milter(script={"E": answer}, actions=actions) as filter_:
-        settings = Milter(address=filter_.address, default_action=action, content_timeout_s=0.2)
-        async with session(filter_, milters=(settings,), message_size_limit=10_000) as (server, client):
-            await client.hello()
-            assert await send(client) == ACTIONS[action]
-            (failed,) = server.intake.milters_failed
-            assert (failed.milter, failed.action, failed.stage) == (filter_.address, action, "END-OF-MESSAGE")
-            assert SAYS.get(what, "") in failed.what
-            assert failed.queue_id == "ID1"
-            if ACTIONS[action] == OK:  # nothing of its changes stays
-                assert server.intake.content == MESSAGE
-                assert bool(server.intake.messages[0][0].held_because) is (action == "quarantine")
-            else:
-                assert server.intake.messages == []
-            assert server.intake.failures == []
-            assert all(each.closed for each in server.intake.scratches)
-            await eventually(lambda: not filter_.open)
-
-
-@pytest.mark.parametrize("what", BROKEN)
-@pytest.mark.parametrize("step", "OCHMRTLNB")
-async def test_a_milter_that_breaks_at_any_other_step_refuses_by_default(step: str, what: str) -> None:
-    script = {"script": {step: BROKEN[what]}} if step != "O" else {"negotiation": BROKEN[what]}
-    async with milter(**script) as filter_:
-        settings = Milter(address=filter_.address, connect_timeout_s=0.2, command_timeout_s=0.2, content_timeout_s=0.2)
-        async with session(filter_, milters=(settings,)) as (server, client):
-            await client.reply()
-            await client.send(
-                b"EHLO client.example\r\nMAIL FROM:<a@example.com>\r\nRCPT TO:<b@example.org>\r\nDATA\r\n"
-            )
-            heard = [each[:3] for each in await client.replies(4)]
-            refused_at = "OCH MRT".find(step) if step in "OCHMRT" else -1
-            if refused_at < 0:
-                assert heard == [b"250", b"250", b"250", b"354"]
-                await client.send(MESSAGE + b".\r\n")
-                assert await client.reply() == ACTIONS["tempfail"]
-            else:
-                assert b"451" in heard
-                assert b"354" not in heard
-            assert server.intake.messages == []
-            assert len(server.intake.milters_failed) == 1
-            assert server.intake.failures == []
-            await eventually(lambda: not filter_.open)
-            assert (await client.ask(b"NOOP")).startswith(b"250")  # the session lives
-
-
-async def test_a_milter_that_cannot_be_reached_is_named_and_the_client_hears_it_at_mail() -> None:
-    async with serving(rule=Listener(milters=("unix:/nonexistent/socket",))) as server:
-        client = await server.client()
-        await client.hello()
-        assert await client.ask(b"MAIL FROM:<a@example.com>") == ACTIONS["tempfail"]
-        (failed,) = server.intake.milters_failed
-        assert failed.milter == "unix:/nonexistent/socket"
-        assert "No such file" in failed.what
-
-
-async def test_a_client_that_goes_leaves_nothing_behind() -> None:
-    async with milter(script={"E": SILENT}) as filter_, session(filter_, inline_limit=10) as (server, client):
-        await client.hello()
-        await client.to_data()
-        await client.send(MESSAGE + b".\r\n")
-        await eventually(lambda: "E" in filter_.steps_seen())
-        client.reset()
-        await eventually(lambda: not filter_.open and not server.server.sessions)
-        assert all(each.closed for each in server.intake.scratches)
-        assert server.intake.messages == []
-        assert server.intake.failures == []
 
 
 async def test_a_header_that_is_too_big_for_the_milters_is_refused() -> None:
