@@ -15,7 +15,13 @@ import yaml
 from tests.ansible.playing import COLLECTION, defaults, play
 
 ROLE = COLLECTION / "roles/waypost/tasks"
-KEPT = ("/etc/waypost/tls", "/etc/waypost/portal.env", "/etc/waypost/redis.password", "/etc/waypost/first-password")
+KEPT = (
+    "/etc/waypost/dkim",
+    "/etc/waypost/tls",
+    "/etc/waypost/portal.env",
+    "/etc/waypost/redis.password",
+    "/etc/waypost/first-password",
+)
 NOT_OURS = ("/etc/localtime", "/etc/nginx/sites-enabled/default", "/usr/sbin", "/etc/systemd/system/waypost-")
 PRUNE = """
 - name: Prune

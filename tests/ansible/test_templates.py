@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from mailcore.config.load import load
 from tests.ansible.playing import COLLECTION, defaults, play
@@ -48,6 +49,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "waypost_version": "0.0.1",
         "waypost_listen": ["0.0.0.0:25", "[::]:25"],
         "waypost_listeners": [{"address": "0.0.0.0:465", "purpose": "submission", "tls": "implicit"}],
+        "waypost_dkim_keys": [{"domain": "example.org", "selector": "2026a", "key": "keys/a.pem"}],
         "waypost_routes": ROUTES,
         "waypost_settings": {**SETTINGS, "control": {"group": group}},
         "waypost_firewall_admin_networks": ["192.0.2.0/24", "2001:db8::/32"],
@@ -90,6 +92,17 @@ def test_a_listener_reaches_settings_sockets_and_the_firewall(rendered: Path) ->
     (listener,) = settings.listener
     assert (listener.address, listener.tls, listener.auth) == ("0.0.0.0:465", "implicit", "required")
     assert "tcp dport { 25, 465 } accept" in (rendered / "firewall.nft").read_text()
+
+
+def test_a_key_of_dkim_is_where_the_deliverers_read_it(rendered: Path) -> None:
+    (key,) = load(rendered / "waypost.toml", look_at_certificate=False).dkim
+    assert key.key == "/etc/waypost/dkim/example.org.2026a.pem"
+    assert "dkim" not in (rendered / "portal.toml").read_text()
+    tasks = yaml.safe_load((COLLECTION / "roles/core/tasks/main.yml").read_text())
+    names = [task["name"] for task in tasks]
+    assert names.index("Copy the keys of DKIM") < names.index("Write the configuration"), "it is checked with its keys"
+    (copy,) = [task["ansible.builtin.copy"] for task in tasks if task["name"] == "Copy the keys of DKIM"]
+    assert (copy["group"], copy["mode"]) == ("waypost-deliverer", "0640")
 
 
 def test_the_key_is_for_the_core_alone(rendered: Path) -> None:

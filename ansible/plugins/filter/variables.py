@@ -39,6 +39,7 @@ except ConfigError as error:
 OF = {  # section and name of a setting ("": any) -> the variable that sets it
     ("receiver", "listen"): "waypost_listen",
     ("", "listener"): "waypost_listeners",
+    ("", "dkim"): "waypost_dkim_keys",
     ("receiver", "processes"): "waypost_receiver_processes",
     ("receiver", "hostname"): "waypost_hostname",
     ("deliverer", "processes"): "waypost_deliverer_processes",
@@ -52,6 +53,7 @@ OF = {  # section and name of a setting ("": any) -> the variable that sets it
 LISTS = (
     "waypost_listen",
     "waypost_listeners",
+    "waypost_dkim_keys",
     "waypost_relay_networks",
     "waypost_relay_domains",
     "waypost_https_listen",
@@ -109,6 +111,7 @@ def variable_faults(values: dict[str, Any]) -> list[str]:
         if not (re.fullmatch("-?[0-9]+", str(values[name])) and low <= int(values[name]) <= high):
             faults.append(f"{name} must be a whole number between {low} and {high} (got {str(values[name])[:100]!r})")
     faults += _of_sockets(values)
+    faults += _of_dkim(values)
     faults += _of_secrets(values)
     faults += _of_firewall(values)
     if _true(values["waypost_reports"]) and not _true(values["waypost_portal"]):
@@ -223,6 +226,21 @@ def _of_names(values: dict[str, Any]) -> list[str]:
         allowed = f"an absolute path of letters, digits, _ . and -, not below {', '.join(NO_HOMES)}"
         faults.append(_wrong("waypost_home", home, allowed))
     return faults
+
+
+def _of_dkim(values: dict[str, Any]) -> list[str]:
+    needed, allowed = {"domain", "selector", "key"}, {"domain", "selector", "key", "subdomains"}
+    return [
+        _wrong(
+            "waypost_dkim_keys",
+            given,
+            "mappings with domain, selector and key, perhaps subdomains; names without /",
+        )
+        for given in values["waypost_dkim_keys"]
+        if not isinstance(given, dict)
+        or not needed <= set(given) <= allowed
+        or any(not given[name] or "/" in str(given[name]) for name in ("domain", "selector"))
+    ]
 
 
 def _of_sockets(values: dict[str, Any]) -> list[str]:
