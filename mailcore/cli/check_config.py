@@ -10,12 +10,14 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import socket
 from collections.abc import Iterator
 from typing import Any
 
 from mailcore.config.lines import report
 from mailcore.config.load import ConfigError, load
 from mailcore.config.policies_without_mail import policies_without_mail
+from mailcore.config.postmaster import postmaster_faults
 from mailcore.config.settings import Settings
 from mailcore.config.tuned_check import ignored
 from mailcore.faults import Code, Fault
@@ -52,7 +54,7 @@ def _run(arguments: argparse.Namespace) -> int:
     del values["written"]  # it says which of them the file sets, and is not one itself
     tuned = [] if arguments.file_only else _tuned_faults(settings)
     users, not_checked = ([], []) if arguments.file_only else _users_faults(settings)
-    warnings = [plain(line) for line in _without_mail(settings)]
+    warnings = [plain(line) for line in (*_without_mail(settings), *postmaster_faults(settings, socket.gethostname()))]
     status = NOT_DONE if users else DONE
     if arguments.json:
         about = {"tuned_faults": [*tuned, *not_checked], "users_faults": users, "warnings": warnings}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mailcore.bounds import flag, number, texts, whole
+from mailcore.bounds import flag, number, text, texts, whole
 from mailcore.config import values
 
 __all__ = ["Clients"]
@@ -30,6 +30,12 @@ class Clients:
         "smtpd_authorized_xforward_hosts",
         values.network,
         values.refuse_open_relay,
+    )
+    postmaster: str = text(
+        "",
+        "address that gets mail for <postmaster>, and for postmaster at our own name, from every client (RFC 5321 4.5.1)",
+        values.mailbox,
+        special={"": "such mail is relayed to our own name, for clients that may send there"},
     )
     reverse_names: bool = flag(
         False,

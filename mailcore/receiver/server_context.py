@@ -25,6 +25,7 @@ from mailcore.receiver.intake import Intake
 from mailcore.receiver.lenient_path import lenient_path
 from mailcore.receiver.path import Path
 from mailcore.receiver.policy import RelayPolicy
+from mailcore.receiver.postmaster import Postmaster
 from mailcore.receiver.trace import TraceHeader
 from mailcore.routing.networks import Networks
 
@@ -93,6 +94,8 @@ class ServerContext:
         self.milters = milters_of(rule.milters, milters)
         self.is_implicit = rule.tls == "implicit"
         self.clients = clients
+        names = (hostname, lenient.domain)
+        self.postmaster = Postmaster(clients.postmaster, names) if clients.postmaster else None
         self.rates = rates  # None: clients are not counted
         self.xclients = Networks(clients.xclient_networks)
         self.xforwards = Networks(clients.xforward_networks)

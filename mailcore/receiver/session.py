@@ -215,7 +215,11 @@ class ServerSession(ErrorSession):
         if isinstance(rcpt, ReplyOf):
             return self._refuse_recipient(rcpt.reply, argument[3:].strip(b" <>:").decode("utf-8", "replace"))
         path, options = rcpt
-        if not path.domain:  # RFC 5321 4.5.1: <postmaster> without a domain is accepted; it is ours
+        postmaster = self.context.postmaster
+        is_postmaster = postmaster is not None and postmaster.is_meant(path)
+        if postmaster is not None and is_postmaster:
+            path = postmaster.path
+        elif not path.domain:  # RFC 5321 4.5.1: <postmaster> without a domain is accepted; it is ours
             name = self.context.hostname
             path = Path(f"{path.address}@{name}", path.local_part, name)
         address = path.address
@@ -225,7 +229,7 @@ class ServerSession(ErrorSession):
             and (refusal := self.context.rates.recipient(self.address))
         ):
             return self._refuse_recipient(refusal, address, is_mistake=False)
-        if not self.context.policy.accepts(path, self.trusted):
+        if not is_postmaster and not self.context.policy.accepts(path, self.trusted):
             return self._refuse_recipient(b"554 5.7.1 <" + address.encode() + b">: Relay access denied", address)
         if len(envelope.recipients) >= self.context.settings.recipient_limit and address not in envelope.recipients:
             return self._refuse_recipient(b"452 4.5.3 Error: too many recipients", address, is_mistake=False)

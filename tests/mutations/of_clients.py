@@ -43,6 +43,13 @@ MUTATIONS = [
         "tests/receiver/test_named_client.py -k login_is_that",
     ),
     Mutation(
+        "mail for the postmaster leads to any host",
+        "mailcore/receiver/postmaster.py",
+        "(not path.domain or path.domain.lower() in self._names)",
+        "True",
+        "tests/receiver/test_postmaster.py -k nothing_else",
+    ),
+    Mutation(
         "a connection beyond the limit is not refused",
         "mailcore/receiver/client_rates.py",
         '        if limit and self._count("Connection", self._other, 0, address, limit):\n',
