@@ -1,8 +1,8 @@
 """``waypost check-config``: prints the settings in use, or every error with its line (exit status 2).
 
 Values of tuned.toml that are not in force are printed on stderr, with their line; the exit status stays 0, as Waypost ignores
-them. Faults of the file of users are printed, too, with exit status 1: the users of these lines cannot log in. With --file-only
-neither file is looked at.
+them. Faults of the file of users are printed, too, with exit status 1: the users of these lines cannot log in; so are those of
+the files of [rewriting]: Waypost does not take them into use. With --file-only none of these files is looked at.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 from mailcore.config.lines import report
 from mailcore.config.load import ConfigError, load
+from mailcore.config.maps import map_faults
 from mailcore.config.policies_without_mail import policies_without_mail
 from mailcore.config.postmaster import postmaster_faults
 from mailcore.config.settings import Settings
@@ -33,7 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--file-only",
         action="store_true",
-        help="check only the configuration file, not tuned.toml and the file of users",
+        help="check only the configuration file, not tuned.toml, the file of users and those of [rewriting]",
     )
     add_common(parser)
     parser.set_defaults(run=_run)
@@ -55,14 +56,20 @@ def _run(arguments: argparse.Namespace) -> int:
     tuned = [] if arguments.file_only else _tuned_faults(settings)
     users, not_checked = ([], []) if arguments.file_only else _users_faults(settings)
     warnings = [plain(line) for line in (*_without_mail(settings), *postmaster_faults(settings, socket.gethostname()))]
-    status = NOT_DONE if users else DONE
+    maps = [] if arguments.file_only else [plain(line) for line in map_faults(settings.rewriting)]
+    status = NOT_DONE if users or maps else DONE
     if arguments.json:
-        about = {"tuned_faults": [*tuned, *not_checked], "users_faults": users, "warnings": warnings}
+        about = {
+            "tuned_faults": [*tuned, *not_checked],
+            "users_faults": users,
+            "maps_faults": maps,
+            "warnings": warnings,
+        }
         print_json({"valid": True, "file": str(path), "settings": values, **about})
         return status
     for fault in (*tuned, *not_checked, *warnings):
         complain(fault)
-    for fault in users:
+    for fault in (*users, *maps):
         complain_fault(Fault(Code.INVALID, fault))
     say(f"# {path} is valid. All settings, including defaults:")
     _say_table("", values)

@@ -35,14 +35,14 @@ WARNINGS = frozenset(
     {
         "accepting_paused", "certificate_refused", "child_ended", "data_damaged", "disk_full", "lane_lags", "login_failed",
         "maildrop_damaged", "positions_damaged", "proxy_refused", "record_set_aside", "refusals_not_recorded", "session_failed",
-        "stopped_accepting", "sync_failed", "tuned_ignored", "users_refused",
+        "stopped_accepting", "sync_failed", "tuned_ignored", "users_refused", "maps_refused", "rewriting_failed",
     }
 )  # fmt: skip
 INFOS = frozenset(
     {
         "accepted", "accepting_again", "active", "administered", "adopted", "bounced", "certificate_read", "delay_warned",
         "delivery", "expired", "lines_lost", "recovered", "refused", "removed", "started", "stress", "stress_ended",
-        "success_reported", "swept", "tuned", "tuned_ended", "users_read", "window_changed",
+        "success_reported", "swept", "tuned", "tuned_ended", "users_read", "maps_read", "window_changed",
     }
 )  # fmt: skip
 EVENTS = ERRORS | WARNINGS | INFOS

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from mailcore.bounds import BadValue, Bounds, Kind, bounds_by_name, shown
-from mailcore.config import client_auth, tls, values
+from mailcore.config import client_auth, rewriting, tls, values
 from mailcore.config.dkim import DkimKey, check_key_file, dkim_faults
 from mailcore.config.lines import Fault, located, report
 from mailcore.config.lines import Path as Key
@@ -138,6 +138,7 @@ class _Reading:
         keys = self._dkim()
         milters = self._milters(sections["receiver"], listeners)
         self._ca_file(("tls",), sections["tls"])
+        rewriting.absolute(sections["rewriting"], self._base)
         levels = [each.get("tls") for each in transports.values()] + [each.get("level") for each in policies.values()]
         self._checked(
             ("deliverer", "nameservers"),

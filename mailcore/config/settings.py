@@ -28,6 +28,7 @@ from mailcore.config.maildrop import Maildrop
 from mailcore.config.metrics import Metrics
 from mailcore.config.milters import Milter, MilterUse
 from mailcore.config.protocol import fallback_of_transport, lmtp_transports, protocol_of_transport
+from mailcore.config.rewriting import Rewriting
 from mailcore.config.tls import Tls, TlsPolicy, level_of_transport
 from mailcore.scheduler.feedback import Feedback
 from mailcore.scheduler.parameters import DESTINATION_SCOPE, GLOBAL_SCOPE, TRANSPORT_SCOPE
@@ -462,6 +463,7 @@ class Settings:
     queue: Queue = field(default_factory=Queue)
     receiver: Receiver = field(default_factory=Receiver)
     relay: Relay = field(default_factory=Relay)
+    rewriting: Rewriting = field(default_factory=Rewriting)
     deliverer: Deliverer = field(default_factory=Deliverer)
     tls: Tls = field(default_factory=Tls)
     bounce: Bounce = field(default_factory=Bounce)
@@ -545,6 +547,7 @@ SECTIONS: dict[str, type] = {
     "queue": Queue,
     "receiver": Receiver,
     "relay": Relay,
+    "rewriting": Rewriting,
     "auth": Auth,
     "clients": Clients,
     "deliverer": Deliverer,

@@ -449,6 +449,23 @@ class MailLog(MilterLines):
         self._warning("smtpd", f"{count} refusals were not recorded: too many per second")
         self._object("refusals_not_recorded", count=count)
 
+    def maps_read(self, files: int) -> None:
+        """Logs that the files of aliases and canonical addresses changed, and are in use."""
+        self._line("cleanup", f"aliases and canonical addresses: {files} files are in use")
+        self._object("maps_read", files=files)
+
+    def maps_refused(self, faults: Sequence[str], *, in_use: bool) -> None:
+        """Logs the faults of these files. ``in_use``: those that were read before; otherwise no mail is accepted."""
+        then = "those read before stay in use" if in_use else "no mail is accepted"
+        for fault in faults:
+            self._warning("cleanup", f"aliases and canonical addresses: {free(fault)}; {then}")
+        self._object("maps_refused", why="; ".join(faults), in_use=in_use)
+
+    def rewriting_failed(self, queue_id: str, why: str) -> None:
+        """Logs a message that gets 451 because its final recipients cannot be determined."""
+        self._warning("cleanup", f"{queue_id}: {free(why)}; message not accepted, try again later")
+        self._object("rewriting_failed", queue_id=queue_id, why=why)
+
     def login_failed(self, client_address: str, method: str, login: str, why: str) -> None:
         """Logs a login that was refused; ``login`` is "" unless a user has that name: it may be a password."""
         about = f", sasl_username={word(login)}" if login else ""

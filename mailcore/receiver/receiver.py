@@ -40,6 +40,7 @@ from mailcore.queue.spool import DATA_AT
 from mailcore.receiver.authentication import Authentication
 from mailcore.receiver.certificates import Certificates
 from mailcore.receiver.client_rates import ClientRates
+from mailcore.receiver.live_maps import LiveMaps
 from mailcore.receiver.manager_link import MANAGER_SOCKET, ManagerLink
 from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.reception import Reception
@@ -105,6 +106,8 @@ class Receiving:
             loop,
             self._threads,
         )
+        if settings.rewriting.files:
+            self.reception.rewriting = LiveMaps(settings.rewriting, self.log, loop, self._threads)
         self.certificates = Certificates(settings.certificate_pairs, self.log)
         self._logins_logged = Allowance(LOGINS_LOGGED_S, LOGINS_LOGGED_BURST, loop.time())
         counts = Counts(_counts_given(), settings.auth.failure_time_s, time.monotonic, settings.clients.rate_time_s)
@@ -149,7 +152,7 @@ class Receiving:
         if self.authentication is not None:
             self.authentication.changed = self._users_changed
         self._looking: asyncio.TimerHandle | None = None
-        if settings.certificate_pairs or self.authentication is not None:
+        if settings.certificate_pairs or self.authentication is not None or settings.rewriting.files:
             self._looking = loop.call_later(LOOK_S, self._look)
         self._linking: asyncio.Task[None] | None = None
         self._loop = loop
@@ -169,6 +172,8 @@ class Receiving:
         self._looking = self._loop.call_later(LOOK_S, self._look)
         if self.certificates.look():
             self.server.set_tls(self.certificates.context)
+        if self.reception.rewriting is not None:
+            self.reception.rewriting.look()
         if self.authentication is not None:
             self.authentication.look()
             over, self._logins_logged.over = self._logins_logged.over, 0

@@ -36,6 +36,7 @@ from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.records import append_envelope, append_recipients
 from mailcore.queue.spool import Spool
 from mailcore.receiver.intake import Done, MilterEvent
+from mailcore.receiver.live_maps import REFUSED, LiveMaps
 from mailcore.receiver.manager_link import ManagerLink
 from mailcore.receiver.refusals import Allowance, Refusals
 from mailcore.receiver.scratch import ScratchFile
@@ -82,6 +83,7 @@ class Reception:
         self._disk = writer.disk
         self._spool = Spool(writer.disk, str(settings.spool_directory))
         self.next_id = ids.next
+        self.rewriting: LiveMaps | None = None  # None: addresses are final as the client gave them
         self._refusals = Refusals(commit, log, loop, clock, self._refusals_synced, self._lane_failed)
         self.refused = self._refusals.record
         self._failures = Allowance(FAILURES_LOGGED_S, FAILURES_BURST, loop.time())
@@ -127,6 +129,12 @@ class Reception:
 
     def store(self, envelope: Envelope, more: Sequence[Recipient], data: bytes, done: Done) -> None:
         """Appends the message to the lane; calls ``done`` once the group commit has synced it, or has failed."""
+        if self.rewriting is not None:
+            envelope, more, why = self.rewriting.apply(envelope, more)
+            if why:
+                self._lost(envelope)
+                done(REFUSED)
+                return
         writer = self._writer
         try:
             if more:

@@ -36,6 +36,27 @@ MUTATIONS = [
         "tests/end_to_end/test_built_in_routes.py -k not_held_again",
     ),
     Mutation(
+        "a loop of aliases has no end",
+        "mailcore/rewriting/rewriting.py",
+        "        found = None if key in above else _find(maps.aliases, name)\n",
+        "        found = _find(maps.aliases, name)\n",
+        "tests/rewriting/test_rewriting.py",
+    ),
+    Mutation(
+        "a recipient of two aliases gets two copies",
+        "mailcore/rewriting/rewriting.py",
+        "            if key not in final:\n",
+        "            key = f'{key} {len(final)}'\n            if key not in final:\n",
+        "tests/rewriting/test_rewriting.py",
+    ),
+    Mutation(
+        "mail is accepted without the aliases that it needs",
+        "mailcore/receiver/live_maps.py",
+        '            return Rewritten(envelope, tuple(more), "the files of [rewriting] cannot be used")\n',
+        "            return Rewritten(envelope, tuple(more))\n",
+        "tests/end_to_end/test_rewriting.py -k usable",
+    ),
+    Mutation(
         "the dot follows data that broke off",
         "mailcore/deliverer/transaction.py",
         "            connection.abort()  # without the dot the server has got nothing\n",

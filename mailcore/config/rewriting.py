@@ -1,0 +1,80 @@
+"""The section [rewriting]: files with aliases and canonical addresses.
+
+Values only: ``mailcore.config.maps`` reads the files, because a text must be checkable with Python alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mailcore.bounds import bad, text, texts, whole
+from mailcore.config import values
+
+__all__ = ["MAPS", "REGEXP", "Rewriting", "absolute"]
+
+MAPS = ("sender_canonical_maps", "recipient_canonical_maps", "canonical_maps", "virtual_alias_maps")
+REGEXP = "regexp:"  # before the path of a file of regular expressions
+_FORM = "each a path, or regexp: and a path for regular expressions"
+
+
+def _file(given: str) -> str:
+    if not given.removeprefix(REGEXP):
+        raise bad(given, "must be the path of a file")
+    return given
+
+
+def _delimiter(given: str) -> str:
+    if len(given) > 2 or not set(given) <= set("+-=_."):
+        raise bad(given, 'must be one or two of the characters + - = _ . such as "+"')
+    return given
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewriting:
+    """[rewriting]: aliases and canonical addresses of mail that clients send, in files that are read again when they change."""
+
+    sender_canonical_maps: tuple[str, ...] = texts(
+        (), f"files with canonical addresses of senders; {_FORM}", _file, values.no_repeats
+    )
+    recipient_canonical_maps: tuple[str, ...] = texts(
+        (), "files with canonical addresses of recipients", _file, values.no_repeats
+    )
+    canonical_maps: tuple[str, ...] = texts(
+        (), "files with canonical addresses of both; they are asked last", _file, values.no_repeats
+    )
+    virtual_alias_maps: tuple[str, ...] = texts(
+        (), "files with aliases: one address may stand for several", _file, values.no_repeats
+    )
+    recipient_delimiter: str = text(
+        "",
+        "characters that separate an extension from the user, as in user+extension@example.org; a file is asked with the "
+        "extension and then without it",
+        _delimiter,
+        special={"": "no extensions"},
+    )
+    virtual_alias_recursion_limit: int = whole(1_000, 1, 10_000, "steps", "maximum nesting of aliases")
+    virtual_alias_expansion_limit: int = whole(
+        1_000, 1, 100_000, "addresses", "maximum addresses that one recipient may stand for; above it the mail gets 451"
+    )
+    recipients_max: int = whole(
+        100_000, 1, 1_000_000, "recipients", "maximum recipients of a message after aliases; above it the mail gets 451"
+    )
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Returns the names of all files, each once."""
+        return tuple(dict.fromkeys(name for each in MAPS for name in getattr(self, each)))
+
+
+def absolute(section: dict[str, Any], base: Path) -> None:
+    """Makes the paths of a section absolute."""
+    for each in MAPS:
+        if each in section:
+            section[each] = tuple(_below(base, name) for name in section[each])
+
+
+def _below(base: Path, name: str) -> str:
+    prefix = REGEXP if name.startswith(REGEXP) else ""
+    return f"{prefix}{base / name.removeprefix(prefix)}"

@@ -1,0 +1,1 @@
+"""Rewriting of envelopes: aliases and canonical addresses, out of files."""

@@ -1,0 +1,227 @@
+"""A file that maps addresses to addresses: exact, by domain, or by regular expressions.
+
+A line is ``user@example.org other@example.net[, ...]``, or ``@example.org`` for all other addresses of a domain, as in
+Postfix's virtual(5) and canonical(5). ``@example.net`` as a result keeps the local part. A line that begins with a space
+continues the one before; ``#`` begins a comment. In a file named ``regexp:/path`` a line is ``/PATTERN/ result``, with $1 to $9
+for groups; the first pattern that is found counts, and case does not matter (regexp_table(5)).
+
+Laws
+- A file is read as a whole or not at all; a fault names file and line.
+- A regular expression has PATTERN_TIMEOUT_S for an address. Python's own ``re`` cannot be stopped, so this is the library
+  ``regex`` (docs/decisions/0036).
+
+Keeps law: patterns-bounded (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import regex
+
+from mailcore.routing.address import comparable, comparable_domain, is_mailbox, split
+from mailcore.routing.route import RouteError, domain_name
+
+__all__ = ["AddressMap", "MapFault", "PatternTooSlow", "read_map"]
+
+REGEXP = "regexp:"  # as in mailcore.config.rewriting
+FILE_BYTES_MAX = 64 << 20  # a million lines
+PATTERNS_MAX = 1_000  # of one file: each address is compared with all of them
+RESULTS_MAX = 10_000  # addresses of one line
+PATTERN_TIMEOUT_S = 0.02  # for one pattern and one address; most take a microsecond, and sessions wait meanwhile
+
+_RULE = re.compile(r"/((?:[^/\\]|\\.)+)/\s+(\S.*)")
+_GROUP = re.compile(r"\$(?:(\d)|\{(\d)\}|\((\d)\)|(\$))")
+
+
+class MapFault(Exception):
+    """A file of a map cannot be used. The message is for the operator, one line for each fault."""
+
+
+class PatternTooSlow(Exception):
+    """A regular expression took too long for an address. The message names both."""
+
+
+class _Rule(NamedTuple):
+    """One line of regular expressions."""
+
+    pattern: regex.Pattern[str]
+    results: tuple[str, ...]
+    place: str  # "FILE:LINE"
+
+
+class AddressMap:
+    """Holds the entries of one file. ``delimiter`` separates the extension of a local part; "" without extensions."""
+
+    def __init__(self, exact: dict[str, tuple[str, ...]], rules: tuple[_Rule, ...], delimiter: str = "") -> None:
+        self._exact = exact
+        self._rules = rules
+        self._delimiter = delimiter
+
+    def __len__(self) -> int:
+        return len(self._exact) + len(self._rules)
+
+    def find(self, address: str) -> tuple[str, ...] | None:
+        """Returns the addresses that an address becomes; None if the map does not have it. Raises PatternTooSlow."""
+        exact = self._exact
+        if exact:
+            key = comparable(address)
+            found = exact.get(key)
+            if found is not None:
+                return tuple(_same_user(result, address) for result in found)
+            local_part, domain = split(key)
+            user, extension = _extension(local_part, self._delimiter)
+            if extension:
+                found = exact.get(f"{user}@{domain}")
+                if found is not None:
+                    return tuple(_extended(_same_user(result, address), address, self._delimiter) for result in found)
+            found = exact.get(f"@{domain}")
+            if found is not None:
+                return tuple(_same_user(result, address) for result in found)
+        return self._by_rule(address) if self._rules else None
+
+    def _by_rule(self, address: str) -> tuple[str, ...] | None:
+        for rule in self._rules:
+            try:
+                match = rule.pattern.search(address, timeout=PATTERN_TIMEOUT_S)
+            except TimeoutError:
+                raise PatternTooSlow(f"{rule.place}: the pattern takes too long for {address!a}") from None
+            if match is not None:
+                made = tuple(_filled(result, match) for result in rule.results)
+                wrong = next((result for result in made if not is_mailbox(result)), None)
+                if wrong is not None:
+                    raise PatternTooSlow(f"{rule.place}: makes {wrong!a} of {address!a}, which is not an address")
+                return made
+        return None
+
+
+def read_map(name: str, delimiter: str = "") -> AddressMap:
+    """Reads a file. ``name`` is its path, with ``regexp:`` before that of regular expressions. Raises MapFault."""
+    path = name.removeprefix(REGEXP)
+    try:
+        with open(path, "rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+        if len(data) > FILE_BYTES_MAX:
+            raise MapFault(f"{path}: the file is larger than {FILE_BYTES_MAX} bytes")
+        text = data.decode()
+    except OSError as error:
+        raise MapFault(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        at = error.object.count(b"\n", 0, error.start) + 1
+        raise MapFault(f"{path}:{at}: the line is not UTF-8") from None
+    faults: list[str] = []
+    exact: dict[str, tuple[str, ...]] = {}
+    rules: list[_Rule] = []
+    for number, line in _logical_lines(text):
+        try:
+            if name.startswith(REGEXP):
+                rules.append(_rule(line, f"{path}:{number}"))
+            else:
+                key, results = _entry(line)
+                if key in exact:
+                    raise ValueError(f"{key!a} is there twice")
+                exact[key] = results
+        except ValueError as error:
+            faults.append(f"{path}:{number}: {error}")
+    if len(rules) > PATTERNS_MAX:
+        faults.append(f"{path}: has {len(rules)} patterns; at most {PATTERNS_MAX} are allowed")
+    if faults:
+        raise MapFault("\n".join(faults))
+    return AddressMap(exact, tuple(rules), delimiter)
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yields each logical line with the number of its first one."""
+    begun, parts = 0, list[str]()
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        if line[0].isspace() and parts:
+            parts.append(line.strip())
+            continue
+        if parts:
+            yield begun, " ".join(parts)
+        begun, parts = number, [line.strip()]
+    if parts:
+        yield begun, " ".join(parts)
+
+
+def _entry(line: str) -> tuple[str, tuple[str, ...]]:
+    key, *rest = line.split(None, 1)
+    if not rest:
+        raise ValueError(f"{key!a} has no address behind it")
+    return _key(key), _results(rest[0], lambda text: is_mailbox(text) or _is_domain(text))
+
+
+def _key(text: str) -> str:
+    if text.startswith("@"):
+        if not _is_domain(text):
+            raise ValueError(f"{text!a} is neither an address nor @domain")
+        return f"@{comparable_domain(text[1:])}"
+    if not is_mailbox(text):
+        raise ValueError(f"{text!a} is neither an address nor @domain")
+    return comparable(text)
+
+
+def _results(text: str, is_valid: object) -> tuple[str, ...]:
+    results = tuple(part for part in re.split(r"[,\s]+", text) if part)
+    if len(results) > RESULTS_MAX:
+        raise ValueError(f"{len(results)} addresses; at most {RESULTS_MAX} are allowed in one line")
+    for result in results:
+        if not is_valid(result):  # type: ignore[operator]
+            raise ValueError(f"{result!a} is neither an address nor @domain")
+    return results
+
+
+def _is_domain(text: str) -> bool:
+    try:
+        return text.startswith("@") and bool(domain_name(comparable_domain(text[1:])))
+    except RouteError:
+        return False
+
+
+def _rule(line: str, place: str) -> _Rule:
+    match = _RULE.fullmatch(line)
+    if match is None:
+        raise ValueError("must be /PATTERN/ and an address")
+    try:
+        pattern = regex.compile(match[1].replace("\\/", "/"), regex.IGNORECASE)
+    except regex.error as error:
+        raise ValueError(f"not a regular expression: {error}") from None
+    for group in _GROUP.finditer(match[2]):
+        number = int(group[1] or group[2] or group[3] or 0)
+        if number > pattern.groups:
+            raise ValueError(f"${number}: the pattern has {pattern.groups} groups")
+    return _Rule(pattern, _results(match[2], lambda text: "@" in text or "$" in text), place)
+
+
+def _filled(result: str, match: regex.Match[str]) -> str:
+    def group(found: re.Match[str]) -> str:
+        if found[4]:
+            return "$"
+        return match[int(found[1] or found[2] or found[3])] or ""
+
+    return _GROUP.sub(group, result)
+
+
+def _extension(local_part: str, delimiter: str) -> tuple[str, str]:
+    """Returns user and extension of a local part; the extension is "" without one. Owner- and -request names have none."""
+    if not delimiter or local_part.startswith('"'):
+        return local_part, ""
+    at = min((i for i in (local_part.find(each, 1) for each in delimiter) if i > 0), default=0)
+    return (local_part[:at], local_part[at:]) if at else (local_part, "")
+
+
+def _same_user(result: str, address: str) -> str:
+    return split(address)[0] + result if result.startswith("@") else result
+
+
+def _extended(result: str, address: str, delimiter: str) -> str:
+    """Returns the result with the extension of the address that was looked up (propagate_unmatched_extensions)."""
+    local_part, domain = split(result)
+    if _extension(local_part, delimiter)[1]:
+        return result
+    extended = f"{local_part}{_extension(split(address)[0], delimiter)[1]}@{domain}"
+    return extended if is_mailbox(extended) else result

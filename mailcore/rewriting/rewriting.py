@@ -1,0 +1,139 @@
+"""Rewrites the envelope of a message before it is stored: the sender's canonical address, the recipients', and aliases.
+
+As Postfix's cleanup(8): canonical addresses first, then aliases, whose results are looked up again. A name that stands for
+itself ends there. The rewriting happens before the message is acknowledged, so what the queue holds are the final
+recipients, and a crash can neither lose nor repeat it.
+
+Laws
+- Each final recipient is there once. A loop ends; an expansion beyond its bounds refuses the message, which stays with the
+  client (451).
+- The address that the client gave stays in ORCPT (RFC 3461 5.2.7), so that a report names what the sender knows.
+
+Keeps law: expansion-bounded (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from mailcore.dsn_request import ORCPT
+from mailcore.envelope import RECIPIENTS_PER_RECORD, Envelope, Options, Recipient
+from mailcore.rewriting.address_map import AddressMap, PatternTooSlow
+from mailcore.routing.address import comparable
+
+__all__ = ["Bounds", "Maps", "Rewritten", "rewrite"]
+
+CANONICAL_STEPS_MAX = 10  # as Postfix
+
+
+class Bounds(NamedTuple):
+    """How far an expansion may go."""
+
+    depth: int = 1_000
+    of_one: int = 1_000  # results of one recipient
+    of_all: int = 100_000  # recipients of a message
+
+
+class Maps(NamedTuple):
+    """The maps in the order in which they are asked; the first that has an address counts."""
+
+    sender_canonical: Sequence[AddressMap] = ()
+    recipient_canonical: Sequence[AddressMap] = ()
+    aliases: Sequence[AddressMap] = ()
+    bounds: Bounds = Bounds()
+
+
+class Rewritten(NamedTuple):
+    """The result. ``why`` says why the message must be refused for now; "" if it need not."""
+
+    envelope: Envelope
+    more: tuple[Recipient, ...]  # those beyond the envelope's record
+    why: str = ""
+
+
+def rewrite(maps: Maps, envelope: Envelope, more: Sequence[Recipient]) -> Rewritten:
+    """Returns the envelope with its final addresses."""
+    try:
+        sender = _canonical(maps.sender_canonical, envelope.sender) if envelope.sender else ""
+        final = _recipients(maps, (*envelope.recipients, *more))
+    except (PatternTooSlow, _TooMany) as error:
+        return Rewritten(envelope, tuple(more), str(error))
+    made = msgspec.structs.replace(
+        envelope, sender=sender, recipients=final[:RECIPIENTS_PER_RECORD], recipient_count=len(final)
+    )
+    return Rewritten(made, final[RECIPIENTS_PER_RECORD:])
+
+
+class _TooMany(Exception):
+    """An expansion has no end, or too many results."""
+
+
+def _recipients(maps: Maps, recipients: Iterable[Recipient]) -> tuple[Recipient, ...]:
+    final: dict[str, Recipient] = {}
+    for recipient in recipients:
+        address = _canonical(maps.recipient_canonical, recipient.address)
+        results = _expanded(maps, address) if maps.aliases else (address,)
+        for result in results:
+            key = comparable(result)
+            if key not in final:
+                final[key] = _as(recipient, len(final), result)
+        if len(final) > maps.bounds.of_all:
+            raise _TooMany(f"the aliases make more than {maps.bounds.of_all} recipients of the message")
+    return tuple(final.values())
+
+
+def _canonical(maps: Sequence[AddressMap], address: str) -> str:
+    for _ in range(CANONICAL_STEPS_MAX if maps else 0):
+        found = _find(maps, address)
+        if found is None or len(found) != 1 or found[0] == address:
+            break
+        address = found[0]
+    return address
+
+
+def _expanded(maps: Maps, address: str) -> list[str]:
+    """Returns the final addresses of an alias. An address on its own way stands for itself."""
+    results: list[str] = []
+    waiting: list[tuple[str, frozenset[str]]] = [(address, frozenset())]
+    steps = 0
+    while waiting:
+        name, above = waiting.pop()
+        steps += 1
+        if len(above) > maps.bounds.depth or steps > 2 * maps.bounds.of_one + maps.bounds.depth:
+            raise _TooMany(f"the expansion of {address!a} goes too deep")
+        key = comparable(name)
+        found = None if key in above else _find(maps.aliases, name)
+        if found is None:
+            results.append(name)
+            if len(results) > maps.bounds.of_one:
+                raise _TooMany(f"the alias {address!a} stands for more than {maps.bounds.of_one} addresses")
+            continue
+        below = above | {key}
+        waiting += [(each, below) for each in reversed(found)]
+    return results
+
+
+def _find(maps: Sequence[AddressMap], address: str) -> tuple[str, ...] | None:
+    for each in maps:
+        found = each.find(address)
+        if found is not None:
+            return found
+    return None
+
+
+def _as(recipient: Recipient, number: int, address: str) -> Recipient:
+    if address == recipient.address:
+        return recipient if number == recipient.number else msgspec.structs.replace(recipient, number=number)
+    options = _with_original(recipient.options, recipient.address)
+    return msgspec.structs.replace(recipient, number=number, address=address, options=options)
+
+
+def _with_original(options: Options, address: str) -> Options:
+    """Returns the parameters of RCPT with ORCPT; an address beyond ASCII is left out, as RFC 3461 has no form for it."""
+    if not address.isascii() or any(keyword == ORCPT for keyword, _ in options):
+        return options
+    xtext = "".join(c if "!" <= c <= "~" and c not in "+=" else f"+{ord(c):02X}" for c in address)
+    return (*options, (ORCPT, f"rfc822;{xtext}"))
