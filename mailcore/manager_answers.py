@@ -221,6 +221,7 @@ class State(Struct, kw_only=True):
     journal: JournalPlaces
     positions: WrittenPositions
     scheduler: SchedulerSnapshot
+    outcomes: dict[str, dict[str, int]] = {}  # transport -> status -> recipients, from ``started_at`` on
 
 
 class Size(QueueSize, kw_only=True):

@@ -213,6 +213,7 @@ class Outcome:
 
     __slots__ = (
         "by_status",
+        "by_status_of_transport",
         "deferred_at",
         "last_delivered_at",
         "recent_at",
@@ -221,8 +222,10 @@ class Outcome:
         "replies",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, by_status_of_transport: list[int] | None = None) -> None:
+        """``by_status_of_transport`` is shared by all destinations of a transport."""
         self.by_status = [0] * len(Status)
+        self.by_status_of_transport = by_status_of_transport or [0] * len(Status)
         self.last_delivered_at: float | None = None
         self.deferred_at: float | None = None  # the last time
         self.recent_at = 0.0  # as of when the next two are; both fade with RECENT_S
@@ -286,22 +289,25 @@ class Outcomes:
     def __init__(self, names_max: int) -> None:
         self._names_max = names_max
         self._known: OrderedDict[str, Outcome] = OrderedDict()  # the newest reply is last
+        self._transports: dict[str, list[int]] = {}  # as many as there are in the settings
 
     def note(self, destination: str, verdicts: Collection[Verdict], relay: str, at: float) -> None:
         """Counts the verdicts of one transaction. This is on the hot path."""
         known = self._known
         outcome = known.get(destination)
         if outcome is None:
-            outcome = known[destination] = Outcome()
+            transport = self._transports.setdefault(destination.partition(":")[0], [0] * len(Status))
+            outcome = known[destination] = Outcome(transport)
             if len(known) > self._names_max:
                 known.popitem(last=False)
         else:
             known.move_to_end(destination)
-        by_status = outcome.by_status
+        by_status, of_transport = outcome.by_status, outcome.by_status_of_transport
         tries, delivered = len(verdicts), 0
         for verdict in verdicts:
             status = verdict.status
             by_status[status] += 1
+            of_transport[status] += 1
             if status == 0:  # DELIVERED; the member itself would cost ten times as much here
                 outcome.last_delivered_at = at
                 delivered += 1
@@ -317,6 +323,13 @@ class Outcomes:
     def of(self, destination: str, now: float) -> OutcomesAnswer:
         """Returns the outcomes of a destination; for "smtp:user@next hop", those of its next hop."""
         return self._outcome(destination).answer(now)
+
+    def by_transport(self) -> dict[str, dict[str, int]]:
+        """Returns the recipients by transport and status, since the process started; also of destinations forgotten since."""
+        return {
+            name: {status.name.lower(): counts[status] for status in Status if status is not Status.DELETED}
+            for name, counts in self._transports.items()
+        }
 
     def failing(self, destination: str, now: float, *, queued: bool) -> bool:
         """Returns whether a destination does not take its mail. ``queued``: mail waits for it."""

@@ -97,6 +97,7 @@ class State:
             journal=self._journal(positions.suffix),
             positions=WrittenPositions(sequence=positions.sequence, written_at=positions.written_at),
             scheduler=context.scheduler.snapshot(context.now(), 100),
+            outcomes=context.outcomes.by_transport(),
         )
 
     def _journal(self, suffix: int) -> JournalPlaces:

@@ -15,9 +15,12 @@ from mailcore.config.settings import Settings
 from mailcore.control.client import ControlClient, ControlError, NotRunning
 from mailcore.control.protocol.messages import AgesPart
 from mailcore.control.protocol.state import Disks, Processes
+from mailcore.log.disk import Disk
 from mailcore.manager_answers import Destinations, Size, State
 from mailcore.metrics.exposition import Family, text_of
 from mailcore.metrics.families import Answers, families
+from mailcore.queue.exported import EXPORTED, UNEXPORTED, read_exported
+from mailcore.queue.lanes import JOURNAL
 
 __all__ = ["Asking", "certificates_of"]
 
@@ -60,9 +63,25 @@ class Asking:
                 destinations=ask("destinations", Destinations) if state is not None else None,
                 disks=ask("disks", Disks),
                 ages=self._aged(lambda: ask("ages", AgesPart)),
+                export_lag_bytes=self._export_lag(state),
+                export_lag_bytes_max=self._settings.export.lag_bytes_max if self._settings.export.enabled else None,
                 certificates=certificates_of(self._settings),
             )
         return families(answers, time.time(), self._settings.metrics.destinations_max)
+
+    def _export_lag(self, state: State | None) -> int | None:
+        """Returns the bytes that are not exported; None if it is not known, or nothing is exported."""
+        if state is None or not self._settings.export.enabled:
+            return None
+        try:
+            exported = read_exported(Disk(), str(self._settings.events_directory / EXPORTED))
+        except (OSError, ValueError):
+            return None
+        ends = {lane: at.end for lane, at in state.lanes.items() if lane not in UNEXPORTED} | {
+            JOURNAL: state.journal.end
+        }
+        at = {lane: each.at for lane, each in exported.lanes.items()} if exported is not None else {}
+        return sum(max(0, end - at.get(lane, 0)) for lane, end in ends.items())
 
     def _aged(self, ask: Callable[[], AgesPart | None]) -> AgesPart | None:
         if time.monotonic() - self._ages_at >= AGES_S:

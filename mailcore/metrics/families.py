@@ -33,6 +33,8 @@ class Answers:
     destinations: Destinations | None = None
     disks: Disks | None = None
     ages: AgesPart | None = None
+    export_lag_bytes: int | None = None
+    export_lag_bytes_max: int | None = None
     certificates: Mapping[str, float] | None = None  # file -> end of its validity, wall clock
 
 
@@ -43,6 +45,7 @@ def families(answers: Answers, now: float, destinations_max: int) -> list[Family
         *_mail(answers.state),
         *_queue(answers, now),
         *_deliveries(answers, destinations_max),
+        *_export(answers),
         *_disks(answers.disks),
         *_certificates(answers.certificates),
     ]
@@ -144,6 +147,11 @@ def _deliveries(answers: Answers, destinations_max: int) -> Iterable[Family]:
     entries = Family(
         "waypost_transport_entries_total", "Deliveries that a transport began since the manager started.", "counter"
     )
+    outcomes = Family(
+        "waypost_transport_recipients_total",
+        "Recipients by transport and outcome since the manager started; a deferred one counts at each attempt.",
+        "counter",
+    )
     busy = Family("waypost_transport_deliveries", "Deliveries in progress, by transport.")
     dead = Family("waypost_transport_dead", "1 while the transport cannot deliver at all, else 0.")
     queued = Family("waypost_destination_recipients", "Recipients queued for a destination; those with the most mail.")
@@ -159,6 +167,9 @@ def _deliveries(answers: Answers, destinations_max: int) -> Iterable[Family]:
             entries.add(transport.entries, transport=name)
             busy.add(transport.busy, transport=name)
             dead.add(transport.dead_until is not None, transport=name)
+        for name, counts in state.outcomes.items():
+            for outcome, count in counts.items():
+                outcomes.add(count, transport=name, outcome=outcome)
     if answers.size is not None:
         counted = sorted(answers.size.destinations.items(), key=lambda each: (-each[1], each[0]))
         named = [each for each in counted if each[0]][:destinations_max]
@@ -172,7 +183,15 @@ def _deliveries(answers: Answers, destinations_max: int) -> Iterable[Family]:
             window.add(each.window, destination=name)
             windowed.add(each.busy, destination=name)
             gone.add(each.dead_until is not None, destination=name)
-    return flying, capacity, entries, busy, dead, queued, window, windowed, gone, suspended
+    return flying, capacity, entries, outcomes, busy, dead, queued, window, windowed, gone, suspended
+
+
+def _export(answers: Answers) -> Iterable[Family]:
+    lag = Family("waypost_export_lag_bytes", "Bytes of the log that are not exported as events for reports.")
+    limit = Family("waypost_export_lag_limit_bytes", "Above this, reports lose events, so that the disk does not fill.")
+    lag.add(answers.export_lag_bytes)
+    limit.add(answers.export_lag_bytes_max)
+    return lag, limit
 
 
 def _disks(disks: Disks | None) -> Iterable[Family]:

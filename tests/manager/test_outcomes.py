@@ -77,6 +77,18 @@ def test_a_long_reply_is_cut() -> None:
     assert len(outcomes.of("smtp:a", 7.0).last_replies[0].reply) == REPLY_CHARACTERS
 
 
+def test_outcomes_of_a_transport_never_go_down() -> None:
+    """A counter of a monitoring system: destinations that are forgotten stay in the sum."""
+    outcomes = Outcomes(2)
+    for number in range(5):
+        outcomes.note(f"smtp:d{number}", [verdict(Status.DELIVERED), verdict(Status.DEFERRED, "451 x", 1)], "x", 5.0)
+    outcomes.note("relay:a", [verdict(Status.BOUNCED, "550 no")], "x", 6.0)
+    assert outcomes.by_transport() == {
+        "smtp": {"delivered": 5, "deferred": 5, "bounced": 0, "expired": 0},
+        "relay": {"delivered": 0, "deferred": 0, "bounced": 1, "expired": 0},
+    }
+
+
 def test_who_was_heard_of_longest_ago_is_forgotten_first() -> None:
     outcomes = Outcomes(2)
     for name in ("a", "b", "a", "c"):

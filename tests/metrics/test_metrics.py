@@ -8,15 +8,17 @@ import re
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mailcore.config.load import load
 from mailcore.control.protocol.state import Child, Disk, Disks, Processes
-from mailcore.manager_answers import Size
+from mailcore.manager_answers import Size, State
 from mailcore.metrics.asking import certificates_of
 from mailcore.metrics.exposition import Family, text_of
 from mailcore.metrics.families import OTHER, Answers, families
 from mailcore.metrics.server import Page
+from tests.answers import complete
 from tests.doctor.sample_host import certificate
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -99,6 +101,15 @@ def test_each_certificate_of_the_receivers_has_its_expiry(tmp_path: Path) -> Non
     assert {name: round((until - time.time()) / 86_400) for name, until in found.items()} == {
         str(first): 5, str(second): 50, "other.pem": 9,
     }  # fmt: skip
+
+
+def test_outcomes_by_transport_and_the_lag_of_the_export() -> None:
+    state = msgspec.convert(complete(State, {"outcomes": {"smtp": {"delivered": 7, "deferred": 2}}}), State)
+    text = text_of(families(Answers(state=state, export_lag_bytes=5, export_lag_bytes_max=9), 0.0, 5))
+    assert 'waypost_transport_recipients_total{transport="smtp",outcome="delivered"} 7' in text.splitlines()
+    assert 'waypost_transport_recipients_total{transport="smtp",outcome="deferred"} 2' in text.splitlines()
+    assert "waypost_export_lag_bytes 5" in text.splitlines()
+    assert "waypost_export_lag_limit_bytes 9" in text.splitlines()
 
 
 def made_in(directory: Path) -> Path:
