@@ -28,10 +28,21 @@ from mailcore.envelope import Options
 from mailcore.request_priority import MT_PRIORITY, parse_priority
 from mailcore.timed_request import BY, HOLDFOR, HOLDUNTIL, parse_by, parse_hold_for, parse_hold_until, written_by
 
-__all__ = ["EXTENSIONS", "Extension", "Offering", "Outgoing", "OutgoingTable", "Parameter", "ReplyOf", "Value"]
+__all__ = [
+    "BINARY",
+    "EXTENSIONS",
+    "Extension",
+    "Offering",
+    "Outgoing",
+    "OutgoingTable",
+    "Parameter",
+    "ReplyOf",
+    "Value",
+]
 
 SIZE_DIGITS_MAX = 20  # RFC 1870 3
 AUTH_OCTETS_MAX = 500  # RFC 4954 3 (6)
+BINARY = ("BODY", "BINARYMIME")  # the option of a message with any octets in it (RFC 3030)
 _XTEXT = re.compile(r"(?:[!-*,-<>-~]|\+[0-9A-F]{2})+")  # RFC 3461 4
 
 
@@ -51,6 +62,7 @@ class Offering(NamedTuple):
     recipient_limit: int = 1000  # recipients of a transaction
     hold_max_s: int = 0  # how long a message may be held for a client; 0: not at all
     deliver_by_min_s: int = 60
+    takes_chunks: bool = True
     now: float = 0.0  # wall clock
 
 
@@ -110,6 +122,7 @@ class Extension(NamedTuple):
     missing_dsn: str = ""
     # Of an extension with ``missing_dsn``: whether a message with this value needs it; None: with any value.
     needed_for: Callable[[str], bool] | None = None
+    needs: tuple[str, ...] = ()  # of an extension with ``missing_dsn``: parameters of another row that need it
     # Of an extension with a field of its own: what to send with MAIL (b"" or " PARAMETER"), and whether a message or an
     # address needs the extension. The second argument of ``needed`` returns the header section.
     argument: Callable[[Outgoing], bytes] | None = None
@@ -127,9 +140,11 @@ def _size(value: str | None) -> int | ReplyOf:
     return int(value)
 
 
-def _body(value: str | None) -> bool | ReplyOf:
-    """Parses the value of BODY; returns whether it is 8BITMIME (RFC 6152 3)."""
+def _body(value: str | None) -> bool | str | ReplyOf:
+    """Parses the value of BODY; returns whether it is 8BITMIME (RFC 6152 3), or "BINARYMIME" (RFC 3030 3)."""
     kind = value.upper() if value is not None else ""
+    if kind == BINARY[1]:
+        return kind
     return kind == "8BITMIME" if kind in ("7BIT", "8BITMIME") else ReplyOf(b"501 5.5.4 BODY is 7BIT or 8BITMIME")
 
 
@@ -182,6 +197,14 @@ def _text(kind: str, is_valid: Callable[[str], bool]) -> Callable[[str | None], 
 
 def _always(keyword: str) -> Callable[[Offering], str]:
     return lambda offering: keyword
+
+
+def _chunks(keyword: str) -> Callable[[Offering], str | None]:
+    return lambda offering: keyword if offering.takes_chunks else None
+
+
+def _is_binary(body: str) -> bool:
+    return body == BINARY[1]
 
 
 def _sends_utf8(mail: Outgoing) -> bool:
@@ -254,6 +277,9 @@ EXTENSIONS: tuple[Extension, ...] = (  # in the order of the reply to EHLO
         _always("MT-PRIORITY"),
         mail=(Parameter(MT_PRIORITY, _of(MT_PRIORITY, parse_priority), is_request=True),),
     ),
+    # RFC 3030; chunks go out only for BINARYMIME, which DATA cannot carry
+    Extension("CHUNKING", _chunks("CHUNKING"), missing_dsn="5.6.1", needs=("BODY",), needed_for=_is_binary),
+    Extension("BINARYMIME", _chunks("BINARYMIME"), missing_dsn="5.6.1", needs=("BODY",), needed_for=_is_binary),
     # RFC 9422; what a next hop announces is read by mailcore.deliverer.server_limits
     Extension("LIMITS", lambda offering: f"LIMITS RCPTMAX={offering.recipient_limit}"),
     Extension("HELP", _always("HELP")),
@@ -279,6 +305,7 @@ class OutgoingTable:
         self._needed = [(row, row.needed) for row in lacking if row.needed is not None]
         self._needed_by = [(row, row.needed_by) for row in lacking if row.needed_by is not None]
         self._mail_lacking = {parameter.keyword: row for row in lacking if row.missing_dsn for parameter in row.mail}
+        self._mail_lacking |= {keyword: row for row in lacking for keyword in row.needs}
         self._rcpt_lacking = {parameter.keyword: row for row in lacking if row.missing_dsn for parameter in row.rcpt}
         # Whether this next hop reports no success to senders that asked for it, so that it is up to us.
         self.notices_are_ours = NOTIFY not in self._rcpt_offered

@@ -30,9 +30,10 @@ from mailcore.config.settings import Deliverer
 from mailcore.deliverer.connection import Connection, Failure
 from mailcore.deliverer.message_data import DataError, MessageData
 from mailcore.deliverer.replies import Reply, enhanced_code, status_of
+from mailcore.deliverer.unstuffed import unstuffed
 from mailcore.dsn_request import wants, wants_nothing
 from mailcore.envelope import Options, Status, Verdict
-from mailcore.esmtp import Extension
+from mailcore.esmtp import BINARY, Extension
 from mailcore.frames import Deliver
 from mailcore.remote_reply import said
 from mailcore.routing.address import is_mailbox, is_return_path
@@ -82,12 +83,14 @@ async def transact(connection: Connection, work: Deliver, data: MessageData, lim
     arguments = connection.extensions.mail_arguments(work, work.options)
     lines.append(b"MAIL FROM:<%b>%b\r\n" % (work.sender.encode(), arguments))
     lines += [recipient.line for recipient in recipients]
+    in_chunks = bool(work.options) and BINARY in work.options
     if connection.pipelining:
-        lines.append(b"DATA\r\n")
+        if not in_chunks:
+            lines.append(b"DATA\r\n")
         connection.send(b"".join(lines))
         replies = await connection.replies(len(lines), limits.command_timeout_s)
     else:
-        replies = await _step_by_step(connection, lines, resets, limits.command_timeout_s)
+        replies = await _step_by_step(connection, lines, resets, limits.command_timeout_s, asks=not in_chunks)
 
     dead = len(replies) <= resets or replies[resets].code == 421 or (resets and replies[0].code >= 300)
     if kept and dead and connection.failure in {None, Failure.LOST}:
@@ -128,9 +131,11 @@ async def transact(connection: Connection, work: Deliver, data: MessageData, lim
     if not accepted:
         await _take_back_data(connection, replies, len(recipients), limits)
         return Outcome(verdicts, all(verdict.status is Status.DEFERRED for verdict in verdicts))
-    if go_ahead is None:
+    if in_chunks:
+        outcome = await _send_chunks(connection, data, accepted, verdicts, limits)
+    elif go_ahead is None:
         return _all(accepted, verdicts, *_failed(connection, SENDING_DATA))
-    if go_ahead.code != 354:
+    elif go_ahead.code != 354:
         if go_ahead.code < 400:
             connection.abort()
         if go_ahead.code == 421:
@@ -138,7 +143,8 @@ async def transact(connection: Connection, work: Deliver, data: MessageData, lim
         words = said(connection.name, go_ahead.text, "DATA")
         status = status_of(go_ahead) if go_ahead.code >= 400 else Status.DEFERRED
         return _all(accepted, verdicts, status, enhanced_code(go_ahead) if go_ahead.code >= 400 else "4.5.0", words)
-    outcome = await _send(connection, data, accepted, verdicts, limits)
+    else:
+        outcome = await _send(connection, data, accepted, verdicts, limits)
     if work.recipient_options and connection.extensions.notices_are_ours:
         outcome = outcome._replace(verdicts=_with_notices(outcome.verdicts, work, connection.name))
     if work.options and owes_relayed(work.options, connection.extensions.returns_in_time):
@@ -214,15 +220,17 @@ def _header(data: MessageData) -> bytes:
     return data.read(0).partition(b"\r\n\r\n")[0]
 
 
-async def _step_by_step(connection: Connection, lines: list[bytes], resets: int, timeout_s: float) -> list[Reply]:
-    """Sends one command after the other, as far as it makes sense. DATA only when a recipient was accepted."""
+async def _step_by_step(
+    connection: Connection, lines: list[bytes], resets: int, timeout_s: float, *, asks: bool
+) -> list[Reply]:
+    """Sends one command after the other, as far as it makes sense. DATA only when a recipient was accepted, and if ``asks``."""
     replies: list[Reply] = []
     for index, line in enumerate(lines):
         connection.send(line)
         replies += await connection.replies(1, timeout_s)
         if len(replies) <= index or replies[-1].code == 421 or (index <= resets and replies[-1].code >= 300):
             return replies
-    if any(reply.code < 300 for reply in replies[resets + 1 :]):
+    if asks and any(reply.code < 300 for reply in replies[resets + 1 :]):
         connection.send(b"DATA\r\n")
         replies += await connection.replies(1, timeout_s)
     return replies
@@ -323,6 +331,38 @@ async def _copy(connection: Connection, data: MessageData, timeout_s: float) -> 
         if not await connection.room(timeout_s):
             break
     return end
+
+
+async def _send_chunks(
+    connection: Connection, data: MessageData, accepted: list[_Recipient], verdicts: list[Verdict], limits: Deliverer
+) -> Outcome:
+    """Sends the data with BDAT (RFC 3030), a chunk for each block; the reply to the last one counts, or the first refusal."""
+    chunks = unstuffed(data)
+    reply: Reply | None = None
+    try:
+        chunk = next(chunks, b"")
+        while True:
+            following = next(chunks, None)
+            connection.send(b"BDAT %d%b\r\n%b" % (len(chunk), b" LAST" if following is None else b"", chunk))
+            final = limits.final_timeout_s if following is None else limits.data_timeout_s
+            reply = next(iter(await connection.replies(1, final)), None)
+            if reply is None or reply.code >= 300 or following is None:
+                break
+            chunk = following
+    except DataError as error:
+        connection.abort()  # without the last chunk the server has got nothing
+        words = f"{error.reply}; the transfer to {connection.name} was broken off"
+        outcome = _all(accepted, verdicts, Status.DEFERRED, "4.3.0", words)
+        return Outcome(outcome.verdicts, elsewhere=False, data_error=error)
+    if reply is None:
+        return _all(accepted, verdicts, *_failed(connection, SENDING_DOT))._replace(elsewhere=False)
+    connection.needs_reset = reply.code >= 300
+    if reply.code >= 300:
+        if reply.code == 421:
+            connection.quit()
+        words = said(connection.name, reply.text, "BDAT")
+        return _all(accepted, verdicts, status_of(reply), enhanced_code(reply), words)
+    return _all(accepted, verdicts, _DELIVERED, enhanced_code(reply), reply.text)
 
 
 def _out_of_step(connection: Connection, replies: list[Reply], index: int) -> None:

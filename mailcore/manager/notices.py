@@ -15,6 +15,7 @@ from typing import NamedTuple
 from mailcore.bounce.dsn import bounce, bounce_queue_id, bounce_sender
 from mailcore.dsn_request import NOTIFY_NEVER, wants, wants_headers_only
 from mailcore.envelope import AsideKind, DataPlace, Envelope, Origin, Recipient, Status, Verdict
+from mailcore.esmtp import BINARY
 from mailcore.log.data_blocks import DataDamaged, sums_of
 from mailcore.manager.context import ManagerContext
 from mailcore.queue.active import Active
@@ -193,6 +194,7 @@ def _returned(context: ManagerContext, active: Active, *, failed: bool) -> tuple
         failed
         and envelope.size_bytes <= context.settings.bounce.bounce_size_limit
         and not wants_headers_only(envelope.options)
+        and BINARY not in envelope.options  # a report is sent with DATA
     )
     for upto in (envelope.size_bytes, HEADER_BYTES_MAX) if whole else (HEADER_BYTES_MAX,):
         try:

@@ -14,7 +14,7 @@ import binascii
 from collections.abc import Callable
 
 from mailcore.receiver.authentication import BUSY, REFUSED
-from mailcore.receiver.data_session import DataSession
+from mailcore.receiver.chunk_session import ChunkSession
 from mailcore.receiver.line_session import LineSession, State
 from mailcore.receiver.mechanisms import MECHANISMS, Challenge, Malformed, Mechanism, Password, Proved, Refused, Step
 from mailcore.receiver.server_context import ServerContext
@@ -30,7 +30,7 @@ _NOT_ENCRYPTED = b"538 5.7.0 Encryption required for requested authentication me
 _LOGGED_IN = b"235 2.7.0 Authentication successful"
 
 
-class AuthSession(DataSession):
+class AuthSession(ChunkSession):
     """A session in which a user can log in."""
 
     is_named = True  # False: behind a balancer that cannot say who the client is

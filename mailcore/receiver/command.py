@@ -9,7 +9,7 @@ from types import MappingProxyType
 import msgspec
 
 from mailcore.envelope import Options
-from mailcore.esmtp import EXTENSIONS, Parameter, ReplyOf, Value
+from mailcore.esmtp import BINARY, EXTENSIONS, Parameter, ReplyOf, Value
 from mailcore.receiver.path import Path, parse_path
 
 __all__ = ["Mail", "PathReader", "ReplyOf", "parse_mail", "parse_rcpt"]
@@ -118,6 +118,9 @@ def _take_parameters(mail: Mail, rest: str, parameters: Mapping[str, Parameter])
         if isinstance(parsed, ReplyOf):
             return parsed
         if parameter.field:
+            if parsed == BINARY[1]:  # BODY has a field for 8BITMIME only
+                mail.options = (*mail.options, BINARY)
+                continue
             setattr(mail, parameter.field, parsed)
         elif parameter.is_request:
             mail.requests = {**mail.requests, keyword: parsed}

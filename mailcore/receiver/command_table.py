@@ -27,6 +27,7 @@ class Phase(enum.IntEnum):
     MAIL = 2  # a transaction without recipients
     REFUSED = 3  # a transaction of which every RCPT so far was refused
     RECIPIENT = 4  # a transaction with at least one recipient: DATA may follow
+    CHUNKS = 5  # a transaction in which BDAT was accepted: only BDAT may follow
 
 
 class Gate(enum.Enum):
@@ -52,7 +53,7 @@ class Rule(NamedTuple):
 
     argument: Argument
     syntax: bytes  # of the command, for the reply 501 to a wrong argument
-    replies: tuple[bytes, bytes, bytes, bytes, bytes]
+    replies: tuple[bytes, bytes, bytes, bytes, bytes, bytes]
     is_junk: bool = False  # brings no mail nearer; too many count as errors (Postfix's smtpd_junk_command_limit)
     is_offered: bool = True  # named in the reply to HELP
 
@@ -68,34 +69,39 @@ _IN_TRANSACTION = b"503 5.5.1 Error: MAIL transaction in progress"
 _TLS_FIRST = b"530 5.7.0 Must issue a STARTTLS command first"
 _LOGIN_FIRST = b"530 5.7.0 Authentication required"
 _CLOSED = b"554 5.7.1 Error: access denied: this address is for clients in our own networks"
+_AFTER_BDAT = b"503 5.5.1 Error: BDAT must be followed by BDAT up to the last chunk, or RSET"
 _NOT_IMPLEMENTED = b"502 5.5.1 Error: command not implemented"
 
-_ALWAYS = (ALLOWED,) * 5
-_UNIMPLEMENTED = Rule(Argument.ANY, b"", (_NOT_IMPLEMENTED,) * 5, is_offered=False)
+_ALWAYS = (ALLOWED,) * 6
+_UNIMPLEMENTED = Rule(Argument.ANY, b"", (_NOT_IMPLEMENTED,) * 6, is_offered=False)
 # Before HELO as well, as in Postfix; the session refuses all hosts but those that are listed.
 _NAMES_CLIENT = Rule(
-    Argument.ANY, b"", (ALLOWED, ALLOWED, _IN_TRANSACTION, _IN_TRANSACTION, _IN_TRANSACTION), is_offered=False
+    Argument.ANY,
+    b"",
+    (ALLOWED, ALLOWED, _IN_TRANSACTION, _IN_TRANSACTION, _IN_TRANSACTION, _IN_TRANSACTION),
+    is_offered=False,
 )
 # Postfix's smtpd_forbidden_commands: a web page that talks to port 25, never a mail client.
 _FORBIDDEN = Rule(Argument.ANY, b"", _ALWAYS, is_offered=False)
 
 TABLE: dict[bytes, Rule] = {
-    # phase:                                   CONNECTED    GREETED     MAIL        REFUSED         RECIPIENT
+    # phase:                                   CONNECTED    GREETED     MAIL        REFUSED         RECIPIENT  CHUNKS
     b"HELO": Rule(Argument.REQUIRED, b"HELO hostname", _ALWAYS, is_junk=True),
     b"EHLO": Rule(Argument.REQUIRED, b"EHLO hostname", _ALWAYS, is_junk=True),
-    b"MAIL": Rule(Argument.ANY, b"", (_NEED_HELLO, ALLOWED, _NESTED, _NESTED, _NESTED)),
-    b"RCPT": Rule(Argument.ANY, b"", (_NEED_MAIL, _NEED_MAIL, ALLOWED, ALLOWED, ALLOWED)),
-    b"DATA": Rule(Argument.NONE, b"DATA", (_NEED_MAIL, _NEED_MAIL, _NEED_RCPT, _NO_RECIPIENTS, ALLOWED)),
+    b"MAIL": Rule(Argument.ANY, b"", (_NEED_HELLO, ALLOWED, _NESTED, _NESTED, _NESTED, _NESTED)),
+    b"RCPT": Rule(Argument.ANY, b"", (_NEED_MAIL, _NEED_MAIL, ALLOWED, ALLOWED, ALLOWED, _AFTER_BDAT)),
+    b"DATA": Rule(Argument.NONE, b"DATA", (_NEED_MAIL, _NEED_MAIL, _NEED_RCPT, _NO_RECIPIENTS, ALLOWED, _AFTER_BDAT)),
+    # Its argument is checked by the command: the octets that follow must be thrown away also when it is refused.
+    b"BDAT": Rule(Argument.ANY, b"", (_NEED_MAIL, _NEED_MAIL, _NEED_RCPT, _NO_RECIPIENTS, ALLOWED, ALLOWED)),
     b"RSET": Rule(Argument.NONE, b"RSET", _ALWAYS, is_junk=True),
     b"NOOP": Rule(Argument.ANY, b"", _ALWAYS, is_junk=True),
     b"VRFY": Rule(Argument.REQUIRED, b"VRFY address", _ALWAYS, is_junk=True),
     b"HELP": Rule(Argument.ANY, b"", _ALWAYS, is_junk=True),
     b"QUIT": Rule(Argument.NONE, b"QUIT", _ALWAYS),
     b"STARTTLS": Rule(Argument.NONE, b"STARTTLS", _ALWAYS),
-    b"AUTH": Rule(Argument.ANY, b"", (_NO_AUTH,) * 5, is_offered=False),
+    b"AUTH": Rule(Argument.ANY, b"", (_NO_AUTH,) * 6, is_offered=False),
     b"XCLIENT": _NAMES_CLIENT,
     b"XFORWARD": _NAMES_CLIENT,
-    b"BDAT": _UNIMPLEMENTED,
     b"ETRN": _UNIMPLEMENTED,
     b"EXPN": _UNIMPLEMENTED,
     b"SAML": _UNIMPLEMENTED,
@@ -112,7 +118,7 @@ _BEFORE_TLS = (b"HELO", b"EHLO", b"NOOP", b"STARTTLS", b"QUIT", b"CONNECT", b"GE
 _AUTH = Rule(
     Argument.REQUIRED,
     b"AUTH mechanism",
-    (_NEED_HELLO, ALLOWED, _IN_TRANSACTION, _IN_TRANSACTION, _IN_TRANSACTION),
+    (_NEED_HELLO, ALLOWED, _IN_TRANSACTION, _IN_TRANSACTION, _IN_TRANSACTION, _IN_TRANSACTION),
     is_offered=False,
 )
 
@@ -122,7 +128,7 @@ def table_of(gate: Gate) -> dict[bytes, Rule]:
     if gate is Gate.OPEN:
         return TABLE
     if gate is Gate.TLS_FIRST:
-        refused = (_TLS_FIRST,) * 5
+        refused = (_TLS_FIRST,) * 6
         return {verb: rule if verb in _BEFORE_TLS else rule._replace(replies=refused) for verb, rule in TABLE.items()}
     table = dict(TABLE)
     if gate is not Gate.CLOSED:
@@ -130,5 +136,5 @@ def table_of(gate: Gate) -> dict[bytes, Rule]:
     if gate is not Gate.LOGIN_OFFERED:
         refusal = _LOGIN_FIRST if gate is Gate.LOGIN_FIRST else _CLOSED
         hello, _, *nested = table[b"MAIL"].replies
-        table[b"MAIL"] = table[b"MAIL"]._replace(replies=(hello, refusal, nested[0], nested[1], nested[2]))
+        table[b"MAIL"] = table[b"MAIL"]._replace(replies=(hello, refusal, nested[0], nested[1], nested[2], nested[3]))
     return table

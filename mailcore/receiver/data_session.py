@@ -19,6 +19,7 @@ from aiosmtpd.smtp import Envelope as AioEnvelope
 from aiosmtpd.smtp import Session as AioSession
 
 from mailcore.envelope import RECIPIENTS_PER_RECORD, DataPlace, Envelope, Options, Recipient
+from mailcore.receiver.chunk_reader import ChunkReader
 from mailcore.receiver.command_table import Phase
 from mailcore.receiver.incoming import INTERNAL_ERROR, TOO_BIG, IncomingMessage
 from mailcore.receiver.intake import MessageIntake, Refusal
@@ -98,6 +99,9 @@ class DataSession(LineSession):
 
     def broken_off(self) -> None:
         """Abandons a message that is under way."""
+        self._abandon()
+
+    def _abandon(self) -> None:
         if self._incoming is not None:
             self._incoming.abandon()
             self._incoming = None
@@ -133,13 +137,15 @@ class DataSession(LineSession):
     def end_transaction(self) -> None:
         """Forgets the mail transaction, if there is one."""
         if self.phase > _GREETED:
+            if self._incoming is not None:  # between two chunks
+                self._abandon()
             self.phase = _GREETED
             self.envelope = Transaction()
         elif self.envelope.forwarded:  # XFORWARD comes before MAIL
             self.envelope = Transaction()
 
-    def begin_data(self) -> None:
-        """Gives the message its queue id and takes what comes as its data."""
+    def begin_data(self, reader: ChunkReader | None = None) -> None:
+        """Gives the message its queue id and takes what comes as its data. ``reader``: of the chunks of BDAT."""
         envelope = self.envelope
         context, settings = self.context, self.context.settings
         envelope.arrived_at = time.time()
@@ -155,14 +161,15 @@ class DataSession(LineSession):
             size_limit=settings.message_size_limit,
             received_limit=settings.received_limit,
             inline_limit=context.inline_limit,
-            room=self._room,
+            room=self.room,
             tag_header=context.tag_header,
+            reader=reader,
         )
-        if context.lf_networks is not None and context.lf_networks.hold(self.address):
+        if context.lf_networks is not None and reader is None and context.lf_networks.hold(self.address):
             self._incoming.repair_bare_lf(settings.message_size_limit)
         self.state = _DATA
 
-    def _room(self) -> None:
+    def room(self) -> None:
         """Continues reading after the spool took what was buffered."""
         self.heard = self.context.ticks
         self.go_on()
@@ -174,7 +181,7 @@ class DataSession(LineSession):
         message.feed(chunk)
         if message.finished:
             self._incoming = None
-            self._end_of_data(message)
+            self.end_of_data(message)
             return message.rest
         if message.busy:
             self.stop_reading()
@@ -183,11 +190,12 @@ class DataSession(LineSession):
             self.last_reply(TOO_BIG)
         return b""
 
-    def _end_of_data(self, message: IncomingMessage) -> None:
+    def end_of_data(self, message: IncomingMessage) -> None:
+        """Stores the message, or refuses it; the reply follows."""
         envelope = self.envelope
         self.state = _WAITING
         if message.failure:
-            self._answer(envelope, message.failure)
+            self.answer(envelope, message.failure)
             return
         recipients = tuple([Recipient(number, address) for number, address in enumerate(envelope.recipients)])
         if any(envelope.recipients.values()):
@@ -224,16 +232,17 @@ class DataSession(LineSession):
             message.store(stored, recipients[RECIPIENTS_PER_RECORD:], functools.partial(self._stored, envelope))
         except Exception as error:
             self.context.intake.session_failed(self.address, error)
-            self._answer(envelope, INTERNAL_ERROR)
+            self.answer(envelope, INTERNAL_ERROR)
 
     def _stored(self, envelope: Transaction, failure: bytes) -> None:
         """Answers the client when the message is on disk, or could not be written."""
         if self.envelope is envelope and self.state is _WAITING:  # else the client did not wait for it
-            self._answer(envelope, failure)
+            self.answer(envelope, failure)
             self.flush()
             self.go_on()
 
-    def _answer(self, envelope: Transaction, failure: bytes) -> None:
+    def answer(self, envelope: Transaction, failure: bytes) -> None:
+        """Replies to the message, and ends the transaction."""
         self.state = _COMMAND
         if failure:
             self.refuse("END-OF-MESSAGE", failure, is_mistake=failure[:1] == b"5")

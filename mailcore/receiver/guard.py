@@ -92,7 +92,7 @@ class Guard:
                 mark.data_at = -1.0
 
     def _is_slow(self, session: DataSession, mark: _Mark, now: float) -> bool:
-        if session.state is not State.DATA:
+        if session.state not in (State.DATA, State.CHUNK):
             mark.data_at = -1.0
             return False
         had = session.data_bytes

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from mailcore.envelope import Envelope, Recipient
 from mailcore.log.data_blocks import BlockSums
 from mailcore.receiver.bare_lf import RepairingReader
+from mailcore.receiver.chunk_reader import ChunkReader
 from mailcore.receiver.data import DataFault, DataReader, HeaderScan
 from mailcore.receiver.intake import Done, MessageIntake, Upload
 
@@ -48,6 +49,7 @@ class IncomingMessage:
         inline_limit: int,
         room: Callable[[], None],
         tag_header: bytes = b"",
+        reader: ChunkReader | None = None,
     ) -> None:
         self.queue_id = queue_id
         self.size_bytes = len(trace)  # of what is stored
@@ -58,7 +60,7 @@ class IncomingMessage:
         self.rest = b""  # bytes after the end of the data
         self.busy = False
         self._intake = intake
-        self._reader = DataReader(size_limit)
+        self._reader: DataReader | ChunkReader = DataReader(size_limit) if reader is None else reader
         self._thrown_away_max = 2 * size_limit + UPLOAD_BYTES
         self._header: HeaderScan | None = HeaderScan(tag_header)  # None once it is over
         self._received_limit = received_limit
@@ -110,6 +112,16 @@ class IncomingMessage:
         elif self._upload is not None and self._block_bytes >= UPLOAD_BYTES and not reader.finished:
             self.busy = True
             self._upload.write(self._taken(), self._written)
+
+    def end_chunks(self) -> None:
+        """Ends the data after the last chunk of BDAT; not while ``busy``, and not after a failure."""
+        assert isinstance(self._reader, ChunkReader)
+        block = self._reader.finish()
+        if block:
+            self._keep(block)
+        if self._reader.fault is not None:
+            self.fail(_FAULTS[self._reader.fault])
+        self.finished = True
 
     def _keep(self, block: bytes) -> None:
         try:

@@ -41,6 +41,7 @@ class State(enum.Enum):
     RESPONSE = enum.auto()  # a line that answers a challenge of AUTH
     SKIP = enum.auto()  # the rest of a command line that was too long
     DATA = enum.auto()
+    CHUNK = enum.auto()  # octets that were announced by BDAT
     WAITING = enum.auto()  # for the disk; commands behind the data wait as well
     TLS = enum.auto()  # handshake
     CLOSING = enum.auto()  # the last reply is sent
@@ -49,8 +50,9 @@ class State(enum.Enum):
 
 # Reading a member from its class takes 0.1 us, and these are read for every command.
 _COMMAND, _SKIP, _DATA, _WAITING, _TLS = State.COMMAND, State.SKIP, State.DATA, State.WAITING, State.TLS
-_RESPONSE = State.RESPONSE
 _BARE_LF = b"500 5.5.2 Error: bad syntax: a line must end with CR LF, not with LF alone"
+_RESPONSE, _CHUNK = State.RESPONSE, State.CHUNK
+_HEARS = (State.COMMAND, State.RESPONSE, State.SKIP, State.DATA, State.CHUNK)
 _LINE_TOO_LONG = b"500 5.5.2 Error: line too long"
 _RESPONSE_TOO_LONG = b"500 5.5.6 Error: authentication exchange line is too long"
 
@@ -102,6 +104,10 @@ class LineSession(SMTP):
 
     def data(self, chunk: bytes) -> bytes:
         """Takes a chunk in state DATA; returns what follows the end of the data."""
+        raise NotImplementedError
+
+    def chunk(self, data: bytes) -> bytes:
+        """Takes octets in state CHUNK; returns what follows them."""
         raise NotImplementedError
 
     def broken_off(self) -> None:
@@ -239,7 +245,7 @@ class LineSession(SMTP):
         """Ends a session in which nothing came for too long, unless the client is waiting for us."""
         if self.waits_for_disk:
             self.heard = self.context.ticks
-        elif self._write_paused or self.state not in (State.COMMAND, State.RESPONSE, State.SKIP, State.DATA):
+        elif self._write_paused or self.state not in _HEARS:
             self.abort()
         else:
             self.broken_off()
@@ -288,6 +294,13 @@ class LineSession(SMTP):
             elif state is _WAITING:
                 self._hold_back(data[at:])
                 return
+            elif state is _CHUNK:
+                if self.waits_for_disk:
+                    self._hold_back(data[at:])
+                    return
+                self.heard = self.context.ticks
+                data = self.chunk(data[at:])
+                at = 0
             else:  # the session is over
                 return
 

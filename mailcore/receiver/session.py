@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from mailcore.esmtp import BINARY
 from mailcore.receiver.command import Mail, ReplyOf, parse_mail, parse_rcpt
 from mailcore.receiver.command_table import TABLE, Argument, Gate, Phase, Rule, table_of
 from mailcore.receiver.data_session import Transaction
@@ -113,7 +114,10 @@ class ServerSession(ErrorSession):
             self.error(syntax_error)
             return
         if refusal := replies[self.phase]:
-            self.error(refusal)
+            if verb.upper() == b"BDAT":
+                self.refuse_chunk(argument, refusal)
+            else:
+                self.error(refusal)
             return
         try:
             reply = act(self, argument)
@@ -249,6 +253,9 @@ class ServerSession(ErrorSession):
         """Begins to receive the message."""
         if self.login and self.refuses_user():
             return b""
+        if self.envelope.options and BINARY in self.envelope.options:
+            self.error(b"503 5.5.1 Error: BODY=BINARYMIME needs BDAT")
+            return b""
         self.begin_data()
         return b"354 End data with <CR><LF>.<CR><LF>"
 
@@ -324,6 +331,7 @@ ACTIONS: dict[bytes, Callable[[ServerSession, bytes], bytes]] = {
     b"MAIL": ServerSession.smtp_MAIL,
     b"RCPT": ServerSession.smtp_RCPT,
     b"DATA": ServerSession.smtp_DATA,
+    b"BDAT": ServerSession.smtp_BDAT,
     b"RSET": ServerSession.smtp_RSET,
     b"NOOP": ServerSession.smtp_NOOP,
     b"VRFY": ServerSession.smtp_VRFY,

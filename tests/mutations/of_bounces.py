@@ -8,6 +8,20 @@ __all__ = ["MUTATIONS"]
 
 MUTATIONS = [
     Mutation(
+        "a dot at the beginning of a chunk is not stuffed",
+        "mailcore/receiver/chunk_reader.py",
+        "if self._begins_line and block[:1]",
+        "if False and block[:1]",
+        "tests/receiver/test_bdat.py",
+    ),
+    Mutation(
+        "the octets of a refused chunk are commands",
+        "mailcore/receiver/session.py",
+        'if verb.upper() == b"BDAT":',
+        "if not verb:",
+        "tests/receiver/test_bdat.py -k thrown_away",
+    ),
+    Mutation(
         "our own words are a reply of the server",
         "mailcore/bounce/fields.py",
         "{'x-waypost' if remote is None else 'smtp'}",

@@ -35,7 +35,7 @@ def test_mail_takes_size_body_and_smtputf8_in_any_order_and_case() -> None:
         (b"FROM:<a@b> SIZE=-1", b"501 5.5.4"),
         (b"FROM:<a@b> SIZE=" + b"1" * 21, b"501 5.5.4"),
         (b"FROM:<a@b> SIZE=1 SIZE=2", b"501 5.5.4"),
-        (b"FROM:<a@b> BODY=BINARYMIME", b"501 5.5.4"),
+        (b"FROM:<a@b> BODY=BINARY", b"501 5.5.4"),
         (b"FROM:<a@b> SMTPUTF8=yes", b"501 5.5.4"),
         (b"FROM:<a@b> =x", b"501 5.5.4"),
         (b"FROM:<a@b> AUTH", b"501 5.5.4"),

@@ -23,44 +23,46 @@ WAY: dict[Phase, Sequence[bytes]] = {
         b"RCPT TO:<b@example.org>",
         b"RCPT TO:<b@>",
     ),
+    Phase.CHUNKS: (b"EHLO client.example", b"MAIL FROM:<a@example.com>", b"RCPT TO:<b@example.org>", b"BDAT 0"),
 }
 ALL_PHASES = tuple(Phase)
 
 # The command with a good argument: the code and enhanced code of the reply in each phase, in the order of Phase.
-GOOD: dict[bytes, tuple[bytes, bytes, bytes, bytes, bytes]] = {
-    b"HELO client.example": (b"250 mx",) * 5,
-    b"EHLO client.example": (b"250-mx",) * 5,
-    b"MAIL FROM:<a@example.com>": (b"503 5.5.1", b"250 2.1.0", b"503 5.5.1", b"503 5.5.1", b"503 5.5.1"),
-    b"RCPT TO:<c@example.org>": (b"503 5.5.1", b"503 5.5.1", b"250 2.1.5", b"250 2.1.5", b"250 2.1.5"),
-    b"DATA": (b"503 5.5.1", b"503 5.5.1", b"503 5.5.1", b"554 5.5.1", b"354 End"),
-    b"RSET": (b"250 2.0.0",) * 5,
-    b"NOOP": (b"250 2.0.0",) * 5,
-    b"NOOP anything": (b"250 2.0.0",) * 5,
-    b"VRFY a@example.com": (b"252 2.0.0",) * 5,
-    b"HELP": (b"214 2.0.0",) * 5,
-    b"QUIT": (b"221 2.0.0",) * 5,
-    b"STARTTLS": (b"503 5.5.1",) * 5,  # this server has no certificate
-    b"AUTH PLAIN AGEAYg==": (b"503 5.5.1",) * 5,
+GOOD: dict[bytes, tuple[bytes, bytes, bytes, bytes, bytes, bytes]] = {
+    b"HELO client.example": (b"250 mx",) * 6,
+    b"EHLO client.example": (b"250-mx",) * 6,
+    b"MAIL FROM:<a@example.com>": (b"503 5.5.1", b"250 2.1.0", *(b"503 5.5.1",) * 4),
+    b"RCPT TO:<c@example.org>": (b"503 5.5.1", b"503 5.5.1", b"250 2.1.5", b"250 2.1.5", b"250 2.1.5", b"503 5.5.1"),
+    b"DATA": (b"503 5.5.1", b"503 5.5.1", b"503 5.5.1", b"554 5.5.1", b"354 End", b"503 5.5.1"),
+    b"BDAT 0": (b"503 5.5.1", b"503 5.5.1", b"503 5.5.1", b"554 5.5.1", b"250 2.0.0", b"250 2.0.0"),
+    b"RSET": (b"250 2.0.0",) * 6,
+    b"NOOP": (b"250 2.0.0",) * 6,
+    b"NOOP anything": (b"250 2.0.0",) * 6,
+    b"VRFY a@example.com": (b"252 2.0.0",) * 6,
+    b"HELP": (b"214 2.0.0",) * 6,
+    b"QUIT": (b"221 2.0.0",) * 6,
+    b"STARTTLS": (b"503 5.5.1",) * 6,  # this server has no certificate
+    b"AUTH PLAIN AGEAYg==": (b"503 5.5.1",) * 6,
     **dict.fromkeys(
         (b"XCLIENT ADDR=192.0.2.1", b"XFORWARD ADDR=192.0.2.1"),
-        (b"550 5.7.0", b"550 5.7.0", b"503 5.5.1", b"503 5.5.1", b"503 5.5.1"),
+        (b"550 5.7.0", b"550 5.7.0", *(b"503 5.5.1",) * 4),
     ),
-    **dict.fromkeys((b"BDAT 5", b"ETRN x", b"EXPN list", b"SAML", b"SEND", b"SOML", b"TURN"), (b"502 5.5.1",) * 5),
-    **dict.fromkeys((b"CONNECT x:25", b"GET / HTTP/1.1", b"POST / HTTP/1.1"), (b"221 2.7.0",) * 5),
-    b"WHAT": (b"500 5.5.2",) * 5,
-    b"": (b"500 5.5.2",) * 5,
+    **dict.fromkeys((b"ETRN x", b"EXPN list", b"SAML", b"SEND", b"SOML", b"TURN"), (b"502 5.5.1",) * 6),
+    **dict.fromkeys((b"CONNECT x:25", b"GET / HTTP/1.1", b"POST / HTTP/1.1"), (b"221 2.7.0",) * 6),
+    b"WHAT": (b"500 5.5.2",) * 6,
+    b"": (b"500 5.5.2",) * 6,
 }
 # A wrong argument is refused before the phase is looked at, but MAIL and RCPT parse theirs only where they are allowed.
-BAD: dict[bytes, tuple[bytes, bytes, bytes, bytes, bytes]] = {
-    b"HELO": (b"501 5.5.4 Syntax: HELO hostname",) * 5,
-    b"EHLO a b": (b"501 5.5.4 Syntax: EHLO hostname",) * 5,
-    b"MAIL": (b"503 5.5.1", b"501 5.5.4", b"503 5.5.1", b"503 5.5.1", b"503 5.5.1"),
-    b"RCPT": (b"503 5.5.1", b"503 5.5.1", b"501 5.5.4", b"501 5.5.4", b"501 5.5.4"),
-    b"DATA x": (b"501 5.5.4 Syntax: DATA",) * 5,
-    b"RSET x": (b"501 5.5.4 Syntax: RSET",) * 5,
-    b"VRFY": (b"501 5.5.4 Syntax: VRFY address",) * 5,
-    b"QUIT x": (b"501 5.5.4 Syntax: QUIT",) * 5,
-    b"STARTTLS x": (b"501 5.5.4 Syntax: STARTTLS",) * 5,
+BAD: dict[bytes, tuple[bytes, bytes, bytes, bytes, bytes, bytes]] = {
+    b"HELO": (b"501 5.5.4 Syntax: HELO hostname",) * 6,
+    b"EHLO a b": (b"501 5.5.4 Syntax: EHLO hostname",) * 6,
+    b"MAIL": (b"503 5.5.1", b"501 5.5.4", *(b"503 5.5.1",) * 4),
+    b"RCPT": (b"503 5.5.1", b"503 5.5.1", b"501 5.5.4", b"501 5.5.4", b"501 5.5.4", b"503 5.5.1"),
+    b"DATA x": (b"501 5.5.4 Syntax: DATA",) * 6,
+    b"RSET x": (b"501 5.5.4 Syntax: RSET",) * 6,
+    b"VRFY": (b"501 5.5.4 Syntax: VRFY address",) * 6,
+    b"QUIT x": (b"501 5.5.4 Syntax: QUIT",) * 6,
+    b"STARTTLS x": (b"501 5.5.4 Syntax: STARTTLS",) * 6,
 }
 
 

@@ -1,0 +1,33 @@
+"""A message's data without the stuffed dots, as BDAT sends it (RFC 3030); DATA sends it as it is stored.
+
+Keeps law: chunks-are-the-message (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mailcore.deliverer.message_data import MessageData
+
+__all__ = ["unstuffed"]
+
+BEGINNINGS = (b"\r\n.", b"\r\n", b"\r")  # of a stuffed dot that a block may cut, longest first
+
+
+def unstuffed(data: MessageData) -> Iterator[bytes]:
+    """Yields the data block by block without the stuffed dots. Raises DataError."""
+    carried, at = b"\r\n", 0  # the beginning of the data is the beginning of a line
+    skip = 2
+    while at < data.length:
+        block = data.read(at)
+        at += len(block)
+        block = carried + block
+        carried = b""
+        for beginning in BEGINNINGS if at < data.length else ():
+            if block.endswith(beginning):
+                block, carried = block[: -len(beginning)], beginning
+                break
+        octets = block.replace(b"\r\n..", b"\r\n.")[skip:]
+        if octets:
+            skip = 0
+            yield octets

@@ -1,0 +1,121 @@
+"""BDAT of an SMTP session (RFC 3030): chunks of counted octets, each with its reply; the last one ends the message.
+
+Laws
+- A client that got an error still sends the octets of its chunk: they are thrown away and never taken for commands. Where their
+  number cannot be known, the session ends.
+- The reply to a chunk comes after its octets; 250 to the last one only from ``Intake.store``.
+- A chunk that is refused ends the transaction: what follows of it is refused until MAIL.
+
+Knows nothing of other commands.
+
+Keeps law: chunks-are-the-message (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+from mailcore.esmtp import BINARY
+from mailcore.receiver.chunk_reader import ChunkReader
+from mailcore.receiver.command_table import Phase
+from mailcore.receiver.data_session import DataSession
+from mailcore.receiver.incoming import TOO_BIG
+from mailcore.receiver.line_session import State
+
+__all__ = ["ChunkSession"]
+
+SIZE_DIGITS_MAX = 20  # RFC 3030 2
+THROWN_AWAY_MAX = 64 * 1024  # of a chunk beyond twice the size limit, as after DATA
+_SYNTAX = b"501 5.5.4 Syntax: BDAT size [LAST]"
+_NOT_WITH_MILTERS = b"502 5.5.1 Error: command not implemented"
+
+
+class ChunkSession(DataSession):
+    """A session that takes BDAT."""
+
+    # Of the chunk that is coming; of the class, because most sessions have none.
+    _chunk_left = 0  # octets that have not come yet
+    _chunk_bytes = 0
+    _chunk_is_last = False
+    _chunk_refusal = b""  # the reply to a chunk that is thrown away
+
+    def smtp_BDAT(self, argument: bytes) -> bytes:
+        """Begins to receive a chunk."""
+        if self.context.milters:  # they expect DATA, and there is none
+            self.refuse_chunk(argument, _NOT_WITH_MILTERS)
+            return b""
+        if not self._begin_chunk(argument):
+            return b""
+        if self.phase is not Phase.CHUNKS:
+            self.phase = Phase.CHUNKS
+            is_binary = BINARY in self.envelope.options
+            self.begin_data(ChunkReader(self.context.settings.message_size_limit, is_binary=is_binary))
+        self.state = State.CHUNK
+        if not self._chunk_left:
+            self._end_chunk()
+        return b""
+
+    def refuse_chunk(self, argument: bytes, refusal: bytes) -> None:
+        """Throws away the octets that follow a refused BDAT, and then replies."""
+        if not self._begin_chunk(argument):
+            return
+        self._chunk_refusal = refusal
+        self.state = State.CHUNK
+        if not self._chunk_left:
+            self._end_chunk()
+
+    def _begin_chunk(self, argument: bytes) -> bool:
+        size, *last = argument.split()[:3] or [b""]
+        is_last = [word.upper() for word in last] == [b"LAST"]
+        if not size.isdigit() or len(size) > SIZE_DIGITS_MAX or (last and not is_last):
+            self._abandon()
+            self.last_reply(_SYNTAX)  # where the next command begins is not known
+            return False
+        self._chunk_bytes = self._chunk_left = int(size)
+        self._chunk_is_last = is_last
+        self._chunk_refusal = b""
+        if self._chunk_left > 2 * self.context.settings.message_size_limit + THROWN_AWAY_MAX:
+            self._abandon()
+            self.last_reply(TOO_BIG)
+            return False
+        return True
+
+    def chunk(self, data: bytes) -> bytes:
+        """Takes octets in state CHUNK; returns what follows the chunk."""
+        octets, rest = data[: self._chunk_left], data[self._chunk_left :]
+        self._chunk_left -= len(octets)
+        message = self._incoming
+        if message is not None and not self._chunk_refusal:
+            message.feed(octets)
+            if message.busy:
+                self.stop_reading()
+        if not self._chunk_left:
+            self._end_chunk()
+        return rest
+
+    def room(self) -> None:
+        """Continues after the spool took what was buffered, perhaps with the end of a chunk."""
+        if self.state is State.CHUNK and not self._chunk_left:
+            self._end_chunk()
+            self.flush()
+        super().room()
+
+    def _end_chunk(self) -> None:
+        """Replies to a chunk whose octets have all come, unless the spool must be waited for."""
+        message = self._incoming
+        if self._chunk_refusal:
+            self.state = State.COMMAND
+            self.error(self._chunk_refusal)
+            return
+        assert message is not None  # of a chunk that was not refused
+        if message.busy:
+            return
+        if self._chunk_is_last and not message.failure:
+            message.end_chunks()
+        if message.failure:
+            self._incoming = None
+            self.answer(self.envelope, message.failure)
+        elif self._chunk_is_last:
+            self._incoming = None
+            self.end_of_data(message)
+        else:
+            self.state = State.COMMAND
+            self.reply(b"250 2.0.0 Ok: %d octets" % self._chunk_bytes)
