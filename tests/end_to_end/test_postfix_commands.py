@@ -48,6 +48,7 @@ async def test_an_operator_works_with_the_commands_of_postfix(tmp_path: Path) ->
     port = free_port()
     sections: Sections = {
         "metrics": {"listen": f"127.0.0.1:{port}"},
+        "export": {"enabled": True},
         "queue": {"retry_ladder_s": [60]},
         "scheduler": {"minimal_backoff_time": 60, "maximal_backoff_time": 60},
     }
@@ -81,6 +82,8 @@ async def test_an_operator_works_with_the_commands_of_postfix(tmp_path: Path) ->
         assert header.endswith("Message-ID: <one@sender.example>\n")
         assert (await run(core, "postqueue", "-i", two))[0] == 0
         assert (await run(core, "postqueue", "-i", "1K0RDGV4BE900"))[0] == 69
+        for words in (("postqueue", "-i", "x y"), ("postqueue", "-i", "1K0RDGV4BE900"), ("postcat", "-q", "x y")):
+            assert "queue_ids[" not in (await run(core, *words))[2], words
         await core.until_in(two, "retry")
         assert (await run(core, "postsuper", "-d", "ALL", "hold"))[2].endswith("postsuper: Deleted: 1 message\n")
         assert {each["queue_id"] for each in await core.listed()} == {two}
@@ -91,6 +94,10 @@ async def test_an_operator_works_with_the_commands_of_postfix(tmp_path: Path) ->
         assert before['waypost_recipients_total{outcome="deferred"}'] >= 3
         assert before['waypost_process_up{process="manager"}'] == 1
         assert before['waypost_balance_difference{of="messages"}'] == 0
+        assert before['waypost_transport_recipients_total{transport="smtp",outcome="deferred"}'] >= 3
+        assert 0 < before["waypost_export_lag_bytes"] < before["waypost_export_lag_limit_bytes"], (
+            "nothing is sealed yet"
+        )
         core.stop()
         for argv, expected in ((("mailq",), 69), (("postqueue", "-f"), 69), (("postsuper", "-d", "ALL"), 1)):
             status, out, err = await run(core, *argv)
