@@ -34,8 +34,9 @@ ERRORS = frozenset({"failed", "start_refused"})
 WARNINGS = frozenset(
     {
         "accepting_paused", "certificate_refused", "child_ended", "data_damaged", "disk_full", "lane_lags", "login_failed",
-        "maildrop_damaged", "positions_damaged", "proxy_refused", "record_set_aside", "refusals_not_recorded", "session_failed",
-        "stopped_accepting", "sync_failed", "tuned_ignored", "users_refused", "maps_refused", "rewriting_failed",
+        "maildrop_damaged", "positions_damaged", "proxy_refused", "rate_exceeded", "record_set_aside", "refusals_not_recorded",
+        "session_failed", "stopped_accepting", "sync_failed", "tuned_ignored", "users_refused", "maps_refused",
+        "rewriting_failed",
     }
 )  # fmt: skip
 INFOS = frozenset(

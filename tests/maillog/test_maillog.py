@@ -342,3 +342,21 @@ def test_pflogsumm_is_not_led_astray_by_strangers(log: MailLog, tmp_path: Path) 
     log.flush()
     found = totals(pflogsumm(tmp_path / "mail.log"))
     assert (found["received"], found["delivered"], found["bounced"]) == (1, 0, 1)
+
+
+def test_a_client_is_named_as_it_is_known(log: MailLog, tmp_path: Path) -> None:
+    """By its own name, and by what a content filter says of the original client."""
+    log.accepted(envelope(client_name="client.example"))
+    log.accepted(envelope(original_client="first.example[203.0.113.9]", original_queue_id="4Abc"))
+    log.rate_exceeded("Connection", 61.0, "203.0.113.9", "203.0.113.0/24")
+    log.proxy_refused("192.0.2.10", "the header of version 1 is malformed")
+    log.flush()
+    found = lines(tmp_path)
+    assert "client=client.example[" in found[0]
+    assert "client=unknown[" in found[3]
+    assert ", orig_queue_id=4Abc, orig_client=first.example[203.0.113.9]" in found[3]
+    limit = "Connection rate limit exceeded: 61 from [203.0.113.9] of network 203.0.113.0/24"
+    header = "PROXY header from balancer [192.0.2.10]: the header of version 1 is malformed; connection closed"
+    assert found[6:] == [f"waypost/smtpd: warning: {limit}", f"waypost/smtpd: warning: {header}"]
+    assert objects(tmp_path)[1]["original_client"] == "first.example[203.0.113.9]"
+    assert "original_client" not in objects(tmp_path)[0]
