@@ -23,8 +23,10 @@ def map_faults(settings: Rewriting) -> list[str]:
 def read_maps(settings: Rewriting) -> Maps:
     """Reads all files. Raises MapFault."""
     read = {name: read_map(name, settings.recipient_delimiter) for name in settings.files}
-    sender, recipient, both, aliases = ([read[name] for name in getattr(settings, each)] for each in MAPS)
+    sender, recipient, both, aliases, sender_bcc, recipient_bcc = (
+        [read[name] for name in getattr(settings, each)] for each in MAPS
+    )
     bounds = Bounds(
         settings.virtual_alias_recursion_limit, settings.virtual_alias_expansion_limit, settings.recipients_max
     )
-    return Maps([*sender, *both], [*recipient, *both], aliases, bounds)
+    return Maps([*sender, *both], [*recipient, *both], aliases, bounds, settings.always_bcc, sender_bcc, recipient_bcc)

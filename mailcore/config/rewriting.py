@@ -14,7 +14,14 @@ from mailcore.config import values
 
 __all__ = ["MAPS", "REGEXP", "Rewriting", "absolute"]
 
-MAPS = ("sender_canonical_maps", "recipient_canonical_maps", "canonical_maps", "virtual_alias_maps")
+MAPS = (
+    "sender_canonical_maps",
+    "recipient_canonical_maps",
+    "canonical_maps",
+    "virtual_alias_maps",
+    "sender_bcc_maps",
+    "recipient_bcc_maps",
+)
 REGEXP = "regexp:"  # before the path of a file of regular expressions
 _FORM = "each a path, or regexp: and a path for regular expressions"
 
@@ -47,6 +54,13 @@ class Rewriting:
     virtual_alias_maps: tuple[str, ...] = texts(
         (), "files with aliases: one address may stand for several", _file, values.no_repeats
     )
+    always_bcc: str = text("", "address that gets a copy of all mail", values.mailbox, special={"": "no copies"})
+    sender_bcc_maps: tuple[str, ...] = texts(
+        (), "files with the address that gets a copy of a sender's mail", _file, values.no_repeats
+    )
+    recipient_bcc_maps: tuple[str, ...] = texts(
+        (), "files with the address that gets a copy of a recipient's mail", _file, values.no_repeats
+    )
     recipient_delimiter: str = text(
         "",
         "characters that separate an extension from the user, as in user+extension@example.org; a file is asked with the "
@@ -61,6 +75,11 @@ class Rewriting:
     recipients_max: int = whole(
         100_000, 1, 1_000_000, "recipients", "maximum recipients of a message after aliases; above it the mail gets 451"
     )
+
+    @property
+    def is_on(self) -> bool:
+        """Returns whether any address may be changed or added."""
+        return bool(self.files or self.always_bcc)
 
     @property
     def files(self) -> tuple[str, ...]:

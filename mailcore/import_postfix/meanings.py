@@ -23,7 +23,9 @@ HOUSEKEEPING = frozenset((
 ))
 # fmt: on
 
-_REWRITING = "Waypost does not rewrite addresses; if you need it, do it in a server before or after Waypost"
+_REWRITING = (
+    "Waypost rewrites envelopes only ([rewriting]); if you need this, do it in a server before or after Waypost"
+)
 _TESTS = "Waypost has no such checks: [relay] networks may send anywhere, other clients only to [relay] domains"
 _BACKSCATTER = (
     "Waypost accepts any recipient in its domains and bounces what the next hop rejects, which can cause backscatter"
@@ -45,7 +47,6 @@ _MILTERS = (
 _MAILBOXES = "Waypost has no mailboxes and no aliases"
 
 _EXACT = {
-    "always_bcc": "no copies are made",
     "content_filter": _FILTERS,
     "2bounce_notice_recipient": "if notify_classes has 2bounce, set double_bounce_recipient in [bounce]",
     "disable_dns_lookups": "Waypost looks up MX hosts unless the next hop is in brackets; check [routes]",
@@ -68,9 +69,6 @@ _EXACT = {
     "smtpd_helo_required": "Waypost always requires HELO or EHLO",
     "non_smtpd_milters": "mail of local programs passes no milter; submit it over SMTP if it must",
     "smtputf8_enable": "Waypost offers SMTPUTF8",
-    "recipient_delimiter": _MAILBOXES,
-    "sender_bcc_maps": "no copies are made",
-    "recipient_bcc_maps": "no copies are made",
     "defer_transports": "no automatic deferral; suspend the destinations with waypost destination suspend",
 }
 

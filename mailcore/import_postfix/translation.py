@@ -20,6 +20,7 @@ from mailcore.import_postfix.relaying import (
     server_names,
     tls,
 )
+from mailcore.import_postfix.rewriting import rewriting
 from mailcore.import_postfix.routes import routes
 from mailcore.import_postfix.tables import is_of_this_host
 from mailcore.import_postfix.transports import transports
@@ -47,6 +48,7 @@ def translate(directory: Path, hostname: str) -> tuple[Draft, Machine]:
     encryption(machine, draft)
     filters(machine, draft)
     routes(machine, draft, names, domains)
+    rewriting(machine, draft)
     _instances(machine, draft)
     _rest(machine, draft)
     for fault in [*machine.faults, *(each for each in machine.cf.faults if each not in machine.faults)]:

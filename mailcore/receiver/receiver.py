@@ -106,7 +106,7 @@ class Receiving:
             loop,
             self._threads,
         )
-        if settings.rewriting.files:
+        if settings.rewriting.is_on:
             self.reception.rewriting = LiveMaps(settings.rewriting, self.log, loop, self._threads)
         self.certificates = Certificates(settings.certificate_pairs, self.log)
         self._logins_logged = Allowance(LOGINS_LOGGED_S, LOGINS_LOGGED_BURST, loop.time())

@@ -1,8 +1,8 @@
 """Rewrites the envelope of a message before it is stored: the sender's canonical address, the recipients', and aliases.
 
-As Postfix's cleanup(8): canonical addresses first, then aliases, whose results are looked up again. A name that stands for
-itself ends there. The rewriting happens before the message is acknowledged, so what the queue holds are the final
-recipients, and a crash can neither lose nor repeat it.
+As Postfix's cleanup(8): canonical addresses first, then copies (bcc), then aliases, whose results are looked up again. A
+name that stands for itself ends there. The rewriting happens before the message is acknowledged, so what the queue holds
+are the final recipients, and a crash can neither lose nor repeat it.
 
 Laws
 - Each final recipient is there once. A loop ends; an expansion beyond its bounds refuses the message, which stays with the
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from mailcore.dsn_request import ORCPT
+from mailcore.dsn_request import NOTIFY_NEVER, ORCPT
 from mailcore.envelope import RECIPIENTS_PER_RECORD, Envelope, Options, Recipient
 from mailcore.rewriting.address_map import AddressMap, PatternTooSlow
 from mailcore.routing.address import comparable
@@ -44,6 +44,9 @@ class Maps(NamedTuple):
     recipient_canonical: Sequence[AddressMap] = ()
     aliases: Sequence[AddressMap] = ()
     bounds: Bounds = Bounds()
+    always_bcc: str = ""
+    sender_bcc: Sequence[AddressMap] = ()
+    recipient_bcc: Sequence[AddressMap] = ()
 
 
 class Rewritten(NamedTuple):
@@ -58,7 +61,8 @@ def rewrite(maps: Maps, envelope: Envelope, more: Sequence[Recipient]) -> Rewrit
     """Returns the envelope with its final addresses."""
     try:
         sender = _canonical(maps.sender_canonical, envelope.sender) if envelope.sender else ""
-        final = _recipients(maps, (*envelope.recipients, *more))
+        given = [_moved(maps, recipient) for recipient in (*envelope.recipients, *more)]
+        final = _recipients(maps, [*given, *_copies(maps, sender, given)])
     except (PatternTooSlow, _TooMany) as error:
         return Rewritten(envelope, tuple(more), str(error))
     made = msgspec.structs.replace(
@@ -74,8 +78,7 @@ class _TooMany(Exception):
 def _recipients(maps: Maps, recipients: Iterable[Recipient]) -> tuple[Recipient, ...]:
     final: dict[str, Recipient] = {}
     for recipient in recipients:
-        address = _canonical(maps.recipient_canonical, recipient.address)
-        results = _expanded(maps, address) if maps.aliases else (address,)
+        results = _expanded(maps, recipient.address) if maps.aliases else (recipient.address,)
         for result in results:
             key = comparable(result)
             if key not in final:
@@ -83,6 +86,22 @@ def _recipients(maps: Maps, recipients: Iterable[Recipient]) -> tuple[Recipient,
         if len(final) > maps.bounds.of_all:
             raise _TooMany(f"the aliases make more than {maps.bounds.of_all} recipients of the message")
     return tuple(final.values())
+
+
+def _moved(maps: Maps, recipient: Recipient) -> Recipient:
+    """Returns the recipient with its canonical address."""
+    return _as(recipient, recipient.number, _canonical(maps.recipient_canonical, recipient.address))
+
+
+def _copies(maps: Maps, sender: str, recipients: Sequence[Recipient]) -> list[Recipient]:
+    """Returns who gets a copy without being named. Reports about copies go to no sender (RFC 3461 4.1)."""
+    addresses = [maps.always_bcc] if maps.always_bcc else []
+    if maps.sender_bcc and sender:
+        addresses += _find(maps.sender_bcc, sender) or ()
+    if maps.recipient_bcc:
+        for recipient in recipients:
+            addresses += _find(maps.recipient_bcc, recipient.address) or ()
+    return [Recipient(-1, address, options=NOTIFY_NEVER) for address in dict.fromkeys(addresses)]
 
 
 def _canonical(maps: Sequence[AddressMap], address: str) -> str:

@@ -164,7 +164,7 @@ def test_mail_goes_where_postfix_sent_it(directory: Path, address: str, destinat
         ("transport_maps = regexp", Fate.LEFT, "2 rules"),
         ("smtp_sasl_auth_enable", Fate.LEFT, "passwords are not taken over"),
         ("header_checks", Fate.LEFT, "no filters"),
-        ("virtual_alias_maps", Fate.LEFT, "does not rewrite addresses"),
+        ("virtual_alias_maps", Fate.LEFT, "add the file to [rewriting]"),
         ("always_bcc", Fate.TAKEN, "nothing to take over"),
         ("surprise_setting", Fate.LEFT, "check whether your mail depends on it"),
         ("my_own", Fate.TAKEN, "expanded in the settings that use it"),

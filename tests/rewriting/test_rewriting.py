@@ -87,3 +87,22 @@ def test_a_long_list_is_divided_into_records() -> None:
     rewritten = rewrite(maps, envelope("all"), ())
     assert (len(rewritten.envelope.recipients), len(rewritten.more)) == (1_000, 1_500)
     assert rewritten.envelope.recipient_count == 2_500
+
+
+def test_copies_go_to_everyone_named_once_and_sender_hears_nothing_of_them() -> None:
+    maps = Maps(
+        aliases=[table(archive="store1 store2")],
+        always_bcc="archive@x.example",
+        sender_bcc=[table(s="boss")],
+        recipient_bcc=[table(kim="audit", robin="audit")],
+    )
+    rewritten = rewrite(maps, envelope("kim", "robin", "boss"), ())
+    found = [
+        (each.address.partition("@")[0], dict(each.options).get("NOTIFY")) for each in rewritten.envelope.recipients
+    ]
+    never = "NEVER"
+    assert found == [
+        ("kim", None), ("robin", None), ("boss", None), ("store1", never), ("store2", never), ("audit", never),
+    ]  # fmt: skip
+    bounce = rewrite(maps._replace(always_bcc=""), envelope("else", sender=""), ())
+    assert [each.address for each in bounce.envelope.recipients] == ["else@x.example"]
