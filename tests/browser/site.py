@@ -12,13 +12,10 @@ error, a message of the browser's console, or anything the Content-Security-Poli
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import fcntl
 import json
 import os
-import random
 import shutil
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -31,11 +28,12 @@ from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, 
 
 from mailcore.lab.lab import Lab
 from tests.browser.chromium import SHARED
+from tests.end_to_end.appliance import free_port
 from tests.eventually import PATIENCE_S
 from tests.running.running_core import RunningCore, Sections, running
 from tests.test_tidy import ROOT
 
-__all__ = ["PASSWORD", "RUN", "Site", "free_port", "site"]
+__all__ = ["PASSWORD", "RUN", "Site", "site"]
 
 expect.set_options(timeout=30_000)  # ms; five seconds are too few beside a busy machine
 
@@ -67,15 +65,6 @@ management.call_command = lambda name, *words, **named: None if name == "collect
 sys.argv[0] = "manage.py"
 runpy.run_path("manage.py", run_name="__main__")
 """
-
-
-def free_port() -> int:
-    """Below the ports that the kernel gives away by itself: the portal binds it seconds later, when a client may have it."""
-    while True:
-        port = random.randrange(20_000, 32_000)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
 
 
 def prepared(root: Path) -> Path:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -26,10 +27,13 @@ LIST_PAGE = 1000
 
 
 def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+    """Returns a port below those that the kernel gives away by itself: between two starts of a core, a connection of another
+    program may get one of those."""
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)  # not of ``random``, which a test may have seeded as another has
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _toml(value: object) -> str:
