@@ -232,7 +232,7 @@ async def test_refusals_without_mail_are_written_in_time(tmp_path: Path, monkeyp
     monkeypatch.setattr(refusals, "FLUSH_S", 0.01)
     async with receiving(tmp_path) as receiver:
         client = await receiver.ready()
-        await client.ask(b"MAIL FROM:<bad>")
+        await client.ask(b"MAIL FROM:<a@b@c>")
         await eventually(lambda: receiver.lane.refusals)
 
 
@@ -248,10 +248,10 @@ async def test_the_manager_hears_of_refusals_that_no_mail_follows(
         )
         client = await receiver.ready()
         await send(client)
-        await client.ask(b"MAIL FROM:<bad>")
+        await client.ask(b"MAIL FROM:<a@b@c>")
         if mail_between:
             await send(client)
-            await client.ask(b"MAIL FROM:<bad>")
+            await client.ask(b"MAIL FROM:<a@b@c>")
         (lane,) = (receiver.settings.queue_directory / "incoming.0").glob("*.seg")
         refused = 2 if mail_between else 1
         await eventually(
@@ -266,7 +266,7 @@ async def test_a_flood_of_refusals_is_counted_not_written(tmp_path: Path, monkey
     at_once = Clients(error_sleep_time_s=0)
     async with receiving(tmp_path, error_limit=1000, clients=at_once) as receiver:
         client = await receiver.ready()
-        await client.send(b"MAIL FROM:<bad>\r\n" * 500)
+        await client.send(b"MAIL FROM:<a@b@c>\r\n" * 500)
         await client.replies(500)
         await send(client)
         assert 10 <= len(receiver.lane.refusals) < 500
