@@ -60,7 +60,7 @@ def fallback_of_transport() -> tuple[str, ...]:
         "next hops that are tried, in this order, when no host of the destination can be found or reached, as Postfix's "
         "smtp_fallback_relay",
         _fallback,
-        values.no_repeats,
+        values.distinct,
     )
     return hops
 

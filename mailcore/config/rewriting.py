@@ -43,23 +43,23 @@ class Rewriting:
     """[rewriting]: aliases and canonical addresses of mail that clients send, in files that are read again when they change."""
 
     sender_canonical_maps: tuple[str, ...] = texts(
-        (), f"files with canonical addresses of senders; {_FORM}", _file, values.no_repeats
+        (), f"files with canonical addresses of senders; {_FORM}", _file, values.distinct
     )
     recipient_canonical_maps: tuple[str, ...] = texts(
-        (), "files with canonical addresses of recipients", _file, values.no_repeats
+        (), "files with canonical addresses of recipients", _file, values.distinct
     )
     canonical_maps: tuple[str, ...] = texts(
-        (), "files with canonical addresses of both; they are asked last", _file, values.no_repeats
+        (), "files with canonical addresses of both; they are asked last", _file, values.distinct
     )
     virtual_alias_maps: tuple[str, ...] = texts(
-        (), "files with aliases: one address may stand for several", _file, values.no_repeats
+        (), "files with aliases: one address may stand for several", _file, values.distinct
     )
     always_bcc: str = text("", "address that gets a copy of all mail", values.mailbox, special={"": "no copies"})
     sender_bcc_maps: tuple[str, ...] = texts(
-        (), "files with the address that gets a copy of a sender's mail", _file, values.no_repeats
+        (), "files with the address that gets a copy of a sender's mail", _file, values.distinct
     )
     recipient_bcc_maps: tuple[str, ...] = texts(
-        (), "files with the address that gets a copy of a recipient's mail", _file, values.no_repeats
+        (), "files with the address that gets a copy of a recipient's mail", _file, values.distinct
     )
     recipient_delimiter: str = text(
         "",

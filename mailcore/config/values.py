@@ -25,6 +25,7 @@ __all__ = [
     "check_certificate",
     "destination_pattern",
     "directory",
+    "distinct",
     "domain_pattern",
     "endpoint",
     "field_name",
@@ -86,6 +87,11 @@ def no_repeats(values: Sequence[str]) -> None:
     """Raises BadValue at an empty list, and at one that has a value twice."""
     if not values:
         raise BadValue("", values, "must have at least one value (got [])")
+    distinct(values)
+
+
+def distinct(values: Sequence[str]) -> None:
+    """Raises BadValue at a list that has a value twice; it may be empty."""
     for value in values:
         if values.count(value) > 1:
             raise BadValue("", value, f"must not have a value twice (got {shown(value)} twice)")
