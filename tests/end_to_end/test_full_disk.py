@@ -125,7 +125,7 @@ async def is_whole_again(core: RunningCore) -> None:
     """Room again, the ballast whole again, new mail again."""
     await core.until(lambda: held(Disk(), str(core.home / "queue")) == BALLAST, "the ballast to be whole")
     await core.until(lambda: reply_to_mail(core)[0] == 250, "new mail to be accepted")
-    await core.send("new@example.org", heard=False)
+    await core.send("new@example.org")
     await core.until_empty()
 
 

@@ -136,9 +136,11 @@ async def test_where_a_recipient_is_a_destination_sizes_and_records_still_name_t
     admitted: list[str] = []
     admit = manager.context.scheduler.admit
 
-    def noted(queue_id: str, unread: int, recipients: Sequence[tuple[int, str, str]], now: float) -> None:
+    def noted(
+        queue_id: str, unread: int, recipients: Sequence[tuple[int, str, str]], now: float, priority: int
+    ) -> None:
         admitted.extend(destination for _, _, destination in recipients)
-        admit(queue_id, unread, recipients, now)
+        admit(queue_id, unread, recipients, now, priority)
 
     monkeypatch.setattr(manager.context.scheduler, "admit", noted)
     recorded: list[str] = []

@@ -43,6 +43,7 @@ class _Context:
     hostname = "here.example"
     pool = None
     restored = NOT_RESTORED
+    interval_s = ManagerContext.interval_s
 
     def __init__(self, machine: SimulatedMachine) -> None:
         self.machine = machine

@@ -205,7 +205,7 @@ class RunningCore(Appliance):
 
         await self.eventually(empty, "an empty queue")
         size = await self.size()
-        assert (size["messages"], size["recipients"], size["destinations"]) == (0, 0, {})
+        assert (size["messages"], size["recipients"], size["destinations"]) == (0, 0, {}), size
 
         async def unlisted() -> bool:
             return not await self.listed()
