@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import quote
 
+import pytest
 from playwright.async_api import Page, expect
 
 from mailcore.faults import Code
@@ -39,6 +40,7 @@ async def queued_of(it: Site, name: str) -> int:
     return int(answer["queued"].get(name, 0))
 
 
+@pytest.mark.long
 async def test_a_suspension_keeps_mail_until_it_is_resumed(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
         name = route_to(lab, 0)

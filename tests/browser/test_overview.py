@@ -7,6 +7,7 @@ import re
 import time
 from pathlib import Path
 
+import pytest
 from playwright.async_api import Page, expect
 
 from mailcore.lab.lab import Lab
@@ -95,6 +96,7 @@ async def test_the_overview_lives_and_says_when_the_core_is_gone(tmp_path: Path)
         await expect(page.locator("#core-status")).to_have_text("core: running", timeout=60_000)
 
 
+@pytest.mark.long
 async def test_several_portal_processes_share_the_port_and_end_together(tmp_path: Path) -> None:
     async with (
         Lab(["accept:127.0.0.1:0"]) as lab,

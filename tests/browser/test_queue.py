@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from playwright.async_api import expect
 
 from mailcore.faults import Code
@@ -167,6 +168,7 @@ async def test_all_that_match_are_counted_deleted_and_brought_back(tmp_path: Pat
         await result(page, "4 messages rerouted")
 
 
+@pytest.mark.long
 async def test_a_viewer_looks_and_changes_nothing(tmp_path: Path) -> None:
     async with Lab(["reject(1, 450):127.0.0.1:0"]) as lab, site(tmp_path, lab, SLOW) as it:
         (queue_id,) = await send_deferred(it, 1, "a@sender.example")

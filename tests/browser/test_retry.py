@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
 from playwright.async_api import Page, expect
 
 from mailcore.lab.lab import Lab
@@ -21,6 +22,7 @@ async def ask_for_retry(page: Page) -> None:
     await page.click("#acts button:text-is('Retry now')")
 
 
+@pytest.mark.long
 async def test_a_retry_leaves_scheduled_mail_alone_and_offers_to_resume_the_dead(tmp_path: Path) -> None:
     async with Lab(["close(connect):127.0.0.1:0"]) as lab, site(tmp_path, lab, LONG) as it:
         name = route_to(lab, 0)

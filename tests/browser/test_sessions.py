@@ -22,6 +22,7 @@ def asked_again(url: str) -> Callable[[Request], bool]:
     return lambda request: url in request.url and AGAIN in request.headers
 
 
+@pytest.mark.long
 async def test_what_a_page_asks_for_by_itself_says_so(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
         queue_id = await it.core.inject("c@example.org", not_before=time.time() + 86_400)
@@ -49,7 +50,6 @@ async def test_what_a_page_asks_for_by_itself_says_so(tmp_path: Path) -> None:
         assert [header for url, header in asked if "/change/hold/" in url] == [None], "somebody did that"
 
 
-@pytest.mark.long
 async def test_who_signs_out_in_one_window_hears_no_more_in_the_other(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
         page = await it.sign_in_by_form("viewer")

@@ -142,6 +142,7 @@ async def test_a_value_for_five_seconds_ends_by_itself(tmp_path: Path) -> None:
         assert await in_force(it.core, scope) == 20
 
 
+@pytest.mark.long
 async def test_wrong_values_other_operators_and_a_core_that_is_gone(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
         first, second = await it.sign_in("operator"), await it.sign_in("administrator")

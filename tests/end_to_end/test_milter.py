@@ -41,9 +41,9 @@ def expected(data: bytes, body: bytes | None) -> bytes:
 @pytest.mark.parametrize(
     ("data", "body"),
     [
-        (SMALL, None),
-        (LARGE, None),
-        (SMALL, b"new\r\n.\r\n..x\r\n"),
+        pytest.param(SMALL, None, marks=pytest.mark.long),
+        pytest.param(LARGE, None, marks=pytest.mark.long),
+        pytest.param(SMALL, b"new\r\n.\r\n..x\r\n", marks=pytest.mark.long),
         (SMALL, 9_000 * b".new line\r\n"),  # into the spool
         (LARGE, b"small now\r\n"),  # out of it
     ],
