@@ -50,7 +50,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "clients": ("client_address",),
     "recipients": ("recipient",),
     "hours": ("hour",),
-    "encryption": ("direction", "version", "cipher"),
+    "encryption": ("direction", "version", "level", "reason", "cipher"),
     "windows": ("destination",),
     "refused": ("stage", "reason"),
     "arrivals": ("stretch",),
@@ -124,12 +124,16 @@ TABLES = {
         ) group by client_address""",
     "recipients": """select recipient, count(*) as messages from (select unnest(recipients) as recipient from came)
         group by recipient""",
-    "encryption": """select direction, split_part(tls, ' ', 1) as version,
+    "encryption": r"""select direction, split_part(tls, ' ', 1) as version, split_part(said, ': ', 1) as level,
+        case when tls = '' then folded(why) else why end as reason,
         case when contains(tls, ' ') then split_part(tls, ' ', -1) else '' end as cipher, count(*) as count
-        from (
-            select 'in' as direction, coalesce(tls, '') as tls from came where first and origin = 'smtp'
-            union all select 'out', coalesce(tls, '') from verdict where status = 'delivered'
-        ) group by all""",
+        from (select *, regexp_replace(
+            case when contains(said, ': ') then said[strpos(said, ': ') + 2:] else '' end,
+            '([A-Za-z0-9_-]+\.)+[A-Za-z][A-Za-z0-9-]*[A-Za-z0-9]', '<host>', 'g'
+        ) as why from (
+            select 'in' as direction, coalesce(tls, '') as tls, '' as said from came where first and origin = 'smtp'
+            union all select 'out', coalesce(tls, ''), coalesce(tls_level, '') from verdict where status = 'delivered'
+        )) group by all""",
     "windows": """select destination, count(*) as samples, min("window") as window_min, avg("window") as window_mean,
         max("window") as window_max, avg(busy) as busy_mean, max(busy) as busy_max, max(queued) as queued_max,
         count(distinct us // 60000000) filter (dead_until > us / 1e6) as dead_minutes
