@@ -87,6 +87,7 @@ class Reception:
         self._refusals = Refusals(commit, log, loop, clock, self._refusals_synced, self._lane_failed)
         self.refused = self._refusals.record
         self._failures = Allowance(FAILURES_LOGGED_S, FAILURES_BURST, loop.time())
+        self._proxies_logged = Allowance(FAILURES_LOGGED_S, FAILURES_BURST, loop.time())
         self._milters_logged = Allowance(MILTERS_LOGGED_S, MILTERS_LOGGED_BURST, loop.time())
         self._accepted: list[Envelope] = []  # durable, not yet logged and reported
         self._durable_end = writer.durable  # of what was confirmed to us
@@ -181,7 +182,7 @@ class Reception:
 
     def proxy_refused(self, balancer: str, why: str) -> None:
         """Logs a connection that was closed because of its PROXY header, unless there are too many of them."""
-        if self._failures.taken(self._loop.time()):
+        if self._proxies_logged.taken(self._loop.time()):
             self._log.proxy_refused(balancer, why)
             self._log.flush()
 

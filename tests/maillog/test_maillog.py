@@ -206,7 +206,7 @@ def test_strangers_words_stay_on_their_line_and_in_their_field(log: MailLog, tmp
 def test_faults_of_the_users_have_a_line_each_and_the_last_one_says_what_is_in_force(
     log: MailLog, tmp_path: Path
 ) -> None:
-    """At a start there was nobody before who could stay."""
+    """At a start no users were read before, so none can stay as they were."""
     log.users_refused("/h/users.jsonl", ["/h/users.jsonl:2: x", "/h/users.jsonl:3: y"], 1, at_start=True)
     log.users_refused("/h/users.jsonl", ["/h/users.jsonl:2: z"], 2, at_start=False)
     log.close()

@@ -84,7 +84,7 @@ def test_processes_and_disks() -> None:
 
 
 def test_each_certificate_of_the_receivers_has_its_expiry(tmp_path: Path) -> None:
-    """Also those by name; two files of one name are told apart."""
+    """Certificates of the listeners and by name are shown, too; of two files with the same name, the path is shown."""
     first, second, third = (
         certificate(made_in(tmp_path / name), "mx.example.org", days) for name, days in (("a", 5), ("b", 50), ("c", 9))
     )

@@ -281,6 +281,17 @@ def test_an_allowance_is_a_burst_and_then_so_many_a_second() -> None:
     assert [allowance.taken(1000.0) for _ in range(4)] == [True, True, True, False]
 
 
+async def test_a_flood_of_bad_proxy_headers_hides_no_failure(tmp_path: Path) -> None:
+    async with receiving(tmp_path) as receiver:
+        await receiver.ready()
+        told = receiver.receiving.reception
+        for _ in range(100):
+            told.proxy_refused("192.0.2.1", "no header")
+        told.session_failed("192.0.2.2", ValueError("a bug"))
+        await eventually(lambda: "a bug" in receiver.mail_log)
+        assert 1 <= receiver.mail_log.count("192.0.2.1") < 50
+
+
 async def test_the_log_tells_of_each_message_as_postfix_does(tmp_path: Path) -> None:
     async with receiving(tmp_path) as receiver:
         await send(await receiver.ready())
