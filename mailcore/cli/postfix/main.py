@@ -20,9 +20,9 @@ from mailcore.terminal.command import CONFIGURATIONS, INTERRUPTED
 __all__ = ["COMMANDS", "main"]
 
 Command = Callable[[Sequence[str]], int]
-NO_ALIASES = (
-    "Waypost has no aliases and delivers no mail to mailboxes of this host; mail for a local user goes where "
-    "the routes of the configuration send its domain"
+ALIASES = (
+    "there is nothing to do: the files of [rewriting] virtual_alias_maps are read again when they change; /etc/aliases is not "
+    "read, and mail for a local user goes where the routes of the configuration send its domain"
 )
 
 
@@ -110,7 +110,7 @@ def _qshape(argv: Sequence[str]) -> int:
 
 
 def _newaliases(argv: Sequence[str]) -> int:
-    print(f"newaliases: {NO_ALIASES}", file=sys.stderr)
+    print(f"newaliases: {ALIASES}", file=sys.stderr)
     return OK
 
 
