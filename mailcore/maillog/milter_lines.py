@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from mailcore.maillog.lines import Lines
 from mailcore.maillog.text import free, word
 
 __all__ = ["MilterLines"]
 
 
-class MilterLines:
-    """A part of ``MailLog``, which writes the lines."""
+class MilterLines(Lines):
+    """A part of ``MailLog``."""
 
     def milter_failed(
         self, milter: str, stage: str, what: str, action: str, client_address: str, queue_id: str = ""
@@ -52,12 +51,3 @@ class MilterLines:
             why=why,
             client_address=client_address,
         )
-
-    def _warning(self, service: str, text: str) -> None:
-        raise NotImplementedError
-
-    def _line(self, service: str, text: str) -> None:
-        raise NotImplementedError
-
-    def _object(self, event: str, **fields: Any) -> None:
-        raise NotImplementedError

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["free", "inside", "seconds", "word"]
+__all__ = ["client_text", "free", "inside", "seconds", "word"]
 
 TEXT_MAX = 1_000  # characters of one text; an RFC 5321 reply line has at most 512, ours may join several
 SHORTENED = "..."
@@ -76,3 +76,8 @@ def seconds(value: float) -> str:
     if 0.0 <= value < 9.99:
         return _SECONDS[int(value * 100 + 0.5)]
     return _format(value) if 0.0 < value < 1e12 else "0"
+
+
+def client_text(name: str, address: str) -> str:
+    """Returns name[address]; a bracket in a name from the DNS is escaped, so that it cannot begin another address."""
+    return f"{word(name).replace('[', chr(92) + 'x5b') or 'unknown'}[{word(address)}]"

@@ -16,7 +16,7 @@ import pytest
 
 from mailcore.cli.main import main
 from mailcore.cli.tail import ERRORS, EVENTS, WARNINGS, Selection
-from mailcore.maillog import maillog
+from mailcore.maillog import mail_lines
 from tests.test_tidy import read
 
 LINES: list[dict[str, Any]] = [
@@ -56,10 +56,16 @@ def test_lines_match_all_that_is_given(given: dict[str, str], matching: Any) -> 
     assert [number for number, line in enumerate(LINES) if selection.matches(line)] == list(matching)
 
 
+def _log() -> ast.Module:
+    """Returns the code of all families of lines."""
+    files = sorted(Path(mail_lines.__file__).parent.glob("*lines.py"))
+    return ast.parse("".join(path.read_text().replace("from __future__ import annotations", "") for path in files))
+
+
 def test_levels_are_those_of_the_log() -> None:
     """An event is a warning if the line beside it in mail.log says so."""
     warnings, fatal = set(), set()
-    for function in ast.walk(ast.parse(Path(maillog.__file__).read_text())):
+    for function in ast.walk(_log()):
         if isinstance(function, ast.FunctionDef):
             calls = [each for each in ast.walk(function) if isinstance(each, ast.Call)]
             events = {
@@ -81,8 +87,8 @@ def test_levels_are_those_of_the_log() -> None:
 
 def test_the_events_are_those_of_the_log() -> None:
     """An event that the log has and ``tail`` does not know could not be asked for; the page of the log has them all, too."""
-    tree = ast.parse(Path(maillog.__file__).read_text())
-    events: set[object] = {event for event, _ in maillog._REPORTS.values()}
+    tree = _log()
+    events: set[object] = {event for event, _ in mail_lines._REPORTS.values()}
     for call in ast.walk(tree):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "_object":
             events |= {each.value for each in ast.walk(call.args[0]) if isinstance(each, ast.Constant)}

@@ -1,0 +1,44 @@
+"""The lines of the mail log about processes. "warning" and "fatal" are words that pflogsumm gathers."""
+
+from __future__ import annotations
+
+from mailcore.maillog.lines import Lines
+from mailcore.maillog.text import free, seconds, word
+
+__all__ = ["ProcessLines"]
+
+
+class ProcessLines(Lines):
+    """A part of ``MailLog``."""
+
+    def started(self, process: str, pid: int | str) -> None:
+        """Logs that a process was started. ``process``: "receiver.0"."""
+        self._line("master", f"process {word(process)} started, pid {int(pid)}")
+        self._object("started", process=process, child_pid=int(pid))
+
+    def start_refused(self, why: str) -> None:
+        """Logs that nothing was started: a disk is missing or is another Waypost's."""
+        self._line("master", f"fatal: not started: {free(why)}")
+        self._object("start_refused", why=why)
+
+    def adopted(self, name: str, directory: str, who: str) -> None:
+        """Logs that an operator made a directory one of this home (``waypost identity adopt``)."""
+        self._line("master", f"identity: {word(directory)} is the {word(name)} directory by order of {free(who)}")
+        self._object("adopted", name=name, directory=directory, who=who)
+
+    def recovered(self, messages: int, seconds_taken: float, held: str = "") -> None:
+        """Logs a recovery: how many messages were being worked on. ``held``: why a queue from a backup is on hold."""
+        self._line("qmgr", f"recovered: {messages} messages in {seconds(seconds_taken)} s")
+        self._object("recovered", messages=messages, seconds=seconds_taken, **({"held": held} if held else {}))
+        if held:
+            self._warning("qmgr", f"all mail that was in this queue is on hold: {free(held)}")
+
+    def child_ended(self, process: str, pid: int, how: str) -> None:
+        """Logs that a process ended. ``how``: "exit status 1", "signal 9"."""
+        self._warning("master", f"process {word(process)} pid {pid} ended: {free(how)}; restarting it")
+        self._object("child_ended", process=process, child_pid=pid, how=how)
+
+    def failed(self, process: str, error: str) -> None:
+        """Logs why a process ends itself."""
+        self._line("master", f"fatal: process {word(process)}: {free(error)}")
+        self._object("failed", process=process, error=error)
