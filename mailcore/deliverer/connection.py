@@ -227,7 +227,7 @@ class Connection(SMTPProtocol):
             self.features, self.mechanisms = parse_esmtp_extensions("\n".join(reply.lines))
             self.pipelining = "pipelining" in self.features
             size = self.features.get("size", "").strip()
-            self.size_limit = int(size) if size.isdecimal() and len(size) < 20 else 0
+            self.size_limit = int(size) if size.isascii() and size.isdecimal() and len(size) < 20 else 0
             self.limits = limits_of(self.features)
             return reply
         if self.speaks_lmtp:
