@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from mailcore.bounds import choice, text, texts, whole
 from mailcore.config import values
+from mailcore.config.ehlo_keywords import DiscardsKeywords
 from mailcore.config.milters import list_of_milters
 
 __all__ = ["LISTENERS_MAX", "MX", "SUBMISSION", "Auth", "Certificate", "Listener", "listener_faults"]
@@ -20,7 +21,7 @@ LISTENERS_MAX = 64  # each is a socket in every receiver
 
 
 @dataclass(frozen=True, kw_only=True)
-class Listener:
+class Listener(DiscardsKeywords):
     """[[listener]]: one address that receivers listen on, with a purpose. Repeat the section for each address."""
 
     address: str = text("", "address and port to listen on, an IPv6 address in brackets", values.endpoint)
@@ -112,6 +113,8 @@ def listener_faults(
                 f"must be an address of its own; {listener.address} is in {taken[listener.address]}",
             )
         taken[listener.address] = "another [[listener]]"
+        if "STARTTLS" in listener.discard_ehlo_keywords and listener.tls == "required":
+            yield number, "discard_ehlo_keywords", 'must not have STARTTLS, because tls = "required" needs it'
         if listener.auth != "off" and listener.tls == "none":
             yield number, "auth", 'needs TLS, so that no password is sent in the clear; set tls to "required"'
         elif not has_certificate and (listener.tls in ("required", "implicit") or listener.auth != "off"):

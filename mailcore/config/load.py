@@ -21,6 +21,7 @@ from typing import Any
 from mailcore.bounds import BadValue, Bounds, Kind, bounds_by_name, shown
 from mailcore.config import client_auth, rewriting, tls, values
 from mailcore.config.dkim import DkimKey, check_key_file, dkim_faults
+from mailcore.config.ehlo_keywords import TABLES, keyword_tables
 from mailcore.config.lines import Fault, located, report
 from mailcore.config.lines import Path as Key
 from mailcore.config.listeners import SUBMISSION, Certificate, Listener, listener_faults
@@ -110,28 +111,20 @@ class _Reading:
 
     def settings(self) -> Settings:
         known = (
-            "home",
-            *DIRECTORIES,
-            *SECTIONS,
-            "listener",
-            "certificate",
-            "dkim",
-            "milter",
-            "transports",
-            "tls_policy",
-            "routes",
-            "sender_routes",
-            "login_routes",
-        )
+            "home", *DIRECTORIES, *SECTIONS, "listener", "certificate", "dkim", "milter", "transports", "tls_policy", *TABLES,
+            "routes", "sender_routes", "login_routes",
+        )  # fmt: skip
         self._refuse_unknown((), self._document, known)
         home, directories = self._directories()
         sections = {name: self._section((name,), kind) for name, kind in SECTIONS.items()}
-        transports = self._transports(sections["deliverer"].get("port", Deliverer().port))
+        port = sections["deliverer"].get("port", Deliverer().port)
+        transports = self._transports(port)
         routes = self._routes("routes", values.route_pattern, transports)
         routes.setdefault("*", DEFAULT_ROUTE)
         sender_routes = self._routes("sender_routes", values.sender_pattern, transports)
         login_routes = self._routes("login_routes", values.login_name, transports)
-        policies = self._tls_policies(sections["deliverer"].get("port", Deliverer().port))
+        policies = self._tls_policies(port)
+        keywords = keyword_tables(self._table, port, transports, self._fault)
         self._tls(sections["receiver"])
         certificates = self._certificates(sections["receiver"])
         listeners = self._listeners(sections["receiver"])
@@ -145,7 +138,7 @@ class _Reading:
             sections["deliverer"].get("nameservers", ()),
             lambda given: tls.check_nameservers(given, levels),
         )
-        self._password_file(sections["client_auth"], sections["deliverer"].get("port", Deliverer().port))
+        self._password_file(sections["client_auth"], port)
         self._backoff(sections["scheduler"])
         if self._faults:
             raise ConfigError.of(self._path, self._text, self._faults)
@@ -158,6 +151,8 @@ class _Reading:
             **{name: kind(**sections[name]) for name, kind in SECTIONS.items()},
             transports={name: Transport(**section) for name, section in transports.items()},
             tls_policy={pattern: TlsPolicy(**policy) for pattern, policy in policies.items()},
+            smtp_discard_ehlo_keywords=keywords[TABLES[0]],
+            smtpd_discard_ehlo_keywords=keywords[TABLES[1]],
             routes=routes,
             sender_routes=sender_routes,
             login_routes=login_routes,
@@ -430,7 +425,7 @@ class _Reading:
     def _listeners(self, receiver: dict[str, Any]) -> tuple[Listener, ...]:
         listeners = []
         for each in self._tables("listener", Listener):
-            defaults = {"milters": receiver.get("milters", ())}
+            defaults = {name: receiver.get(name, ()) for name in ("milters", "discard_ehlo_keywords")}
             if each.get("purpose") == "submission":
                 defaults |= SUBMISSION
             listeners.append(Listener(**{**defaults, **each}))

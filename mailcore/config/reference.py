@@ -79,9 +79,22 @@ page [tls.md](tls.md) says what each level protects against.
 """
 
 
+_KEYWORDS = """
+## [smtp_discard_ehlo_keywords], [smtpd_discard_ehlo_keywords]
+
+`"pattern" = ["KEYWORD", ...]`. In the first table a pattern is a next hop or all subdomains of a domain, as in [tls_policy],
+or a network that holds the address of the server, which goes before all others. In the second it is a network of clients; the
+smallest wins. An entry replaces `discard_ehlo_keywords` of the transport, or of the listener; `[]` is none.
+
+    [smtp_discard_ehlo_keywords]
+    "example.org" = ["PIPELINING"]      # its firewall loses pipelined commands
+    "192.0.2.0/24" = ["CHUNKING", "BINARYMIME"]
+"""
+
+
 def reference() -> str:
     """Returns the whole page."""
-    return _HEAD + "\n".join(_lines()) + "\n" + _ROUTES
+    return _HEAD + "\n".join(_lines()) + "\n" + _KEYWORDS + _ROUTES
 
 
 def _lines() -> Iterator[str]:

@@ -21,6 +21,7 @@ from mailcore.config.client_auth import ClientAuth
 from mailcore.config.client_bounds import ClientBounds
 from mailcore.config.clients import Clients
 from mailcore.config.dkim import DkimKey
+from mailcore.config.ehlo_keywords import DiscardsKeywords, KeywordLists, discarded_of_transport
 from mailcore.config.esmtp import Esmtp
 from mailcore.config.lenient import Lenient
 from mailcore.config.listeners import Auth, Certificate, Listener
@@ -34,31 +35,10 @@ from mailcore.scheduler.feedback import Feedback
 from mailcore.scheduler.parameters import DESTINATION_SCOPE, GLOBAL_SCOPE, TRANSPORT_SCOPE
 
 __all__ = [
-    "DEFAULT_ROUTE",
-    "DIRECTORIES",
-    "HOME_DEFAULT",
-    "SECTIONS",
-    "SHIPPED_TRANSPORTS",
-    "Bounce",
-    "Control",
-    "Deliverer",
-    "Destination",
-    "Esmtp",
-    "Export",
-    "Maildrop",
-    "Metrics",
-    "Portal",
-    "Queue",
-    "Receiver",
-    "Relay",
-    "Reports",
-    "Scheduler",
-    "Settings",
-    "Supervisor",
-    "Tls",
-    "TlsPolicy",
-    "Transport",
-]
+    "DEFAULT_ROUTE", "DIRECTORIES", "HOME_DEFAULT", "SECTIONS", "SHIPPED_TRANSPORTS", "Bounce", "Control",
+    "Deliverer", "Destination", "Esmtp", "Export", "Maildrop", "Metrics", "Portal", "Queue", "Receiver", "Relay",
+    "Reports", "Scheduler", "Settings", "Supervisor", "Tls", "TlsPolicy", "Transport",
+]  # fmt: skip
 
 
 def parameter(scope: Mapping[str, Bounds], name: str) -> Any:
@@ -122,7 +102,7 @@ class Queue:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Receiver(ClientBounds, MilterUse):
+class Receiver(ClientBounds, MilterUse, DiscardsKeywords):
     """[receiver]: the SMTP server."""
 
     listen: tuple[str, ...] = texts(
@@ -448,6 +428,7 @@ class Transport(Destination):
     tls: str = level_of_transport()
     protocol: str = protocol_of_transport()
     fallback_relay: tuple[str, ...] = fallback_of_transport()
+    discard_ehlo_keywords: tuple[str, ...] = discarded_of_transport()
     destinations: dict[str, dict[str, Any]] = field(default_factory=dict)  # pattern -> the values set, of Destination
 
 
@@ -480,6 +461,10 @@ class Settings:
     scheduler: Scheduler = field(default_factory=Scheduler)
     transports: dict[str, Transport] = field(default_factory=dict)  # always has smtp, relay and bulk
     tls_policy: dict[str, TlsPolicy] = field(default_factory=dict)  # by pattern of next hops
+    smtp_discard_ehlo_keywords: KeywordLists = field(
+        default_factory=dict
+    )  # by pattern of next hops or network of servers
+    smtpd_discard_ehlo_keywords: KeywordLists = field(default_factory=dict)  # by network of clients
     routes: dict[str, str] = field(default_factory=dict)  # pattern -> "transport:next hop:port"; "*" is the default
     sender_routes: dict[str, str] = field(default_factory=dict)  # pattern of senders -> route, instead of that of "*"
     login_routes: dict[str, str] = field(default_factory=dict)  # login -> route, before those of senders
@@ -495,8 +480,8 @@ class Settings:
     @property
     def all_listeners(self) -> tuple[Listener, ...]:
         """Returns all addresses that receivers listen on, those of ``[receiver] listen`` first."""
-        milters = self.receiver.milters
-        return (*(Listener(address=each, milters=milters) for each in self.receiver.listen), *self.listener)
+        own = {"milters": self.receiver.milters, "discard_ehlo_keywords": self.receiver.discard_ehlo_keywords}
+        return (*(Listener(address=each, **own) for each in self.receiver.listen), *self.listener)
 
     @property
     def certificate_pairs(self) -> tuple[Pair, ...]:

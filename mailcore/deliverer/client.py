@@ -29,6 +29,7 @@ from mailcore.config.settings import Deliverer
 from mailcore.deliverer.connection import Cause, Connection
 from mailcore.deliverer.connection_cache import AddressKey, ConnectionCache, HopKey
 from mailcore.deliverer.dane import policy_for
+from mailcore.deliverer.keyword_masks import NO_MASK, KeywordMasks, Mask
 from mailcore.deliverer.login import LoginFile
 from mailcore.deliverer.message_data import DataError, MessageData
 from mailcore.deliverer.mta_sts import StsPolicies, refusal
@@ -75,12 +76,14 @@ class Client:
         sts: StsPolicies | None = None,
         lmtp: Collection[str] = (),
         fallbacks: Mapping[str, Sequence[NextHop]] = {},
+        masks: KeywordMasks | None = None,
     ) -> None:
         self._limits = limits
         self._finder = finder
         self._sts = sts
         self._lmtp = frozenset(lmtp)
         self._fallbacks = fallbacks
+        self._masks = masks
         self._policies = policies if policies is not None else Policies({}, limits.port)
         self._opener = Opener(limits, our_name.encode("ascii"), loop, extensions, auth)
         self._logins = LoginFile(auth.password_file, limits.port) if auth.password_file else None
@@ -187,14 +190,18 @@ class Client:
             if isinstance(found, Unusable):
                 return found
             policy = found
-        key = _key(work, policy, address, login)
+        mask = NO_MASK
+        if self._masks is not None:
+            mask = self._masks.of(work.transport, work.next_hop, address.address)
+        key = _key(work, policy, address, login, mask)
         connection = self._cache.take_for_address(key)
         if connection is not None:
             begun_at = time.monotonic()
             outcome = await self._transact(connection, work, data)
             if outcome is not None:
                 return _Session(connection, outcome, begun_at, policy)
-        made = await self._opener.connect(policy, address, work.next_hop.port, login, lmtp=work.transport in self._lmtp)
+        lmtp = work.transport in self._lmtp
+        made = await self._opener.connect(policy, address, work.next_hop.port, login, lmtp=lmtp, mask=mask)
         if isinstance(made, Unusable):
             return made
         begun_at = time.monotonic()
@@ -241,7 +248,7 @@ class Client:
         )
         if connection.failure is None:
             address = Address(connection.host, connection.address)
-            self._cache.put(connection, hop, _key(work, policy, address, hop[3]))
+            self._cache.put(connection, hop, _key(work, policy, address, hop[3], connection.discarded))
         return result, outcome.data_error
 
     def _unreached(
@@ -288,5 +295,5 @@ def _is_unreachable(result: Delivered) -> bool:
     )
 
 
-def _key(work: Deliver, policy: Policy, address: Address, login: Login | None) -> AddressKey:
-    return work.transport, policy, address.host, address.address, work.next_hop.port, login
+def _key(work: Deliver, policy: Policy, address: Address, login: Login | None, mask: Mask) -> AddressKey:
+    return work.transport, policy, address.host, address.address, work.next_hop.port, login, mask

@@ -27,6 +27,7 @@ from aiosmtplib import SMTPException, SMTPResponse, SMTPServerDisconnected
 from aiosmtplib.esmtp import parse_esmtp_extensions
 from aiosmtplib.protocol import SMTPProtocol
 
+from mailcore.deliverer.keyword_masks import NO_MASK
 from mailcore.deliverer.replies import Reply, ReplyError, ReplyParser
 from mailcore.deliverer.server_limits import ServerLimits, limits_of
 from mailcore.esmtp import OutgoingTable
@@ -65,6 +66,8 @@ class Connection(SMTPProtocol):
         self.tls_error = ""  # why the handshake failed
         self.mechanisms: list[str] = []  # of AUTH, as EHLO offered them
         self.features: dict[str, str] = {}  # EHLO keyword in lower case -> parameters; empty after HELO
+        self.discarded = NO_MASK  # keywords that are left out of ``features``; set before ``hello``
+        self.hides_starttls = False  # the server offers it, and it is discarded
         self.extensions = _NONE_OFFERED  # what ``features`` mean for a transaction; the client sets it after EHLO
         self.pipelining = False
         self.limits: ServerLimits | None = None  # as EHLO announced them
@@ -225,6 +228,8 @@ class Connection(SMTPProtocol):
             return reply
         if 200 <= reply.code < 300:
             self.features, self.mechanisms = parse_esmtp_extensions("\n".join(reply.lines))
+            if self.discarded:
+                self._discard()
             self.pipelining = "pipelining" in self.features
             size = self.features.get("size", "").strip()
             self.size_limit = int(size) if size.isascii() and size.isdecimal() and len(size) < 20 else 0
@@ -233,6 +238,13 @@ class Connection(SMTPProtocol):
         if self.speaks_lmtp:
             return reply
         return await self.command(b"HELO " + our_name, timeout_s)
+
+    def _discard(self) -> None:
+        self.hides_starttls = "starttls" in self.discarded and "starttls" in self.features
+        for keyword in self.discarded:
+            self.features.pop(keyword, None)
+        if "auth" in self.discarded:
+            self.mechanisms = []
 
     async def encrypt(self, context: ssl.SSLContext, timeout_s: float, server_name: str = "") -> Reply | None:
         """Sends STARTTLS and does the handshake; returns the reply, None when the handshake or the connection failed.

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from mailcore.config.client_auth import Login
 from mailcore.deliverer.connection import Connection
+from mailcore.deliverer.keyword_masks import Mask
 from mailcore.deliverer.tls_policy import Policy
 from mailcore.frames import NextHop
 
@@ -23,9 +24,8 @@ __all__ = ["AddressKey", "ConnectionCache", "HopKey"]
 LIFE_S_MAX = 300.0  # Postfix's smtp_connection_reuse_time_limit: after that, the best MX host gets its chance again
 
 HopKey = tuple[str, Policy, NextHop, Login | None]  # transport, policy of the next hop, next hop, login
-AddressKey = tuple[
-    str, Policy, str, str, int, Login | None
-]  # transport, policy of the connection, host name, address, port, login
+# transport, policy of the connection, host name, address, port, login, keywords that are not used
+AddressKey = tuple[str, Policy, str, str, int, Login | None, Mask]
 
 
 class _Resting:

@@ -31,6 +31,7 @@ import uvloop
 from mailcore.config.protocol import fallback_hops
 from mailcore.config.settings import Settings
 from mailcore.deliverer.client import Client
+from mailcore.deliverer.keyword_masks import masks_of
 from mailcore.deliverer.message_data import DamagedError, DataError, DataFiles
 from mailcore.deliverer.mta_sts import StsPolicies
 from mailcore.deliverer.signing import Signing
@@ -152,7 +153,17 @@ class Deliverer:
         hops_of = fallback_hops(settings.transports)
         fallbacks = {name: [next_hop_of(hop, limits.port) for hop in hops] for name, hops in hops_of.items()}
         self._client = Client(
-            limits, finder, our_name, loop, extensions, policies, settings.client_auth, sts, lmtp, fallbacks
+            limits,
+            finder,
+            our_name,
+            loop,
+            extensions,
+            policies,
+            settings.client_auth,
+            sts,
+            lmtp,
+            fallbacks,
+            masks_of(settings),
         )
         self._signing = Signing(settings.dkim, _key_unusable, loop.time, time.time)
 

@@ -25,6 +25,7 @@ from mailcore.config.settings import Deliverer
 from mailcore.deliverer.certificates import CHECKED_BY_NAME, Contexts, mismatch
 from mailcore.deliverer.connection import Cause, Connection, Failure, connect_error_text
 from mailcore.deliverer.dane import chain_of, matched
+from mailcore.deliverer.keyword_masks import NO_MASK, Mask
 from mailcore.deliverer.login import authenticate
 from mailcore.deliverer.replies import Reply, enhanced_code, status_of
 from mailcore.deliverer.tls_policy import Policy
@@ -77,28 +78,38 @@ class Opener:
         self._tls_broken: dict[tuple[str, int], tuple[float, str]] = {}  # address and port -> until when, why
 
     async def connect(
-        self, policy: Policy, address: Address, port: int, login: Login | None = None, *, lmtp: bool = False
+        self,
+        policy: Policy,
+        address: Address,
+        port: int,
+        login: Login | None = None,
+        *,
+        lmtp: bool = False,
+        mask: Mask = NO_MASK,
     ) -> Connection | Unusable:
-        """Returns a connection that fulfils ``policy``, after EHLO (``lmtp``: LHLO) and ``login``; or why there is none."""
+        """Returns a connection that fulfils ``policy``, after EHLO (``lmtp``: LHLO) and ``login``; or why there is none.
+
+        The keywords in ``mask`` are not used.
+        """
         if policy.level != "may":
-            return await self._open(policy, address, port, login, lmtp)
+            return await self._open(policy, address, port, login, lmtp, mask)
         key = address.address, port
         until, why = self._tls_broken.get(key, (0.0, ""))
         if until <= time.monotonic():
-            made = await self._open(policy, address, port, login, lmtp)
+            made = await self._open(policy, address, port, login, lmtp, mask)
             if isinstance(made, Connection) or not made.of_tls:
                 return made
             why = made.text
             if len(self._tls_broken) >= TLS_BROKEN_MAX:
                 self._tls_broken.clear()
             self._tls_broken[key] = time.monotonic() + TLS_BROKEN_S, why
-        made = await self._open(policy._replace(level="none"), address, port, login, lmtp)
+        made = await self._open(policy._replace(level="none"), address, port, login, lmtp, mask)
         if isinstance(made, Connection):
             made.tls_level = _in_the_clear(policy, why)
         return made
 
     async def _open(
-        self, policy: Policy, address: Address, port: int, login: Login | None, lmtp: bool
+        self, policy: Policy, address: Address, port: int, login: Login | None, lmtp: bool, mask: Mask
     ) -> Connection | Unusable:
         loop = self._loop
 
@@ -116,6 +127,7 @@ class Opener:
             words = f"connect to {relay_of(address, port)}: {text}"
             return Unusable(Status.DEFERRED, "4.4.1" if cause is Cause.SITE else "4.3.0", words, cause)
         connection.speaks_lmtp = lmtp
+        connection.discarded = mask
         try:
             reason = await self._begin(connection, policy, login)
         except BaseException:
@@ -146,10 +158,13 @@ class Opener:
     async def _encrypt(self, connection: Connection, policy: Policy) -> Unusable | None:
         """Starts TLS as ``policy`` demands; None if the connection is now what it demands."""
         if "starttls" not in connection.features:
+            hidden = connection.hides_starttls
             if policy.demands_tls:
-                words = f"TLS is required, but was not offered by host {connection.name}"
-                return Unusable(Status.DEFERRED, "4.7.4", words)
+                why = "STARTTLS is discarded by a setting for" if hidden else "was not offered by"
+                return Unusable(Status.DEFERRED, "4.7.4", f"TLS is required, but {why} host {connection.name}")
             connection.tls_level = str(policy) if policy.why else ""
+            if hidden:
+                connection.tls_level = _in_the_clear(policy, "a setting discards STARTTLS of this server")
             return None
         try:
             context = self._contexts.of(policy)

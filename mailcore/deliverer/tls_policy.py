@@ -20,7 +20,7 @@ from mailcore.config.settings import TlsPolicy
 from mailcore.frames import NextHop
 from mailcore.routing.tlsa import Tlsa
 
-__all__ = ["Policies", "Policy"]
+__all__ = ["Policies", "Policy", "patterns"]
 
 HOPS_REMEMBERED = 10_000  # about 5 MB; when it is full it is cleared
 
@@ -72,7 +72,7 @@ class Policies:
         host = next_hop.host
         if host.startswith("/"):  # a Unix socket: nothing leaves this host
             return Policy("none")
-        for pattern in _patterns(next_hop, self._port):
+        for pattern in patterns(next_hop, self._port):
             found = self._policies.get(pattern)
             if found is not None:
                 return self._made(found, f"[tls_policy] {pattern}", host)
@@ -87,7 +87,7 @@ class Policies:
         return Policy("verify", why, tuple(names), policy.ca_file or self._ca_file)
 
 
-def _patterns(next_hop: NextHop, port: int) -> list[str]:
+def patterns(next_hop: NextHop, port: int) -> list[str]:
     """Returns the patterns that fit a next hop, the most specific first."""
     named = next_hop.host if next_hop.mx else f"[{next_hop.host}]"
     patterns = [f"{named}:{next_hop.port}", named] if next_hop.port != port else [named]

@@ -57,6 +57,7 @@ class Draft:
     transports: dict[str, dict[str, Any]] = field(default_factory=dict)
     tls_policies: dict[str, dict[str, Any]] = field(default_factory=dict)  # by pattern
     milters: dict[str, dict[str, Any]] = field(default_factory=dict)  # by address
+    keywords: dict[str, dict[str, Any]] = field(default_factory=dict)  # tables of masked keywords, by network
     routes: dict[str, str] = field(default_factory=dict)
     sender_routes: dict[str, str] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
@@ -129,6 +130,8 @@ class Draft:
             lines += _table(f"tls_policy.{_toml(pattern)}", table)
         for address, table in self.milters.items():
             lines += _table("[milter]", {"address": address, **table})
+        for name, table in self.keywords.items():
+            lines += _table(name, table, quoted=True)
         lines += _table("routes", self.routes, quoted=True)
         lines += _table("sender_routes", self.sender_routes, quoted=True)
         return "\n".join(lines) + "\n"

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from mailcore.import_postfix.draft import Draft
+from mailcore.import_postfix.ehlo_keywords import ehlo_keywords
 from mailcore.import_postfix.encryption import encryption
 from mailcore.import_postfix.filters import filters
 from mailcore.import_postfix.machine import Machine, open_machine
@@ -47,6 +48,7 @@ def translate(directory: Path, hostname: str) -> tuple[Draft, Machine]:
     names = transports(machine, draft)
     encryption(machine, draft)
     filters(machine, draft)
+    ehlo_keywords(machine, draft)
     routes(machine, draft, names, domains)
     rewriting(machine, draft)
     _instances(machine, draft)

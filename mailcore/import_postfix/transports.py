@@ -6,6 +6,7 @@ import re
 
 from mailcore.config.settings import SHIPPED_TRANSPORTS
 from mailcore.import_postfix.draft import Draft, Take
+from mailcore.import_postfix.ehlo_keywords import keywords_of_transport
 from mailcore.import_postfix.encryption import LEVELS
 from mailcore.import_postfix.machine import Machine
 from mailcore.import_postfix.master_cf import Service
@@ -77,10 +78,13 @@ def _service(machine: Machine, draft: Draft, service: Service, name: str) -> Non
     for own in (f"{service.name}_{key}" for key, _, _ in DESTINATION):
         machine.seen.add(own)
     _tls(machine, draft, service, name)
+    keywords_of_transport(machine, draft, service.command, service.overrides, name)
     if service.command == "smtp":
         _fallback(machine, draft, service, name)
     for option in sorted(service.overrides):
-        if option not in _SILENT and not option.startswith((f"{service.command}_tls_", "smtp_fallback_relay")):
+        if option not in _SILENT and not option.startswith(
+            (f"{service.command}_tls_", f"{service.command}_discard_", "smtp_fallback_relay")
+        ):
             said = f"cannot be set for a single transport; not set in [transports.{name}]"
             draft.left(where, f"{what} -o {option}={service.overrides[option]}", said)
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from mailcore.receiver.authentication import BUSY, REFUSED
 from mailcore.receiver.chunk_session import ChunkSession
+from mailcore.receiver.command_table import NOT_IMPLEMENTED
 from mailcore.receiver.line_session import LineSession, State
 from mailcore.receiver.mechanisms import MECHANISMS, Challenge, Malformed, Mechanism, Password, Proved, Refused, Step
 from mailcore.receiver.server_context import ServerContext
@@ -60,7 +61,9 @@ class AuthSession(ChunkSession):
         authentication = self.context.authentication
         words = argument.split()
         method = words[0].decode("ascii", "replace").upper()
-        if self.login:
+        if "AUTH" in self.offer.discarded:
+            self.error(NOT_IMPLEMENTED)
+        elif self.login:
             self.error(b"503 5.5.1 Error: already authenticated")
         elif not self.session.extended_smtp:
             self.error(b"503 5.5.1 Error: send EHLO first")

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from mailcore.esmtp import BINARY
 from mailcore.receiver.chunk_reader import ChunkReader
-from mailcore.receiver.command_table import Phase
+from mailcore.receiver.command_table import NOT_IMPLEMENTED, Phase
 from mailcore.receiver.data_session import DataSession
 from mailcore.receiver.incoming import TOO_BIG
 from mailcore.receiver.line_session import State
@@ -39,6 +39,9 @@ class ChunkSession(DataSession):
 
     def smtp_BDAT(self, argument: bytes) -> bytes:
         """Begins to receive a chunk."""
+        if "CHUNKING" in self.offer.discarded:
+            self.refuse_chunk(argument, NOT_IMPLEMENTED)
+            return b""
         if self.context.milters:  # they expect DATA, and there is none
             self.refuse_chunk(argument, _NOT_WITH_MILTERS)
             return b""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import enum
 from typing import NamedTuple
 
-__all__ = ["ALLOWED", "TABLE", "Argument", "Gate", "Phase", "Rule", "table_of"]
+__all__ = ["ALLOWED", "NOT_IMPLEMENTED", "TABLE", "Argument", "Gate", "Phase", "Rule", "table_of"]
 
 
 class Phase(enum.IntEnum):
@@ -70,10 +70,10 @@ _TLS_FIRST = b"530 5.7.0 Must issue a STARTTLS command first"
 _LOGIN_FIRST = b"530 5.7.0 Authentication required"
 _CLOSED = b"554 5.7.1 Error: access denied: this address is for clients in our own networks"
 _AFTER_BDAT = b"503 5.5.1 Error: BDAT must be followed by BDAT up to the last chunk, or RSET"
-_NOT_IMPLEMENTED = b"502 5.5.1 Error: command not implemented"
+NOT_IMPLEMENTED = b"502 5.5.1 Error: command not implemented"
 
 _ALWAYS = (ALLOWED,) * 6
-_UNIMPLEMENTED = Rule(Argument.ANY, b"", (_NOT_IMPLEMENTED,) * 6, is_offered=False)
+_UNIMPLEMENTED = Rule(Argument.ANY, b"", (NOT_IMPLEMENTED,) * 6, is_offered=False)
 # Before HELO as well, as in Postfix; the session refuses all hosts but those that are listed.
 _NAMES_CLIENT = Rule(
     Argument.ANY,

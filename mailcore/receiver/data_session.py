@@ -75,7 +75,7 @@ class DataSession(LineSession):
         self.session = AioSession(context.loop)
         self.envelope = Transaction()
         self.phase: Phase = _CONNECTED
-        self.offer = context.offer
+        self.offer = context.offer(address, False)
         self.tls = ""  # as Envelope.tls
         self.login = ""  # name of the user who has logged in
         self.login_method = ""  # and how: PLAIN, LOGIN, SCRAM-SHA-256

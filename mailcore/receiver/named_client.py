@@ -28,9 +28,9 @@ class NamedClientSession(AuthSession):
         """Returns the reply to EHLO with the commands that this host may use. Called only if the settings name any host."""
         context = self.context
         lines = []
-        if self._is_in(context.xclients):
+        if self._may_say("XCLIENT", context.xclients):
             lines.append(b"XCLIENT " + " ".join(self._xclient_names()).encode())
-        if self._is_in(context.xforwards):
+        if self._may_say("XFORWARD", context.xforwards):
             lines.append(b"XFORWARD " + " ".join(XFORWARD).encode())
         if not lines:
             return ehlo
@@ -44,8 +44,8 @@ class NamedClientSession(AuthSession):
             + b"\r\n".join([*(b"250-" + line for line in lines[:-1]), b"250 " + lines[-1]])
         )
 
-    def _is_in(self, networks: Networks) -> bool:
-        return self.is_named and networks.hold(self.connected_from)
+    def _may_say(self, verb: str, networks: Networks) -> bool:
+        return self.is_named and networks.hold(self.connected_from) and verb not in self.offer.discarded
 
     def _xclient_names(self) -> tuple[str, ...]:
         logs_in = self.context.rule.auth != "off" and self.context.authentication is not None
@@ -53,7 +53,7 @@ class NamedClientSession(AuthSession):
 
     def smtp_XCLIENT(self, argument: bytes) -> bytes:
         """Takes another client's place, and begins the session again."""
-        if not self._is_in(self.context.xclients):
+        if not self._may_say("XCLIENT", self.context.xclients):
             self.error(_NOT_ALLOWED)
             return b""
         try:
@@ -88,7 +88,7 @@ class NamedClientSession(AuthSession):
             self.port = int(port or 0)
         self.end_transaction()
         self.phase = Phase.CONNECTED
-        self.offer = self.context.offer_tls if self.tls else self.context.offer
+        self.offer = self.context.offer(self.address, bool(self.tls))
         self.session.host_name = None
         self.session.extended_smtp = False
         if helo := given.get("HELO"):  # then the host need not repeat it, as in Postfix
@@ -98,7 +98,7 @@ class NamedClientSession(AuthSession):
 
     def smtp_XFORWARD(self, argument: bytes) -> bytes:
         """Notes the original client of the next message, for the log."""
-        if not self._is_in(self.context.xforwards):
+        if not self._may_say("XFORWARD", self.context.xforwards):
             self.error(_NOT_ALLOWED)
             return b""
         try:

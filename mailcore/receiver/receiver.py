@@ -47,6 +47,7 @@ from mailcore.receiver.reception import Reception
 from mailcore.receiver.refusals import Allowance
 from mailcore.receiver.server import Server
 from mailcore.routing.mx import HostFinder
+from mailcore.routing.networks import ByNetwork
 from mailcore.routing.reverse_names import ReverseNames
 from mailcore.supervisor.listen import listen
 from mailcore.supervisor.pulse import beat
@@ -145,9 +146,12 @@ class Receiving:
             lenient=settings.lenient,
             reverse_names=_reverse_names(settings, loop),
             milters=settings.milter,
+            client_keywords=_client_keywords(settings),
         )
         self._has_rules = bool(settings.listener)
-        self._default_rule = replace(MX, milters=settings.receiver.milters)  # of a socket that was handed over
+        self._default_rule = replace(  # of a socket that was handed over
+            MX, milters=settings.receiver.milters, discard_ehlo_keywords=settings.receiver.discard_ehlo_keywords
+        )
         self._rules = {listen_address(each.address): each for each in settings.all_listeners}
         if self.authentication is not None:
             self.authentication.changed = self._users_changed
@@ -211,6 +215,12 @@ def _reverse_names(settings: Settings, loop: asyncio.AbstractEventLoop) -> Rever
         limits.nameservers, addresses_max=limits.addresses_max, own_name="", chance=chance, clock=loop.time
     )
     return ReverseNames(finder.lookup, loop, loop.time)
+
+
+def _client_keywords(settings: Settings) -> ByNetwork[frozenset[str]] | None:
+    """Returns the keywords that are not offered to some clients; None if there are none."""
+    found = settings.smtpd_discard_ehlo_keywords
+    return ByNetwork({network: frozenset(keywords) for network, keywords in found.items()}) if found else None
 
 
 def _counts_given() -> int | None:

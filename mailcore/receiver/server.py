@@ -44,6 +44,7 @@ from mailcore.receiver.proxy_header import Passed
 from mailcore.receiver.proxy_reader import HEADER_TIMEOUT_S, HeaderReader
 from mailcore.receiver.server_context import DEFAULTS, NO_CLIENTS, ServerContext
 from mailcore.receiver.session import ServerSession
+from mailcore.routing.networks import ByNetwork
 from mailcore.routing.reverse_names import ReverseNames
 
 __all__ = ["Server"]
@@ -79,6 +80,7 @@ class Server:
         lenient: Lenient = STRICT,
         reverse_names: ReverseNames | None = None,
         milters: Sequence[Milter] = (),
+        client_keywords: ByNetwork[frozenset[str]] | None = None,
     ) -> None:
         self._make_context = functools.partial(
             ServerContext,
@@ -96,6 +98,7 @@ class Server:
             esmtp=esmtp,
             lenient=lenient,
             milters=milters,
+            client_keywords=client_keywords,
         )
         self._tls_context = tls_context
         self._mechanisms = authentication.users.mechanisms if authentication is not None else ""

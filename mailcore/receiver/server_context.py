@@ -27,7 +27,7 @@ from mailcore.receiver.path import Path
 from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.postmaster import Postmaster
 from mailcore.receiver.trace import TraceHeader
-from mailcore.routing.networks import Networks
+from mailcore.routing.networks import ByNetwork, Networks
 
 __all__ = ["DEFAULTS", "Offer", "ServerContext"]
 
@@ -44,8 +44,15 @@ def _no_server(session: object) -> None:
 class Offer:
     """Holds the offer to a connection: the reply to EHLO, and the parameters of MAIL and RCPT by keyword."""
 
-    def __init__(self, name: bytes, extensions: Sequence[Extension], offering: Offering) -> None:
-        offered = [(row, line) for row in extensions if (line := row.offer(offering)) is not None]
+    def __init__(
+        self, name: bytes, extensions: Sequence[Extension], offering: Offering, discarded: frozenset[str] = frozenset()
+    ) -> None:
+        self.discarded = discarded  # keywords that are not offered, by setting
+        offered = [
+            (row, line)
+            for row in extensions
+            if row.keyword not in discarded and (line := row.offer(offering)) is not None
+        ]
         lines = [name, *(line.encode("ascii") for _, line in offered)]
         self.ehlo = b"\r\n".join([b"250-" + line for line in lines[:-1]] + [b"250 " + lines[-1]])
         # Of a keyword that is offered, the parameters of its row replace those that are accepted without the offer.
@@ -80,6 +87,7 @@ class ServerContext:
         esmtp: Esmtp = DEFAULTS,
         milters: Sequence[Milter] = (),
         lenient: Lenient = STRICT,
+        client_keywords: ByNetwork[frozenset[str]] | None = None,
     ) -> None:
         self.settings = settings
         self.policy = policy
@@ -111,6 +119,9 @@ class ServerContext:
         self.lf_networks = Networks(lenient.bare_lf_networks) if lenient.bare_lf_networks else None
         self.hold_max_s = esmtp.hold_max_s if rule.purpose == "submission" else 0
         self._extensions = extensions
+        self._discarded = frozenset(rule.discard_ehlo_keywords)
+        self._client_keywords = client_keywords  # those that are not offered to some clients, instead of the listener's
+        self._masked: dict[tuple[frozenset[str], bool], Offer] = {}  # by keywords, and whether it is under TLS
         self._mechanisms = ""
         self.tls_context: ssl.SSLContext | None
         self.set_tls(tls_context)
@@ -151,8 +162,22 @@ class ServerContext:
             now=time.time(),
         )
         self._offers_made_at = time.monotonic()
-        self.offer = Offer(self.name, self._extensions, offering)
-        self.offer_tls = Offer(self.name, self._extensions, offering._replace(is_encrypted=True))
+        self._offering = offering
+        self._offer = Offer(self.name, self._extensions, offering, self._discarded)
+        self._offer_tls = Offer(self.name, self._extensions, offering._replace(is_encrypted=True), self._discarded)
+        self._masked.clear()
+
+    def offer(self, client: str, is_encrypted: bool) -> Offer:
+        """Returns the offer to a client, by its address."""
+        mask = self._client_keywords.of(client) if self._client_keywords is not None else None
+        if mask is None:
+            return self._offer_tls if is_encrypted else self._offer
+        key = mask, is_encrypted
+        offer = self._masked.get(key)
+        if offer is None:
+            offering = self._offering._replace(is_encrypted=is_encrypted)
+            offer = self._masked[key] = Offer(self.name, self._extensions, offering, mask)
+        return offer
 
     def gate(self, is_encrypted: bool, is_logged_in: bool, is_trusted: bool) -> Gate:
         """Returns what a client must do before it sends mail. ``is_trusted``: it is in our networks."""

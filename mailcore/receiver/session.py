@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from mailcore.esmtp import BINARY
 from mailcore.receiver.command import Mail, ReplyOf, parse_mail, parse_rcpt
-from mailcore.receiver.command_table import TABLE, Argument, Gate, Phase, Rule, table_of
+from mailcore.receiver.command_table import NOT_IMPLEMENTED, TABLE, Argument, Gate, Phase, Rule, table_of
 from mailcore.receiver.data_session import Transaction
 from mailcore.receiver.error_session import ErrorSession
 from mailcore.receiver.incoming import INTERNAL_ERROR, TOO_BIG
@@ -79,7 +79,7 @@ class ServerSession(ErrorSession):
         self.session.extended_smtp = False
         self.end_transaction()
         self.phase = _CONNECTED
-        self.offer = self.context.offer_tls
+        self.offer = self.context.offer(self.address, True)
         self.choose_commands()
 
     def choose_commands(self) -> None:
@@ -147,7 +147,7 @@ class ServerSession(ErrorSession):
             return b""
         if self.context.hold_max_s:
             self.context.renew_offers()
-        self.offer = self.context.offer_tls if self.tls else self.context.offer
+        self.offer = self.context.offer(self.address, bool(self.tls))
         return self.announced(self.offer.ehlo) if self.context.names_clients else self.offer.ehlo
 
     def _greet(self, argument: bytes, verb: bytes, extended: bool) -> bool:
@@ -292,6 +292,9 @@ class ServerSession(ErrorSession):
 
     def smtp_STARTTLS(self, argument: bytes) -> bytes:
         """Begins the TLS handshake (RFC 3207)."""
+        if "STARTTLS" in self.offer.discarded:
+            self.error(NOT_IMPLEMENTED)
+            return b""
         context = self.context.tls_context
         if context is None or self.tls:
             if not self.tls and self.context.rule.tls == "required":

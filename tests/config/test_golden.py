@@ -9,6 +9,7 @@ import pytest
 from mailcore.cli.main import main
 from mailcore.config.load import ConfigError, load_text
 from tests.config.test_client_auth import FAULTS as CLIENT_AUTH_FAULTS
+from tests.config.test_ehlo_keywords import FAULTS as KEYWORD_FAULTS
 from tests.config.test_load import FAULTS
 from tests.config.test_milters import FAULTS as MILTER_FAULTS
 from tests.config.test_tls import FAULTS as TLS_FAULTS
@@ -54,7 +55,7 @@ def test_what_check_config_prints(tmp_path: Path, capsys: pytest.CaptureFixture[
         output = capsys.readouterr()
         texts.append(f"# {title}: status {status}\n\n{output.out}{output.err}")
     sentences = []
-    for text, _ in (*FAULTS, *TRANSPORT_FAULTS, *MILTER_FAULTS, *TLS_FAULTS, *CLIENT_AUTH_FAULTS):
+    for text, _ in (*FAULTS, *TRANSPORT_FAULTS, *MILTER_FAULTS, *TLS_FAULTS, *CLIENT_AUTH_FAULTS, *KEYWORD_FAULTS):
         with pytest.raises(ConfigError) as error:
             load_text(Path("/etc/waypost/waypost.toml"), text)
         sentences.append(str(error.value))

@@ -10,6 +10,7 @@ from pathlib import Path
 from mailcore.config.client_auth import NO_LOGINS, ClientAuth
 from mailcore.config.settings import Deliverer
 from mailcore.deliverer.client import Client
+from mailcore.deliverer.keyword_masks import KeywordMasks
 from mailcore.deliverer.message_data import DataFiles, MessageData
 from mailcore.deliverer.mta_sts import StsPolicies
 from mailcore.deliverer.tls_policy import Policies
@@ -57,6 +58,7 @@ class Sender:
         policies: Policies | None = None,
         auth: ClientAuth = NO_LOGINS,
         sts: StsPolicies | None = None,
+        masks: KeywordMasks | None = None,
         **changes: float,
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -65,7 +67,9 @@ class Sender:
         self.finder = finder or FixedHosts("127.0.0.1")
         self.files = DataFiles(Disk(), loop)
         limits = replace(limits, **changes)  # type: ignore[arg-type]
-        self.client = Client(limits, self.finder, "our.example.net", loop, policies=policies, auth=auth, sts=sts)
+        self.client = Client(
+            limits, self.finder, "our.example.net", loop, policies=policies, auth=auth, sts=sts, masks=masks
+        )
         self._entries = 0
 
     def work(

@@ -24,6 +24,7 @@ from mailcore.receiver.intake import Done, MilterEvent, Refusal, Stored
 from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.server import Server
 from mailcore.receiver.server_context import NO_CLIENTS
+from mailcore.routing.networks import ByNetwork
 from mailcore.routing.reverse_names import ReverseNames
 from tests.eventually import PATIENCE_S, eventually
 
@@ -300,6 +301,7 @@ async def serving(
     reverse_names: ReverseNames | None = None,
     milters: Sequence[Milter] = (),
     lenient: Lenient = STRICT,
+    client_keywords: ByNetwork[frozenset[str]] | None = None,
     **settings: Any,
 ) -> AsyncIterator[Serving]:
     intake = MemoryIntake()
@@ -321,6 +323,7 @@ async def serving(
         reverse_names=reverse_names,
         milters=milters,
         lenient=lenient,
+        client_keywords=client_keywords,
     )
     made.start([listener], rule)
     running = Serving(made, intake, address)
