@@ -480,7 +480,8 @@ class Settings:
     @property
     def all_listeners(self) -> tuple[Listener, ...]:
         """Returns all addresses that receivers listen on, those of ``[receiver] listen`` first."""
-        own = {"milters": self.receiver.milters, "discard_ehlo_keywords": self.receiver.discard_ehlo_keywords}
+        receiver = self.receiver
+        own: dict[str, Any] = {name: getattr(receiver, name) for name in ("milters", "discard_ehlo_keywords")}
         return (*(Listener(address=each, **own) for each in self.receiver.listen), *self.listener)
 
     @property
