@@ -12,12 +12,18 @@ Laws
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import TYPE_CHECKING
 
 from mailcore.config.settings import Settings
 from mailcore.supervisor.child import Main, run_child
+
+if TYPE_CHECKING:
+    from mailcore.config.live_maps import LiveMaps, MapLog
 
 __all__ = ["ROLES", "main"]
 
@@ -25,7 +31,17 @@ __all__ = ["ROLES", "main"]
 def _receiver() -> Main:
     from mailcore.receiver import receiver
 
-    return receiver.main
+    return partial(receiver.main, _open_rewriting)
+
+
+def _open_rewriting(
+    settings: Settings, log: MapLog, loop: asyncio.AbstractEventLoop, threads: ThreadPoolExecutor
+) -> LiveMaps | None:
+    if not settings.rewriting.is_on:  # else the process does not load it
+        return None
+    from mailcore.config.live_maps import LiveMaps
+
+    return LiveMaps(settings.rewriting, log, loop, threads)
 
 
 def _manager() -> Main:
@@ -45,10 +61,10 @@ def _control() -> Main:
     from mailcore.events.read.archive import open_archive
     from mailcore.pickup import pickup
 
-    return partial(server.main, open_archive, (pickup.run, _metrics))
+    return partial(server.main, open_archive, _open_rewriting, (pickup.run, _metrics))
 
 
-async def _metrics(settings: Settings) -> None:
+async def _metrics(settings: Settings, _: LiveMaps | None) -> None:
     if settings.metrics.listen:  # else the control process does not load it
         from mailcore.metrics import server
 

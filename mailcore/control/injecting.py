@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mailcore.config.settings import Settings
 from mailcore.control.injection import Injection, InjectionRefused
@@ -22,6 +22,9 @@ from mailcore.faults import Code
 from mailcore.queue.ballast import INTAKE_BYTES, INTAKE_INODES
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.spool import Spool
+
+if TYPE_CHECKING:  # a process without [rewriting] does not load it
+    from mailcore.config.live_maps import LiveMaps
 
 __all__ = ["Injecting"]
 
@@ -49,6 +52,7 @@ class Injecting:
         self._pool = pool
         self._hostname = hostname
         self._under_way = 0
+        self.rewriting: LiveMaps | None = None  # None: addresses are final as they are given
 
     async def begin(self, session: Session, arguments: InjectBeginArguments) -> AsyncGenerator[Any, None]:
         """Opens a spool file. Raises InjectionRefused, ManagerAway, OSError."""
@@ -82,7 +86,7 @@ class Injecting:
         """Completes the file and hands the envelope to the manager. Raises FaultError, OSError."""
         injection = self._of(session)
         try:
-            envelope = await self._in_thread(injection.complete)
+            envelope = await self._in_thread(injection.complete, self.rewriting)
         except (InjectionRefused, OSError):
             await self.abandon(session)
             raise

@@ -13,14 +13,18 @@ import contextlib
 import email.utils
 import re
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from mailcore.control.protocol.injection import InjectBeginArguments
-from mailcore.envelope import DataPlace, Envelope, Origin, Recipient
+from mailcore.envelope import RECIPIENTS_PER_RECORD, DataPlace, Envelope, Origin, Recipient
 from mailcore.faults import Code, FaultError
 from mailcore.log.data_blocks import BlockSums
 from mailcore.queue.spool import DATA_AT, Spool, SpoolFile
 from mailcore.routing.address import is_mailbox, is_return_path
 from mailcore.tag import pattern_of, tag_of
+
+if TYPE_CHECKING:  # a process without [rewriting] does not load it
+    from mailcore.config.live_maps import LiveMaps
 
 __all__ = ["Injection", "InjectionRefused", "WireForm"]
 
@@ -104,6 +108,7 @@ class Injection:
         self._age_s = arguments.age_s
         self._held_because = arguments.held_because
         self._sender = arguments.sender
+        self._rewrites = arguments.rewrite
         self._addresses = addresses
         self._now = now
         self._size_bytes_max = size_bytes_max
@@ -127,8 +132,11 @@ class Injection:
         self._author_bytes += len(data)
         self._put(self._form.feed(data))
 
-    def complete(self) -> Envelope:
-        """Completes and syncs the spool file; returns the envelope. Raises InjectionRefused when there was no data."""
+    def complete(self, rewriting: LiveMaps | None = None) -> Envelope:
+        """Completes and syncs the spool file; returns the envelope, with its final addresses by ``rewriting``.
+
+        Raises InjectionRefused when there was no data, or the recipients cannot be determined.
+        """
         if not self._author_bytes:
             raise InjectionRefused("the message is empty", argument="data")
         self._put(self._form.end())
@@ -154,6 +162,8 @@ class Injection:
             tag=tag_of(tag[1]) if tag is not None else "",
             data_sums=self._sums.sums,
         )
+        if rewriting is not None and self._rewrites:
+            envelope = _rewritten(rewriting, envelope)
         stored = self._file.complete(envelope)
         self._file.close()
         return stored
@@ -179,3 +189,15 @@ class Injection:
     def _store(self, data: bytes) -> None:
         self._sums.feed(data)
         self._file.write([data])
+
+
+def _rewritten(rewriting: LiveMaps, envelope: Envelope) -> Envelope:
+    envelope, more, why = rewriting.apply(envelope, ())
+    if why:
+        raise InjectionRefused(f"the recipients cannot be determined: {why}; try again later", code=Code.BUSY)
+    if more:
+        raise InjectionRefused(
+            f"the aliases make {envelope.recipient_count} recipients; allowed: {RECIPIENTS_PER_RECORD}",
+            argument="recipients",
+        )
+    return envelope

@@ -20,8 +20,9 @@ import time
 import traceback
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from mailcore.config.open_rewriting import OpenRewriting, no_rewriting
 from mailcore.config.routing_of import routing_of
 from mailcore.config.scheduler_parameters import parameters_of
 from mailcore.config.settings import Settings
@@ -46,6 +47,7 @@ from mailcore.log.positions import PositionsDamaged, PositionsTooNew
 from mailcore.log.segment import SegmentTooNew
 from mailcore.lookup.archive import Archive
 from mailcore.lookup.browse import Browser, CursorError
+from mailcore.maillog import MailLog
 from mailcore.queue.exported import EXPORTED
 from mailcore.queue.lanes import configured_lanes
 from mailcore.queue.queue_id import QueueIds
@@ -54,6 +56,9 @@ from mailcore.routing.resolve import Refused
 from mailcore.supervisor.listen import bind_with_room
 from mailcore.supervisor.pulse import beat
 from mailcore.supervisor.room import room_for_sockets
+
+if TYPE_CHECKING:  # a process without [rewriting] does not load it
+    from mailcore.config.live_maps import LiveMaps
 
 __all__ = ["ControlServer", "main"]
 
@@ -72,7 +77,7 @@ LOCK_WAIT_S = 5.0  # the control process before us may still be dying
 ANSWERED = (FaultError, CursorError, OSError, PositionsDamaged, PositionsTooNew, SegmentTooNew)
 
 
-Beside = Callable[[Settings], Coroutine[Any, Any, None]]
+Beside = Callable[[Settings, "LiveMaps | None"], Coroutine[Any, Any, None]]
 
 
 class Forbidden(FaultError):
@@ -88,9 +93,16 @@ class ClientGone(Exception):
 class ControlServer:
     """The server of the control socket: what all connections share."""
 
-    def __init__(self, settings: Settings, archive: Archive, beside: Sequence[Beside] = ()) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        archive: Archive,
+        beside: Sequence[Beside] = (),
+        open_rewriting: OpenRewriting = no_rewriting,
+    ) -> None:
         """``archive``: what was exported; it answers also when no more is exported. ``beside`` runs as long as this process."""
         self._beside = beside
+        self._open_rewriting = open_rewriting
         self.settings = settings
         self.group = group_id(settings.control.group)
         self.clients_max = settings.control.clients_max
@@ -134,8 +146,9 @@ class ControlServer:
         os.fchmod(lock, 0o640)  # not for the directory's group to write, which may be the deliverer's, too
         try:
             self.start(asyncio.create_task(self.link.run()))
+            self._rewrite()
             for work in self._beside:
-                self.start(asyncio.create_task(work(self.settings)))
+                self.start(asyncio.create_task(work(self.settings, self.injecting.rewriting)))
             async with asyncio.timeout(1):
                 await self.link.tried.wait()
             loop = asyncio.get_running_loop()
@@ -151,6 +164,14 @@ class ControlServer:
         """Keeps a reference: the loop alone does not."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _rewrite(self) -> None:
+        """Opens the files of [rewriting] and looks at them, if there are any."""
+        settings, loop = self.settings, asyncio.get_running_loop()
+        rewriting = self._open_rewriting(settings, MailLog(settings.log_directory), loop, self.view.pool)
+        if rewriting is not None:
+            self.injecting.rewriting = rewriting
+            self.start(loop.create_task(rewriting.watch()))
 
     async def _lock(self) -> int:
         path = str(self.settings.run_directory / "control.lock")
@@ -323,13 +344,17 @@ def _who_may(settings: Settings) -> str:
 
 
 def main(
-    open_archive: Callable[[Settings], Archive], beside: Sequence[Beside], settings: Settings, number: int
+    open_archive: Callable[[Settings], Archive],
+    open_rewriting: OpenRewriting,
+    beside: Sequence[Beside],
+    settings: Settings,
+    number: int,
 ) -> None:
     """Runs until it is killed. There is one control process, number 0.
 
     ``open_archive`` opens what was exported; ``beside`` is other work that the process does.
     """
     try:
-        asyncio.run(ControlServer(settings, open_archive(settings), beside).run())
+        asyncio.run(ControlServer(settings, open_archive(settings), beside, open_rewriting).run())
     except Locked as error:
         sys.exit(f"waypost: control: {error}; that process is running and keeps the socket")

@@ -285,6 +285,7 @@ class _Import:
             "recipients": [qualified(address, self._domain) for _, address in part],
             "age_s": min(max(time.time() - message.arrived_at, 0.0), 3e9),
             "held_because": HELD_BECAUSE if message.held else "",
+            "rewrite": False,  # Postfix did it before it queued the message
         }
         try:
             queue_id = client.ask("inject_begin", Injected, begin, why=why).queue_id

@@ -12,6 +12,7 @@ import secrets
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from mailcore.config.settings import Settings
 from mailcore.log.disk import Disk, Locked
@@ -22,6 +23,9 @@ from mailcore.pickup.taking import Taken, Taking
 from mailcore.queue.lanes import incoming
 from mailcore.queue.queue_id import PICKUP
 from mailcore.receiver.manager_link import MANAGER_SOCKET, ManagerLink
+
+if TYPE_CHECKING:  # a process without [rewriting] does not load it
+    from mailcore.config.live_maps import LiveMaps
 
 __all__ = ["LOOK_S", "Pickup", "open_maildrop", "run"]
 
@@ -45,7 +49,8 @@ def open_maildrop(directory: str, *, shut: bool = False, disk: Disk | None = Non
 class Pickup:
     """The looks, one after the other, in a thread; logs what they bring, and reports it to the manager."""
 
-    def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop, rewriting: LiveMaps | None = None) -> None:
+        self._rewriting = rewriting
         self._settings = settings
         self._loop = loop
         self._log = MailLog(settings.log_directory)
@@ -91,6 +96,7 @@ class Pickup:
                 clock=time.time,
                 salt=lambda: secrets.randbits(64),
                 written=_written,
+                rewriting=self._rewriting,
             )
             # Mail that the process before us left is reported first: it does not arrive now.
             return Taken(end=self._taking.recover())
@@ -112,6 +118,8 @@ class Pickup:
             self._log.maildrop_damaged(path, why)
         for name, why in taken.failed:
             self._log.failed("pickup", f"{name}: {why}")
+        for name, why in taken.put_off:
+            self._log.rewriting_failed(name, why)
         self._log.flush()
         if self._link is None:
             assert self._taking is not None
@@ -146,6 +154,6 @@ def _written(path: str) -> float:
     return time.time()
 
 
-async def run(settings: Settings) -> None:
-    """Runs the pickup until it is cancelled."""
-    await Pickup(settings, asyncio.get_running_loop()).run()
+async def run(settings: Settings, rewriting: LiveMaps | None) -> None:
+    """Runs the pickup until it is cancelled. ``rewriting`` determines the final addresses; None: they are final."""
+    await Pickup(settings, asyncio.get_running_loop(), rewriting).run()

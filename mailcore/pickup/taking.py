@@ -25,27 +25,31 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from mailcore.config.settings import Settings
 from mailcore.control.injection import WireForm
 from mailcore.envelope import RECIPIENTS_PER_RECORD, DataPlace, Envelope, Options, Origin, Recipient
-from mailcore.log.data_blocks import BlockSums
 from mailcore.log.disk import Disk
 from mailcore.log.lane import LaneFailed, LaneWriter
 from mailcore.log.positions import PositionsDamaged, read_positions
 from mailcore.pickup.dropped import ASIDE, Dropped, DroppedDamaged, is_unfinished
 from mailcore.pickup.letter import complete, split_header
+from mailcore.pickup.store import Store
 from mailcore.queue.ballast import INTAKE_BYTES, INTAKE_INODES
 from mailcore.queue.from_maildrop import CAME_FROM, DIRECTORY, names_of, names_taken
 from mailcore.queue.lanes import incoming
 from mailcore.queue.named import named_end
 from mailcore.queue.queue_id import PICKUP, QueueIds
 from mailcore.queue.records import append_envelope, append_recipients
-from mailcore.queue.spool import DATA_AT, Spool, SpoolFile
+from mailcore.queue.spool import DATA_AT, Spool
 from mailcore.routing.address import is_mailbox, is_return_path
 from mailcore.tag import pattern_of, tag_of
+
+if TYPE_CHECKING:  # a process without [rewriting] does not load it
+    from mailcore.config.live_maps import LiveMaps
 
 __all__ = ["Taken", "Taking"]
 
@@ -53,6 +57,8 @@ BATCH = 100  # messages that share a sync of the lane and one of the names
 UNFINISHED_S_MAX = 86_400.0  # as Postfix's pickup: a program that was killed leaves a part of a message
 ASIDE_MAX = 1_000  # files set aside; further damaged ones stay where they are and are not looked at again
 OPTIONS_MAX = 10
+PUT_OFF_S = 60.0  # until the next look at a message whose recipients cannot be determined
+PUT_OFF_MAX = 100_000  # such messages that are known; further ones are looked at again at once
 _OPTION = re.compile(r"[\x21-\x7e]{0,500}\Z")  # characters that may be written to the next hop (mailcore.esmtp)
 
 
@@ -65,8 +71,13 @@ class Taken:
     uids: list[int] = field(default_factory=list)  # the authors of ``envelopes``
     damaged: list[tuple[str, str]] = field(default_factory=list)  # (file, why): set aside
     failed: list[tuple[str, str]] = field(default_factory=list)  # (file, why): tried again with the next look
+    put_off: list[tuple[str, str]] = field(default_factory=list)  # (file, why): tried again after PUT_OFF_S
     is_full: bool = False  # nothing was taken, since the disk has less than the reserve
     more: bool = False  # there are more files than one batch
+
+
+class _NotYet(Exception):
+    """The message cannot be taken now: its final recipients cannot be determined."""
 
 
 class Taking:
@@ -81,8 +92,11 @@ class Taking:
         clock: Callable[[], float],
         salt: Callable[[], int],
         written: Callable[[str], float],
+        rewriting: LiveMaps | None = None,
     ) -> None:
         """``written`` returns when a file of the maildrop was written last."""
+        self._rewriting = rewriting
+        self._put_off: dict[str, float] = {}  # file -> when it is looked at again
         self._disk = disk
         self._settings = settings
         self._hostname = hostname
@@ -132,6 +146,8 @@ class Taking:
         self._remove()  # of a look before that failed half-way: until they are gone, nothing more is taken
         names = names_of(self._disk.list(self._directory))
         waiting = [name for name in names if name not in self._ignored]
+        if self._put_off:
+            waiting = self._due(waiting)
         if waiting and self._is_full():
             taken.is_full = True
         elif waiting:
@@ -158,6 +174,15 @@ class Taking:
 
     # -- inside
 
+    def _due(self, names: list[str]) -> list[str]:
+        """Returns the names without those that were put off: they must not keep others waiting."""
+        now, there = self._clock(), set(names)
+        # A clock that was set back does not put anything off for longer.
+        self._put_off = {
+            name: until for name, until in self._put_off.items() if name in there and 0 < until - now <= PUT_OFF_S
+        }
+        return [name for name in names if name not in self._put_off]
+
     def _reopen(self) -> None:
         if self._failed:  # a failed sync is not tried again on the same file (law: no-sync-retry)
             self._writer.reopen()
@@ -176,6 +201,10 @@ class Taking:
                 continue
             try:
                 appended.append((name, self._append(dropped), dropped.uid))
+            except _NotYet as error:
+                taken.put_off.append((name, str(error)))
+                if len(self._put_off) < PUT_OFF_MAX:
+                    self._put_off[name] = self._clock() + PUT_OFF_S
             except OSError as error:  # the disk; this message stays where it is, and does not keep others waiting
                 taken.failed.append((name, error.strerror or str(error)))
             except LaneFailed:
@@ -225,7 +254,10 @@ class Taking:
         return False
 
     def _append(self, dropped: Dropped) -> Envelope:
-        """Appends one message to the lane, unsynced; a large one goes to a spool file, synced. Raises DroppedDamaged."""
+        """Appends one message to the lane, unsynced; a large one goes to a spool file, synced.
+
+        Raises DroppedDamaged, _NotYet.
+        """
         submission = dropped.submission
         given = itertools.zip_longest(submission.recipients, submission.recipient_options[: len(submission.recipients)])
         recipients = {address: _valid(options or ()) for address, options in given}
@@ -238,26 +270,33 @@ class Taking:
             raise DroppedDamaged(f"{dropped.data_bytes} bytes are more than [receiver] message_size_limit")
         queue_id = self._ids.next()
         now = self._clock()
-        store = _Store(self._spool, queue_id, self._settings.queue.inline_limit)
+        store = Store(self._spool, queue_id, self._settings.queue.inline_limit)
         try:
             for piece in self._letter(dropped, queue_id, now, store):
                 store.write(piece)
             envelope = self._envelope(dropped, recipients, queue_id, now, store)
+            final = envelope.recipients
+            if self._rewriting is not None:
+                envelope, more, why = self._rewriting.apply(envelope, ())
+                if why:
+                    raise _NotYet(why)
+                final = (*envelope.recipients, *more)
+                envelope = msgspec.structs.replace(envelope, recipients=final)
             envelope = store.complete(envelope)
         except BaseException:
             store.abandon()
             raise
         batches = [
-            append_recipients(self._writer, list(envelope.recipients[at : at + RECIPIENTS_PER_RECORD]))
-            for at in range(RECIPIENTS_PER_RECORD, len(recipients), RECIPIENTS_PER_RECORD)
+            append_recipients(self._writer, list(final[at : at + RECIPIENTS_PER_RECORD]))
+            for at in range(RECIPIENTS_PER_RECORD, len(final), RECIPIENTS_PER_RECORD)
         ]
         if batches:
-            first = envelope.recipients[:RECIPIENTS_PER_RECORD]
+            first = final[:RECIPIENTS_PER_RECORD]
             envelope = msgspec.structs.replace(envelope, recipients=first, batches=tuple(batches))
         append_envelope(self._writer, envelope, store.inline)
         return envelope
 
-    def _letter(self, dropped: Dropped, queue_id: str, now: float, store: _Store) -> Iterator[bytes]:
+    def _letter(self, dropped: Dropped, queue_id: str, now: float, store: Store) -> Iterator[bytes]:
         """Yields the message as on the wire: our trace field, the header section completed, the body."""
         pieces = dropped.pieces()
         beginning, header = b"", None
@@ -290,7 +329,7 @@ class Taking:
         yield form.end()
 
     def _envelope(
-        self, dropped: Dropped, recipients: Mapping[str, Options], queue_id: str, now: float, store: _Store
+        self, dropped: Dropped, recipients: Mapping[str, Options], queue_id: str, now: float, store: Store
     ) -> Envelope:
         submission = dropped.submission
         named = re.search(
@@ -326,52 +365,3 @@ def _valid(options: Options) -> Options:
     return tuple(
         (keyword, value) for keyword, value in options[:OPTIONS_MAX] if keyword.isalnum() and _OPTION.match(value)
     )
-
-
-class _Store:
-    """Keeps data in memory up to the inline limit, and in a spool file beyond it."""
-
-    def __init__(self, spool: Spool, queue_id: str, inline_limit: int) -> None:
-        self._spool = spool
-        self._queue_id = queue_id
-        self._inline_limit = inline_limit
-        self._blocks: list[bytes] = []
-        self._file: SpoolFile | None = None
-        self.header = b""
-        self.data_bytes = 0
-        self.eight_bit = False
-        self.sums = BlockSums()
-
-    @property
-    def inline(self) -> bytes:
-        """Returns the data if it goes into the lane, else b""."""
-        return b"" if self._file is not None else b"".join(self._blocks)
-
-    def write(self, data: bytes) -> None:
-        """Takes the next bytes. Raises OSError."""
-        if not data:
-            return
-        self.sums.feed(data)
-        self.eight_bit = self.eight_bit or not data.isascii()
-        self.data_bytes += len(data)
-        if self._file is None and self.data_bytes > self._inline_limit:
-            self._file = self._spool.create(self._queue_id)
-            self._file.write(self._blocks)
-            self._blocks = []
-        if self._file is not None:
-            self._file.write([data])
-        else:
-            self._blocks.append(data)
-
-    def complete(self, envelope: Envelope) -> Envelope:
-        """Completes and syncs the spool file, if there is one; returns the envelope for the lane. Raises OSError."""
-        if self._file is None:
-            return envelope
-        envelope = self._file.complete(envelope)
-        self._file.close()
-        return envelope
-
-    def abandon(self) -> None:
-        """Removes the spool file; the sweep removes it otherwise."""
-        if self._file is not None:
-            self._file.abandon()

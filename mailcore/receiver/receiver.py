@@ -26,6 +26,7 @@ from dataclasses import replace
 import uvloop
 
 from mailcore.config.listeners import MX
+from mailcore.config.open_rewriting import OpenRewriting, no_rewriting
 from mailcore.config.settings import Settings
 from mailcore.config.values import listen_address
 from mailcore.esmtp import EXTENSIONS, Extension
@@ -40,7 +41,6 @@ from mailcore.queue.spool import DATA_AT
 from mailcore.receiver.authentication import Authentication
 from mailcore.receiver.certificates import Certificates
 from mailcore.receiver.client_rates import ClientRates
-from mailcore.receiver.live_maps import LiveMaps
 from mailcore.receiver.manager_link import MANAGER_SOCKET, ManagerLink
 from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.reception import Reception
@@ -81,6 +81,7 @@ class Receiving:
         disk: Disk | None = None,
         connections_max: int | None = None,
         extensions: Sequence[Extension] = EXTENSIONS,
+        open_rewriting: OpenRewriting = no_rewriting,
     ) -> None:
         disk = disk or Disk()
         lane = incoming(number)
@@ -107,8 +108,7 @@ class Receiving:
             loop,
             self._threads,
         )
-        if settings.rewriting.is_on:
-            self.reception.rewriting = LiveMaps(settings.rewriting, self.log, loop, self._threads)
+        self.reception.rewriting = open_rewriting(settings, self.log, loop, self._threads)
         self.certificates = Certificates(settings.certificate_pairs, self.log)
         self._logins_logged = Allowance(LOGINS_LOGGED_S, LOGINS_LOGGED_BURST, loop.time())
         counts = Counts(_counts_given(), settings.auth.failure_time_s, time.monotonic, settings.clients.rate_time_s)
@@ -248,7 +248,7 @@ def _listen(endpoint: str) -> socket.socket:
     return listen(endpoint)
 
 
-def main(settings: Settings, number: int) -> None:
+def main(open_rewriting: OpenRewriting, settings: Settings, number: int) -> None:
     """Runs the process. Returns only when it cannot start; any signal may end it at any time."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches the whole process group; the supervisor reacts to it
@@ -256,7 +256,13 @@ def main(settings: Settings, number: int) -> None:
     handed = handed_listeners()
 
     async def serve() -> None:
-        receiving = Receiving(settings, number, asyncio.get_running_loop(), connections_max=connections_max)
+        receiving = Receiving(
+            settings,
+            number,
+            asyncio.get_running_loop(),
+            connections_max=connections_max,
+            open_rewriting=open_rewriting,
+        )
         receiving.start(handed or [_listen(each.address) for each in settings.all_listeners])
         beat(asyncio.get_running_loop())
         await asyncio.get_running_loop().create_future()

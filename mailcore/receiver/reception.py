@@ -22,6 +22,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -36,11 +37,13 @@ from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.records import append_envelope, append_recipients
 from mailcore.queue.spool import Spool
 from mailcore.receiver.intake import Done, MilterEvent
-from mailcore.receiver.live_maps import REFUSED, LiveMaps
 from mailcore.receiver.manager_link import ManagerLink
 from mailcore.receiver.refusals import Allowance, Refusals
 from mailcore.receiver.scratch import ScratchFile
 from mailcore.receiver.spool_upload import NO_SPACE, WRITE_ERROR, SpoolUpload, storage_reply
+
+if TYPE_CHECKING:  # a receiver without [rewriting] does not load it
+    from mailcore.config.live_maps import LiveMaps
 
 __all__ = ["Reception"]
 
@@ -53,6 +56,7 @@ FAILURES_LOGGED_S = 0.1  # a second: one traceback in ten seconds, after a burst
 FAILURES_BURST = 20
 MILTERS_LOGGED_S = 1.0  # a second, after a burst: a milter that is down fails in each session
 MILTERS_LOGGED_BURST = 100
+REFUSED = b"451 4.3.0 Error: the recipients cannot be determined; try again later"
 CLOSED = b"452 4.3.1 Mail system storage failure"
 
 _log = logging.getLogger("waypost.receiver")
@@ -133,6 +137,7 @@ class Reception:
         if self.rewriting is not None:
             envelope, more, why = self.rewriting.apply(envelope, more)
             if why:
+                self._log.rewriting_failed(envelope.queue_id, why)
                 self._lost(envelope)
                 done(REFUSED)
                 return

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pytest
 
+from mailcore.config.live_maps import LiveMaps
 from mailcore.control.injection import Injection, InjectionRefused, WireForm
 from mailcore.control.protocol.injection import InjectBeginArguments
-from mailcore.envelope import DataPlace, Envelope, Origin
+from mailcore.envelope import DataPlace, Envelope, Origin, Recipient
 from mailcore.log.data_blocks import sums_of
 from mailcore.log.disk import Disk
 from mailcore.queue.spool import DATA_AT, Spool
+from mailcore.rewriting.address_map import AddressMap
+from mailcore.rewriting.rewriting import Maps, Rewritten, rewrite
 from tests.lookup.sample_messages import NOW
 
 ID = "1K0RDGV4BE900"
@@ -141,3 +146,40 @@ def test_the_tag_is_the_value_of_the_named_field(tmp_path: Path) -> None:
     new = injection(tmp_path)
     new.write(b"Subject: x\nx-campaign:\n  spring sale\n\nX-Campaign: no\n")
     assert new.complete().tag == "spring sale"
+
+
+class Rewriting:
+    """Stands for ``LiveMaps``."""
+
+    why = ""
+    count = 2
+
+    def apply(self, envelope: Envelope, more: Sequence[Recipient]) -> Rewritten:
+        if self.why:
+            return Rewritten(envelope, tuple(more), self.why)
+        users = [f"u{number}" for number in range(self.count)]
+        maps = Maps(aliases=[AddressMap({"team@example.org": tuple(f"{user}@example.org" for user in users)}, ())])
+        return rewrite(maps, envelope, more)
+
+
+def completed(directory: Path, rewriting: Rewriting, **more: object) -> Envelope:
+    new = injection(directory / str(len(list(directory.iterdir()))), **{"recipients": ["team@example.org"], **more})
+    new.write(b"Subject: x\n\nx\n")
+    return new.complete(cast(LiveMaps, rewriting))
+
+
+def test_an_alias_is_expanded_unless_its_mail_is_final(tmp_path: Path) -> None:
+    envelope = completed(tmp_path, Rewriting())
+    assert [each.address for each in envelope.recipients] == ["u0@example.org", "u1@example.org"]
+    final = completed(tmp_path, Rewriting(), rewrite=False)
+    assert [each.address for each in final.recipients] == ["team@example.org"]
+
+
+def test_a_message_whose_recipients_are_not_known_is_refused(tmp_path: Path) -> None:
+    rewriting = Rewriting()
+    rewriting.why = "the pattern takes too long"
+    with pytest.raises(InjectionRefused, match="cannot be determined: the pattern takes too long"):
+        completed(tmp_path, rewriting)
+    rewriting.why, rewriting.count = "", 1_000
+    with pytest.raises(InjectionRefused, match="the aliases make 1001 recipients; allowed: 1000"):
+        completed(tmp_path, rewriting, recipients=["team@example.org", "b@example.org"])

@@ -51,7 +51,7 @@ MUTATIONS = [
     ),
     Mutation(
         "mail is accepted without the aliases that it needs",
-        "mailcore/receiver/live_maps.py",
+        "mailcore/config/live_maps.py",
         '            return Rewritten(envelope, tuple(more), "the files of [rewriting] cannot be used")\n',
         "            return Rewritten(envelope, tuple(more))\n",
         "tests/end_to_end/test_rewriting.py -k usable",

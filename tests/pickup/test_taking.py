@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,13 +49,13 @@ def home() -> SimulatedDisk:
     return disk
 
 
-def start(disk: SimulatedDisk) -> Taking:
+def start(disk: SimulatedDisk, rewriting: Any = None) -> Taking:
     salts = iter(range(1, 1000))
     began = 2_000 + 100 * disk.changes  # the clock goes on after a power failure
     ticks = iter(range(began, began + 100_000))
     return Taking(
         disk, SETTINGS, hostname="mx.example.org", clock=lambda: float(next(ticks)), salt=lambda: next(salts),
-        written=disk.modified,
+        written=disk.modified, rewriting=rewriting,
     )  # fmt: skip
 
 

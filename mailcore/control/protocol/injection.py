@@ -32,6 +32,8 @@ class InjectBeginArguments(Arguments, frozen=True, kw_only=True):
     age_s: Annotated[float, Meta(ge=0, le=3_155_760_000)] = 0.0
     # A reason queues the message in hold, until it is released.
     held_because: Annotated[str, Meta(max_length=1_000)] = ""
+    # False for mail whose addresses are final, because another mail system has rewritten them.
+    rewrite: bool = True
 
 
 class InjectDataArguments(Arguments, frozen=True, kw_only=True):

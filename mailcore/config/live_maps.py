@@ -1,4 +1,4 @@
-"""The maps of aliases and canonical addresses of one receiver: read at the start, and again when a file changes.
+"""The maps of aliases and canonical addresses of one process: read at the start, and again when a file changes.
 
 Laws
 - Files that cannot be read, or have a fault, never replace maps that are in use. Without any maps no mail is accepted: it
@@ -22,9 +22,9 @@ from mailcore.envelope import Envelope, Recipient
 from mailcore.rewriting.address_map import MapFault
 from mailcore.rewriting.rewriting import Maps, Rewritten, rewrite
 
-__all__ = ["REFUSED", "LiveMaps", "MapLog"]
+__all__ = ["LOOK_S", "LiveMaps", "MapLog"]
 
-REFUSED = b"451 4.3.0 Error: the recipients cannot be determined; try again later"
+LOOK_S = 0.5  # how often to look whether a file has changed; a change is in force within a second
 
 
 class MapLog(Protocol):
@@ -36,8 +36,8 @@ class MapLog(Protocol):
     def maps_refused(self, faults: Sequence[str], *, in_use: bool) -> None:
         """Logs that the files cannot be used."""
 
-    def rewriting_failed(self, queue_id: str, why: str) -> None:
-        """Logs that a message was refused because its addresses cannot be determined."""
+    def flush(self) -> None:
+        """Writes the lines."""
 
 
 class LiveMaps:
@@ -60,13 +60,18 @@ class LiveMaps:
             log.maps_refused(str(fault).splitlines(), in_use=False)
 
     def apply(self, envelope: Envelope, more: Sequence[Recipient]) -> Rewritten:
-        """Returns the envelope with its final addresses, or why it cannot be accepted."""
-        if self.maps is None:
+        """Returns the envelope with its final addresses, or why it cannot be accepted. May run in a thread."""
+        maps = self.maps
+        if maps is None:
             return Rewritten(envelope, tuple(more), "the files of [rewriting] cannot be used")
-        rewritten = rewrite(self.maps, envelope, more)
-        if rewritten.why:
-            self._log.rewriting_failed(envelope.queue_id, rewritten.why)
-        return rewritten
+        return rewrite(maps, envelope, more)
+
+    async def watch(self) -> None:
+        """Looks at the files until it is cancelled."""
+        while True:
+            self.look()
+            self._log.flush()
+            await asyncio.sleep(LOOK_S)
 
     def look(self) -> None:
         """Begins to read the files if they have changed; the maps in use stay until all of them are read."""
