@@ -30,6 +30,10 @@ class Chain:
         """Returns whether a filter has anything to do or say at this step."""
         return not self._discarding and any(each.wants(step) for each in self._filters)
 
+    def answers(self, step: Step) -> bool:
+        """Returns whether a filter must be waited for at this step."""
+        return not self._discarding and any(each.answers(step) for each in self._filters)
+
     @property
     def refusal(self) -> Decision | None:
         """Returns the first decision that refuses for the whole session, if there is one."""
@@ -44,10 +48,23 @@ class Chain:
             return None
         for each in self._filters:
             decision = await each.command(step, values, *parts)
-            if decision is not None and decision.kind is not Kind.HOLD:
-                self._discarding = decision.kind is Kind.DISCARD
+            if self._decides(decision):
                 return decision
         return None
+
+    def tell(self, step: Step, values: Mapping[str, str], *parts: bytes) -> Decision | None:
+        """Sends a step that no filter answers to each; returns the first decision that refuses."""
+        for each in () if self._discarding else self._filters:
+            decision = each.tell(step, values, *parts)
+            if self._decides(decision):
+                return decision
+        return None
+
+    def _decides(self, decision: Decision | None) -> bool:
+        if decision is None or decision.kind is Kind.HOLD:
+            return False
+        self._discarding = decision.kind is Kind.DISCARD
+        return True
 
     async def message(self, message: Message, values: Mapping[str, str]) -> Decision | None:
         """Sends the message to each, with its changes; returns the first decision that refuses or discards."""

@@ -17,7 +17,12 @@ from mailcore.milter.protocol import BadPacket, Packet, packet_length
 
 __all__ = ["Connection", "MilterFailed", "connect"]
 
+UNSENT_BYTES_MAX = 64 * 1024  # of packets without an answer, which are sent together with the next that has one
 UNREAD_PACKETS_MAX = 64  # changes of a message come many at a time; beyond that the milter has to wait for us
+
+
+_CONTINUE = b"\0\0\0\1c"
+_CONTINUES = Packet(ord("c"), b"")
 
 
 class MilterFailed(Exception):
@@ -31,8 +36,14 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._buffer = b""
+        self._unsent: list[bytes] = []
+        self._unsent_bytes = 0
         self._packets: deque[Packet] = deque()
         self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None  # of the last wait, or an earlier one
+        self._timer_at = 0.0
+        self._until = 0.0  # the end of the wait
+        self._timeout_s = 0.0
         self._failure = ""
         self._is_full = False  # the milter does not read
         self._paused = False  # we do not read
@@ -61,6 +72,10 @@ class Connection(asyncio.Protocol):
         """Cuts the bytes into packets."""
         if self._failure:
             return
+        if data == _CONTINUE and not self._buffer and not self._packets:  # the most frequent answer
+            self._packets.append(_CONTINUES)
+            self._wake()
+            return
         buffer = self._buffer + data if self._buffer else data
         try:
             while (length := packet_length(buffer)) and len(buffer) >= length:
@@ -77,11 +92,21 @@ class Connection(asyncio.Protocol):
 
     # -- for the task
 
-    def send(self, data: bytes) -> None:
-        """Sends packets. Raises MilterFailed if the connection is over."""
+    def put(self, data: bytes) -> None:
+        """Takes packets to be sent before the next ones. Raises MilterFailed if the connection is over."""
         if self._failure or self._transport is None:
             raise MilterFailed(self._failure or "closed the connection")
-        self._transport.write(data)
+        self._unsent.append(data)
+        self._unsent_bytes += len(data)
+        if self._unsent_bytes > UNSENT_BYTES_MAX:
+            self._flush(self._transport)
+
+    def send(self, data: bytes) -> None:
+        """Sends packets, behind those that were put. Raises MilterFailed if the connection is over."""
+        if self._failure or self._transport is None:
+            raise MilterFailed(self._failure or "closed the connection")
+        self._unsent.append(data)
+        self._flush(self._transport)
 
     async def drain(self, timeout_s: float) -> None:
         """Waits until the milter has read most of what was sent. Raises MilterFailed."""
@@ -113,25 +138,50 @@ class Connection(asyncio.Protocol):
         self._fail("was closed")
         self._packets.clear()
         self._buffer = b""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if transport is None:
             return
         if last and not self._is_full and not transport.is_closing():
-            transport.write(last)
+            self._unsent.append(last)
+            self._flush(transport)
             transport.close()
         else:
             transport.abort()
 
+    def _flush(self, transport: asyncio.Transport) -> None:
+        transport.write(b"".join(self._unsent))
+        self._unsent = []
+        self._unsent_bytes = 0
+
     async def _wait(self, timeout_s: float) -> None:
+        """Waits until something happens. One timer serves many waits: most end long before it."""
+        self._timeout_s = timeout_s
+        until = self._until = self._loop.time() + timeout_s
+        if self._timer is None:
+            self._set_timer(until)
+        elif self._timer_at > until:
+            self._timer.cancel()
+            self._set_timer(until)
         self._waiter = self._loop.create_future()
-        timer = self._loop.call_later(timeout_s, self._late, timeout_s)
         try:
             await self._waiter
         finally:
-            timer.cancel()
             self._waiter = None
 
-    def _late(self, timeout_s: float) -> None:
-        self._fail(f"did not answer within {timeout_s:g} s")
+    def _set_timer(self, at: float) -> None:
+        self._timer_at = at
+        self._timer = self._loop.call_at(at, self._late)
+
+    def _late(self) -> None:
+        self._timer = None
+        if self._waiter is None:
+            return
+        if self._until > self._loop.time():  # of a later wait
+            self._set_timer(self._until)
+        else:
+            self._fail(f"did not answer within {self._timeout_s:g} s")
 
     def _fail(self, what: str) -> None:
         self._failure = self._failure or what

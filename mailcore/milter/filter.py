@@ -15,6 +15,7 @@ import enum
 from collections.abc import Callable, Mapping
 
 from mailcore.config.milters import Milter
+from mailcore.milter.agreement import NOTHING, agreement
 from mailcore.milter.body import Stuffing, Unstuffing
 from mailcore.milter.connection import Connection, MilterFailed, connect
 from mailcore.milter.decision import (
@@ -32,13 +33,11 @@ from mailcore.milter.macros import macros_of
 from mailcore.milter.message import BodyWriter, Change, Message
 from mailcore.milter.protocol import (
     BODY_BYTES_MAX,
-    Action,
     BadPacket,
-    Negotiated,
     Packet,
-    Protocol,
     Reply,
     Step,
+    header_packets,
     numbered,
     packet,
     read_negotiation,
@@ -51,28 +50,7 @@ __all__ = ["Filter"]
 CHANGES_MAX = 10_000  # of one message
 CHANGED_BYTES_MAX = 4 << 20  # of header and envelope; a body has the limit of the message
 _NO_DATA = (Reply.CONTINUE, Reply.ACCEPT, Reply.REJECT, Reply.TEMPFAIL, Reply.DISCARD, Reply.SHUTDOWN, Reply.SKIP)
-_LEFT_OUT = {
-    Step.CONNECT: (Protocol.NO_CONNECT, Protocol.NR_CONNECT),
-    Step.HELO: (Protocol.NO_HELO, Protocol.NR_HELO),
-    Step.MAIL: (Protocol.NO_MAIL, Protocol.NR_MAIL),
-    Step.RCPT: (Protocol.NO_RCPT, Protocol.NR_RCPT),
-    Step.DATA: (Protocol.NO_DATA, Protocol.NR_DATA),
-    Step.UNKNOWN: (Protocol.NO_UNKNOWN, Protocol.NR_UNKNOWN),
-    Step.HEADER: (Protocol.NO_HEADERS, Protocol.NR_HEADERS),
-    Step.END_OF_HEADER: (Protocol.NO_END_OF_HEADER, Protocol.NR_END_OF_HEADER),
-    Step.BODY: (Protocol.NO_BODY, Protocol.NR_BODY),
-}
-_ALLOWED_BY = {
-    Reply.ADD_HEADER: Action.ADD_HEADERS,
-    Reply.INSERT_HEADER: Action.ADD_HEADERS,
-    Reply.CHANGE_HEADER: Action.CHANGE_HEADERS,
-    Reply.REPLACE_BODY: Action.CHANGE_BODY,
-    Reply.ADD_RECIPIENT: Action.ADD_RECIPIENTS,
-    Reply.ADD_RECIPIENT_PARAMETERS: Action.ADD_RECIPIENTS_PARAMETERS,
-    Reply.DELETE_RECIPIENT: Action.DELETE_RECIPIENTS,
-    Reply.CHANGE_SENDER: Action.CHANGE_SENDER,
-    Reply.QUARANTINE: Action.QUARANTINE,
-}
+_CONTINUE = int(Reply.CONTINUE)
 
 
 class _State(enum.Enum):
@@ -89,7 +67,7 @@ class Filter:
         self.settings = settings
         self._failed = failed
         self._connection: Connection | None = None
-        self._agreed = Negotiated(0, Action(0), Protocol(0), {})
+        self._agreed = NOTHING
         self._state = _State.NEW
         self._decision: Decision | None = None  # that stays for the session
         self._in_message = False  # it has been sent MAIL, and neither the end of a body nor ABORT
@@ -103,7 +81,7 @@ class Filter:
             self._connection = await connect(settings.address, settings.connect_timeout_s)
             self._connection.send(write_negotiation())
             answer = await self._connection.receive(settings.connect_timeout_s)
-            self._agreed = read_negotiation(answer)
+            self._agreed = agreement(read_negotiation(answer))
         except (MilterFailed, BadPacket) as error:
             self._give_up("CONNECT", error)
         else:
@@ -112,8 +90,15 @@ class Filter:
     def wants(self, step: Step) -> bool:
         """Returns whether the filter has anything to do or say at this step."""
         if self._state is _State.OPEN:
-            return not self._agreed.steps & _LEFT_OUT[step][0]
+            return self._agreed.plans[step].is_sent
         return self._state is not _State.MESSAGE_ACCEPTED and self._decision is not None
+
+    def answers(self, step: Step) -> bool:
+        """Returns whether the filter must be waited for at this step."""
+        if self._state is not _State.OPEN:
+            return False
+        plan = self._agreed.plans[step]
+        return plan.is_sent and plan.is_answered
 
     @property
     def refusal(self) -> Decision | None:
@@ -122,14 +107,28 @@ class Filter:
 
     async def command(self, step: Step, values: Mapping[str, str], *parts: bytes) -> Decision | None:
         """Sends a step of the session or of the envelope; returns a decision, or None to continue."""
-        if self._state is not _State.OPEN:
-            return self._decision if self._state is _State.SETTLED else None
+        if not self.answers(step):
+            return self.tell(step, values, *parts)
         if step is Step.MAIL:
             self._in_message = True
         try:
             return await self._event(step, values, parts, self.settings.command_timeout_s)
         except (MilterFailed, BadPacket) as error:
             return self._give_up(step.name, error)
+
+    def tell(self, step: Step, values: Mapping[str, str], *parts: bytes) -> Decision | None:
+        """Sends a step that the filter does not answer; returns the decision that stays for the session, or None."""
+        if self._state is not _State.OPEN:
+            return self._decision if self._state is _State.SETTLED else None
+        if step is Step.MAIL:
+            self._in_message = True
+        plan = self._agreed.plans[step]
+        if plan.is_sent:
+            try:
+                self._idle_connection().put(macros_of(step, plan.names, values) + packet(step, *parts))
+            except MilterFailed as error:
+                return self._give_up(step.name, error)
+        return None
 
     async def message(self, message: Message, values: Mapping[str, str]) -> Decision | None:
         """Sends the message, and makes the changes that the filter asks for."""
@@ -168,20 +167,26 @@ class Filter:
     def _is_open(self) -> bool:
         return self._state is _State.OPEN
 
+    def _idle_connection(self) -> Connection:
+        """Returns the connection, on which no answer may be waiting."""
+        connection = self._connection
+        assert connection is not None  # in state OPEN
+        if connection.has_unread:
+            raise MilterFailed("sent an answer that was not asked for")
+        return connection
+
     async def _event(
         self, step: Step, values: Mapping[str, str], parts: tuple[bytes, ...], timeout_s: float
     ) -> Decision | None:
-        connection = self._connection
-        assert connection is not None  # in state OPEN
-        left_out, unanswered = _LEFT_OUT[step]
-        if self._agreed.steps & left_out:
+        plan = self._agreed.plans[step]
+        if not plan.is_sent:
             return None
-        if connection.has_unread:
-            raise MilterFailed("sent an answer that was not asked for")
-        connection.send(macros_of(step, self._agreed.macros, values) + packet(step, *parts))
-        if self._agreed.steps & unanswered:
-            await connection.drain(timeout_s)
+        packets = macros_of(step, plan.names, values) + packet(step, *parts)
+        connection = self._idle_connection()
+        if not plan.is_answered:
+            connection.put(packets)
             return None
+        connection.send(packets)
         return self._decided(step, await self._answer(timeout_s))
 
     async def _answer(self, timeout_s: float) -> Packet:
@@ -194,10 +199,12 @@ class Filter:
 
     def _decided(self, step: Step, answer: Packet) -> Decision | None:
         code, data = answer
+        if code == _CONTINUE and not data:
+            return None
         if code in _NO_DATA and data:
             raise MilterFailed(f"answered {Reply(code).name} with {len(data)} bytes")
         of_session = step in (Step.CONNECT, Step.HELO)
-        if code == Reply.CONTINUE or (code == Reply.SKIP and step is Step.BODY):
+        if code == Reply.SKIP and step is Step.BODY:
             return None
         if code == Reply.ACCEPT:
             if of_session:
@@ -246,25 +253,25 @@ class Filter:
     # -- the message
 
     async def _content(self, message: Message, values: Mapping[str, str]) -> Decision | None:
-        timeout_s, steps = self.settings.content_timeout_s, self._agreed.steps
-        keep_space = bool(steps & Protocol.LEADING_SPACE)
-        if not steps & Protocol.NO_HEADERS:
-            for name, value in message.fields.shown(keep_space):
+        timeout_s, plans = self.settings.content_timeout_s, self._agreed.plans
+        keep_space = self._agreed.keep_space
+        fields = message.fields.shown(keep_space) if plans[Step.HEADER].is_sent else ()
+        if fields and not plans[Step.HEADER].is_answered:
+            self._idle_connection().put(header_packets(fields))
+        else:
+            for name, value in fields:
                 decision = await self._event(Step.HEADER, values, (name, value), timeout_s)
                 if decision is not None or not self._is_open():
                     return decision
         decision = await self._event(Step.END_OF_HEADER, values, (), timeout_s)
         if decision is not None or not self._is_open():
             return decision
-        if not steps & Protocol.NO_BODY:
+        if plans[Step.BODY].is_sent:
             decision = await self._send_body(message, values, timeout_s)
             if decision is not None or not self._is_open():
                 return decision
-        connection = self._connection
-        assert connection is not None
-        if connection.has_unread:
-            raise MilterFailed("sent an answer that was not asked for")
-        connection.send(macros_of(Step.END_OF_BODY, self._agreed.macros, values) + packet(Step.END_OF_BODY))
+        names = plans[Step.END_OF_BODY].names
+        self._idle_connection().send(macros_of(Step.END_OF_BODY, names, values) + packet(Step.END_OF_BODY))
         decision = await self._changes(message, timeout_s, keep_space)
         self._in_message = False
         if self._state is _State.MESSAGE_ACCEPTED:
@@ -274,8 +281,6 @@ class Filter:
     async def _send_body(self, message: Message, values: Mapping[str, str], timeout_s: float) -> Decision | None:
         plain = Unstuffing()
         waiting = b""
-        connection = self._connection
-        assert connection is not None
         async with contextlib.aclosing(message.body.blocks()) as blocks:
             async for block in blocks:
                 waiting += plain.feed(block)
@@ -294,14 +299,12 @@ class Filter:
         self, chunk: bytes, values: Mapping[str, str], timeout_s: float
     ) -> tuple[Decision | None, bool]:
         """Returns a decision, and whether the filter wants more of the body."""
-        connection = self._connection
-        assert connection is not None
-        if connection.has_unread:
-            raise MilterFailed("sent an answer that was not asked for")
-        connection.send(packet(Step.BODY, chunk))
-        if self._agreed.steps & Protocol.NR_BODY:
+        connection = self._idle_connection()
+        if not self._agreed.plans[Step.BODY].is_answered:
+            connection.put(packet(Step.BODY, chunk))
             await connection.drain(timeout_s)
             return None, True
+        connection.send(packet(Step.BODY, chunk))
         answer = await self._answer(timeout_s)
         decision = self._decided(Step.BODY, answer)
         return decision, decision is None and answer.code == Reply.CONTINUE
@@ -315,15 +318,15 @@ class Filter:
             while True:
                 answer = await self._answer(timeout_s)
                 code, data = answer
-                needed = _ALLOWED_BY.get(Reply(code)) if code in _REPLIES else None
-                if needed is None:
+                allowed = self._agreed.changes.get(code)
+                if allowed is None:
                     decision = self._decided(Step.END_OF_BODY, answer)
                     if body is not None and decision is None:
                         await body.append(stuffing.end())
                         message.replace_body(body)
                         body = None
                     return decision
-                if not self._agreed.actions & needed:
+                if not allowed:
                     raise MilterFailed(f"wants {_name(code)}, which it has not negotiated")
                 if code == Reply.REPLACE_BODY:
                     if body is None:

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 
 from mailcore.milter.protocol import Macros, Step, macro_packet
 
-__all__ = ["DEFAULT", "macros_of"]
+__all__ = ["DEFAULT", "NO_MACROS", "Names", "macros_of", "names_of"]
+
+Names = tuple[tuple[str, bytes], ...]  # of macros: the name, and as it is sent
+NO_MACROS: Names = ()
 
 # As Postfix's milter_*_macros; {client_*} besides, since rspamd and others ask for them at MAIL.
 DEFAULT: Macros = {
@@ -31,9 +34,19 @@ DEFAULT: Macros = {
 }
 
 
-def macros_of(step: Step, chosen: Macros, values: Mapping[str, str]) -> bytes:
-    """Returns the packet with those macros of a step that have a value; ``chosen`` are those the filter asked for."""
+def names_of(step: Step, chosen: Macros) -> Names:
+    """Returns the macros of a step; ``chosen`` are those the filter asked for."""
     names = chosen.get(step)
-    if names is None:
-        names = DEFAULT.get(step, ())
-    return macro_packet(step, [(name, values[name]) for name in names if values.get(name)])
+    return _DEFAULT_NAMES.get(step, NO_MACROS) if names is None else _as_sent(names)
+
+
+def macros_of(step: Step, names: Names, values: Mapping[str, str]) -> bytes:
+    """Returns the packet with those macros of a step that have a value; b"" if none has."""
+    return macro_packet(step, [(sent, value) for name, sent in names if (value := values.get(name))]) if names else b""
+
+
+def _as_sent(names: tuple[str, ...]) -> Names:
+    return tuple((name, name.encode("ascii", "replace") + b"\0") for name in names)
+
+
+_DEFAULT_NAMES = {step: _as_sent(names) for step, names in DEFAULT.items()}

@@ -31,6 +31,7 @@ __all__ = [
     "Protocol",
     "Reply",
     "Step",
+    "header_packets",
     "macro_packet",
     "numbered",
     "packet",
@@ -47,6 +48,7 @@ PACKET_BYTES_MAX = 1 << 20  # libmilter sends a body in pieces of 65 535; a head
 MACRO_STAGES_MAX = 16  # 7 exist
 
 _HEAD = struct.Struct("!IB")
+_MACRO_HEAD = struct.Struct("!IBB")
 _LENGTH = struct.Struct("!I")
 _NEGOTIATION = struct.Struct("!III")
 _U32 = struct.Struct("!I")
@@ -73,6 +75,9 @@ class Step(enum.IntEnum):
     RCPT = ord("R")
     DATA = ord("T")
     UNKNOWN = ord("U")
+
+
+_MACRO, _HEADER = int(Step.MACRO), int(Step.HEADER)
 
 
 class Reply(enum.IntEnum):
@@ -229,13 +234,22 @@ def _read_macros(data: bytes) -> Macros:
     raise BadPacket("sent too many lists of macros")
 
 
-def macro_packet(step: Step, values: Iterable[tuple[str, str]]) -> bytes:
-    """Returns the packet with the macros of a step; b"" if there are none."""
-    parts = [part.encode("utf-8", "surrogateescape").replace(b"\0", b"") for pair in values for part in pair]
-    if not parts:
-        return b""
-    data = bytes([step]) + b"\0".join(parts) + b"\0"
-    return _HEAD.pack(1 + len(data), Step.MACRO) + data
+def macro_packet(step: Step, values: Iterable[tuple[bytes, str]]) -> bytes:
+    """Returns the packet with the macros of a step; b"" if there are none. A name has its NUL already."""
+    data = b"".join([name + _sent(value) for name, value in values])
+    return _MACRO_HEAD.pack(2 + len(data), _MACRO, step) + data if data else b""
+
+
+def header_packets(fields: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Returns a packet for each header field."""
+    return b"".join(
+        [_HEAD.pack(3 + len(name) + len(value), _HEADER) + name + b"\0" + value + b"\0" for name, value in fields]
+    )
+
+
+def _sent(value: str) -> bytes:
+    sent = value.encode("utf-8", "surrogateescape")
+    return (sent.replace(b"\0", b"") if b"\0" in sent else sent) + b"\0"
 
 
 def _shown(code: int) -> str:

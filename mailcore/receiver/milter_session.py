@@ -178,6 +178,11 @@ class MilterSession(ServerSession):
     def _ask_for(self, step: Step, then: Callable[[bytes, Decision | None], None], *parts: bytes) -> None:
         """Sends a step to the milters; ``then`` gets the reply that waits for their answer."""
         reply = self._replies.pop()
+        if not self._chain.answers(step):
+            decision = self._chain.tell(step, self._macros(step), *parts)
+            self.state = State.COMMAND
+            then(reply, decision)
+            return
         asked = self._chain.command(step, self._macros(step), *parts)
         self._ask(asked, lambda decision: then(reply, decision))
 

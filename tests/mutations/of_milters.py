@@ -41,14 +41,14 @@ MUTATIONS = [
     Mutation(
         "a milter changes what it has not negotiated",
         "mailcore/milter/filter.py",
-        "if not self._agreed.actions & needed:",
-        "if not needed:",
+        "                if not allowed:",
+        "                if False:",
         f"{FAILURES} -k breaks_at_the_end",
     ),
     Mutation(
         "a milter is waited for without an end",
         "mailcore/milter/connection.py",
-        '        self._fail(f"did not answer within {timeout_s:g} s")',
+        '        self._fail(f"did not answer within {self._timeout_s:g} s")',
         "        self._wake()",
         f"{FAILURES} -k breaks_at_any_other_step",
     ),
