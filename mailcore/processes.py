@@ -1,26 +1,28 @@
 """The processes of the core: the role that the supervisor starts, and the room whose ``main`` runs it.
 
+The supervisor loads the room and forks; the exporter alone is a fresh Python, because pyarrow starts threads when it is loaded:
+
     python -m mailcore.processes ROLE NUMBER PARENT SETTINGS
 
 Here a process is also given what it needs of rooms it does not know itself: the control process gets the archive of events,
 the pickup and the page of the metrics to run beside its server.
 
 Laws
-- Each role imports its room inside its own function, so that a receiver does not load the manager or the control server.
-- No room knows this file: the supervisor is handed its name (``waypost mailcore``).
+- Each role imports its room inside its own function, so that receivers are started before the other rooms are loaded.
+- No room knows this file: the supervisor is handed ``ROLES`` (``waypost mailcore``).
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
 from mailcore.config.settings import Settings
 from mailcore.supervisor.child import Main, run_child
+from mailcore.supervisor.start import Role
 
 if TYPE_CHECKING:
     from mailcore.config.live_maps import LiveMaps, MapLog
@@ -77,20 +79,20 @@ def _exporter() -> Main:
     return exporter.main
 
 
-# role, as ``Child.role`` of the supervisor -> the function that imports its room and returns its main
-ROLES: dict[str, Callable[[], Main]] = {
-    "receiver": _receiver,
-    "manager": _manager,
-    "deliverer": _deliverer,
-    "control": _control,
-    "exporter": _exporter,
+# role, as ``Child.role`` of the supervisor -> how its children are started
+ROLES: dict[str, Role] = {
+    "receiver": Role(_receiver),
+    "manager": Role(_manager),
+    "deliverer": Role(_deliverer),
+    "control": Role(_control),
+    "exporter": Role(_exporter, module=__spec__.name),
 }
 
 
 def main() -> int:
     """Runs the role that the command line names, with the settings that the supervisor stored; returns the exit status."""
     role, number, parent, settings = sys.argv[1:]
-    return run_child(ROLES[role], int(number), int(parent), settings)
+    return run_child(ROLES[role].load, int(number), int(parent), settings)
 
 
 if __name__ == "__main__":

@@ -32,4 +32,4 @@ def _run(arguments: argparse.Namespace) -> int:
         users = find_users(arguments.receiver_user, arguments.deliverer_user, arguments.group)
     except UsersError as error:
         raise UsageError(str(error)) from None
-    return supervisor.main(settings, processes.__name__, users)
+    return supervisor.main(settings, processes.ROLES, users)

@@ -13,6 +13,7 @@ from mailcore.doctor.certificates import any_certificate
 from mailcore.doctor.finding import Finding, bad, good, not_known, warn
 from mailcore.doctor.host import PROC, Host, name_of
 from mailcore.doctor.sockets import Listener, holders, listeners, matches
+from mailcore.supervisor.start import TITLE
 
 __all__ = ["look"]
 
@@ -129,7 +130,7 @@ def _pids(address: str, port: int, there: Sequence[Listener], owners: dict[int, 
 def _is_waypost(pid: int) -> bool:
     """Tells whether a process belongs to a Waypost, here one with another home."""
     try:
-        return b"mailcore." in (PROC / str(pid) / "cmdline").read_bytes()
+        return (PROC / str(pid) / "cmdline").read_bytes().startswith(TITLE.encode())
     except OSError:
         return False
 

@@ -15,10 +15,10 @@ import os
 import secrets
 import signal
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Sequence
+import traceback
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,6 +36,7 @@ from mailcore.supervisor.pulse import PULSE, Pulse, until_begun
 from mailcore.supervisor.room import DiskFull, ballast_of, refuse_without_room
 from mailcore.supervisor.service import HANDED, Service, given_listeners, unlike
 from mailcore.supervisor.shared_counts import COUNTS, make_counts
+from mailcore.supervisor.start import Order, Process, Role, prepare_role, start
 from mailcore.supervisor.users import ALONE, Users
 
 __all__ = ["main"]
@@ -56,7 +57,7 @@ class Child:
 
     role: str
     number: int
-    process: subprocess.Popen[bytes] | None = None
+    process: Process | None = None
     pulse: Pulse | None = None
     hung_s: float = 0.0  # it sent no pulse for this long and was killed; 0.0 if it was not
     started: float = 0.0
@@ -157,14 +158,14 @@ def prepare(settings: Settings, users: Users, stored: Path) -> None:
 class Supervisor:
     """Starts the processes of one home and restarts those that end.
 
-    ``module`` runs a child of any role. ``listeners`` are the receivers' sockets if systemd keeps them; without them each
-    receiver opens its own.
+    ``roles`` say what the children of each role run. ``listeners`` are the receivers' sockets if systemd keeps them; without
+    them each receiver opens its own.
     """
 
     def __init__(
         self,
         settings: Settings,
-        module: str,
+        roles: Mapping[str, Role],
         stored: Path,
         users: Users = ALONE,
         listeners: Sequence[socket.socket] = (),
@@ -172,7 +173,7 @@ class Supervisor:
         held: Held | None = None,
     ) -> None:
         self.settings = settings
-        self.module = module
+        self.roles = roles
         self.stored = stored
         self.users = users
         self.listeners = listeners
@@ -199,6 +200,10 @@ class Supervisor:
         for child in receivers:
             self._start(child)
         until_begun([child.pulse for child in receivers if child.pulse is not None], RECEIVERS_FIRST_S)
+        others = [child for child in self.children if child.role != "receiver"]
+        for child in others:
+            with contextlib.suppress(Exception):  # _start says it
+                prepare_role(self.roles[child.role])
         for child in self.children:
             if child.process is None:
                 self._start(child)
@@ -224,29 +229,33 @@ class Supervisor:
             self.log.flush()
 
     def _start(self, child: Child) -> None:
-        arguments = (child.role, str(child.number), str(os.getpid()), str(self.stored))
-        command = [sys.executable, "-m", self.module, *arguments]
         is_receiver = child.role == "receiver"
         handed = [listener.fileno() for listener in self.listeners] if is_receiver else []
         counts = self._counts if is_receiver else []
         child.started = time.monotonic()
+        self.log.flush()  # or a forked child would have its lines, too
         pulse = None
         try:
             pulse = Pulse()
             variables = {HANDED: ",".join(map(str, handed)), PULSE: str(pulse.writer)}
             if counts:
                 variables[COUNTS] = str(counts[0])
-            child.process = subprocess.Popen(  # noqa: S603 - our own module
-                command,
-                stdin=subprocess.DEVNULL,
-                pass_fds=[*handed, *counts, pulse.writer],
-                env={**os.environ, **self.users.environment(child.role), **self._identity, **variables},
-                **self.users.of(child.role),
-            )
-        except OSError as error:  # no memory or no free process; the other children continue
+            order = Order(
+                child.name, child.role, child.number, str(self.stored),
+                handed=[*handed, *counts, pulse.writer],
+                variables={**self.users.environment(child.role), **self._identity, **variables},
+                user=self.users.of(child.role),
+            )  # fmt: skip
+            child.process = start(self.roles[child.role], order)
+        except (
+            Exception
+        ) as error:  # no memory, no free process, a package that can't be loaded; the other children continue
             if pulse is not None:
                 pulse.close()
-            _say(f"{child.name} can't be started: {error.strerror}; retrying every {BACKOFF_S_MAX:.0f} s")
+            if not isinstance(error, OSError):
+                traceback.print_exc()
+            why = error.strerror if isinstance(error, OSError) else repr(error)
+            _say(f"{child.name} can't be started: {why}; retrying every {BACKOFF_S_MAX:.0f} s")
             child.due = child.started + BACKOFF_S_MAX
             return
         pulse.started()
@@ -277,6 +286,7 @@ class Supervisor:
             child.pulse.close()
             child.pulse = None
         code = child.process.returncode
+        assert code is not None
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
         if child.hung_s:
             how, child.hung_s = f"{how}, as it had hung for {child.hung_s:.0f} s", 0.0
@@ -365,11 +375,8 @@ def _rest_under_systemd(service: Service, why: str) -> None:
         time.sleep(REFUSED_REST_S)
 
 
-def main(settings: Settings, module: str, users: Users = ALONE) -> int:
-    """Runs until it is killed; returns an exit status only if it can't start.
-
-    ``module`` is the name of the module that runs a child: ``python -m MODULE ROLE NUMBER PARENT SETTINGS``.
-    """
+def main(settings: Settings, roles: Mapping[str, Role], users: Users = ALONE) -> int:
+    """Runs until it is killed; returns an exit status only if it can't start. ``roles`` say what the children run."""
     stored = settings.run_directory / SETTINGS_NAME
     service, listeners = Service(), given_listeners()
     configured = [listen_address(each.address) for each in settings.all_listeners]
@@ -396,7 +403,7 @@ def main(settings: Settings, module: str, users: Users = ALONE) -> int:
             _refuse_start(settings, service, error.fault.message)
         return 1
     try:
-        Supervisor(settings, module, stored, users, listeners, service, held).run()
+        Supervisor(settings, roles, stored, users, listeners, service, held).run()
     finally:
         for each in (lock, *held.locks):
             os.close(each)

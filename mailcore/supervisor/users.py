@@ -20,14 +20,13 @@ import os
 import pwd
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mailcore.config.settings import Settings
 from mailcore.log.disk import Disk
 from mailcore.queue.lanes import incoming
 from mailcore.queue.spool import FANOUT
 
-__all__ = ["ALONE", "Users", "UsersError", "find_users", "share"]
+__all__ = ["ALONE", "User", "Users", "UsersError", "find_users", "share"]
 
 SHARED = "WAYPOST_SHARED"  # set in the environment of processes that write into the queue
 # Below a closed directory: the receivers' group writes, others read.
@@ -97,12 +96,9 @@ class Users:
             # The portal makes reports of the events.
             _give(settings.events_directory, grp.getgrnam(settings.control.group).gr_gid, 0o2750)
 
-    def of(self, role: str) -> dict[str, Any]:
-        """Returns the arguments of ``subprocess.Popen`` that start a process of this role as its user."""
-        if self.group is None:
-            return {}
-        user = {"receiver": self.receiver, "deliverer": self.deliverer}.get(role)
-        return {} if user is None else {"user": user.uid, "group": user.gid, "extra_groups": user.groups}
+    def of(self, role: str) -> User | None:
+        """Returns the user of the processes of this role; None: that of the supervisor."""
+        return {"receiver": self.receiver, "deliverer": self.deliverer}.get(role) if self.group is not None else None
 
     def environment(self, role: str) -> dict[str, str]:
         """Returns the variables that tell a process of this role to share what it writes (``share``)."""

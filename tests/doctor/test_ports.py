@@ -69,7 +69,7 @@ def test_another_program_holds_the_port(tmp_path: Path) -> None:
 def test_another_waypost_holds_the_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     proc = tmp_path / "proc"
     (proc / str(os.getpid())).mkdir(parents=True)
-    (proc / str(os.getpid()) / "cmdline").write_bytes(b"python\0-m\0mailcore.processes\0receiver\0")
+    (proc / str(os.getpid()) / "cmdline").write_bytes(b"waypost: receiver.0 /srv/another\0")
     with listening() as port:
         monkeypatch.setattr(ports, "PROC", proc)
         finding = found(ports.look(sample_host(tmp_path, config(port))), "(SMTP)")

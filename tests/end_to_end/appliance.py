@@ -83,7 +83,8 @@ class Appliance:
         await self.ready()
 
     async def ready(self) -> None:
-        """Until it greets and its manager answers."""
+        """Until it greets, its manager answers, and the supervisor has written the processes down."""
+        await self.until(self._is_written_down, "processes.json")
         await self.until(self._greets, "the greeting")
         await self.until(self._answers, "an answer of the manager")
 
@@ -206,6 +207,9 @@ class Appliance:
 
     def _tail(self) -> str:
         return self.output.read_text(errors="replace")[-4000:] if self.output.exists() else ""
+
+    async def _is_written_down(self) -> bool:
+        return alive(self.processes().get("supervisor", 0))  # not those that the one before wrote
 
     async def _greets(self) -> bool:
         try:

@@ -51,9 +51,9 @@ HOP_PORT = 2526
 SITE = "waypost.appliance.site"
 UNINSTALL = "waypost.appliance.uninstall"
 ROLES = {
-    "mailcore.processes receiver": "waypost-receiver",
-    "mailcore.processes manager": "waypost",
-    "mailcore.processes deliverer": "waypost-deliverer",
+    "waypost: receiver": "waypost-receiver",
+    "waypost: manager": "waypost",
+    "waypost: deliverer": "waypost-deliverer",
     "django serve": "waypost-portal",
     "celery": "waypost-portal",
 }

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +26,7 @@ def supervisor(tmp_path: Path) -> Supervisor:
     settings = settings_in(tmp_path)
     settings.log_directory.mkdir(parents=True, exist_ok=True)
     settings.run_directory.mkdir(parents=True, exist_ok=True)
-    return Supervisor(settings, processes.__name__, settings.run_directory / "settings.json")
+    return Supervisor(settings, processes.ROLES, settings.run_directory / "settings.json")
 
 
 def test_a_home_has_one_supervisor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +62,7 @@ def test_it_tells_since_when_each_child_runs_and_how_often_it_was_started_again(
     class Started:
         pid = 4711
 
-    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: Started())
+    monkeypatch.setattr("mailcore.supervisor.supervisor.start", lambda *_: Started())
     watching = supervisor(tmp_path)
     child = watching.children[0]
 
@@ -87,10 +86,10 @@ def test_it_tells_since_when_each_child_runs_and_how_often_it_was_started_again(
 def test_a_child_that_cannot_be_started_is_tried_again_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refuse(*_: object, **__: object) -> None:
+    def refuse() -> None:
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
-    monkeypatch.setattr(subprocess, "Popen", refuse)
+    monkeypatch.setattr(os, "fork", refuse)
     watching = supervisor(tmp_path)
     child = watching.children[0]
     watching._start(child)
@@ -106,7 +105,7 @@ def test_receivers_begin_before_anything_else_is_started(tmp_path: Path, monkeyp
     class Enough(Exception):
         pass
 
-    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: Started())
+    monkeypatch.setattr("mailcore.supervisor.supervisor.start", lambda *_: Started())
     watching = supervisor(tmp_path)
 
     def begun(pulses: list[Pulse], timeout_s: float) -> None:
@@ -140,7 +139,7 @@ def test_a_refused_start_is_logged_told_to_systemd_and_rests(
         systemd.bind(address)
         systemd.settimeout(10)
         monkeypatch.setenv("NOTIFY_SOCKET", address)
-        assert supervisor_module.main(settings, processes.__name__) == 1
+        assert supervisor_module.main(settings, processes.ROLES) == 1
         told = systemd.recv(4096).decode()
     why = f"the spool directory {settings.spool_directory} belongs to another Waypost, 11111111 (home /other, since 2026-11-18)"
     assert told.startswith(f"STATUS=not started: {why}")
@@ -164,5 +163,5 @@ def test_a_port_somebody_else_listens_on_is_not_shared_with_him(
     with listen(endpoint, shared=shared):
         settings = settings_in(tmp_path)
         settings = replace(settings, receiver=replace(settings.receiver, listen=(endpoint,)))
-        assert supervisor_module.main(settings, processes.__name__) == 1
+        assert supervisor_module.main(settings, processes.ROLES) == 1
     assert f"{endpoint} is in use by another process" in capsys.readouterr().err

@@ -197,7 +197,7 @@ async def test_each_writes_where_it_must_and_nowhere_else(place: Path) -> None:
 
 
 def test_all_three_or_none() -> None:
-    assert find_users("", "", "").of("receiver") == {}
+    assert find_users("", "", "").of("receiver") is None
     with pytest.raises(UsersError, match="together, or none"):
         find_users(RECEIVER, "", GROUP)
 
