@@ -129,6 +129,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     client_name: str = ""  # of ``client_address``: verified, or as a listed host says; "": unknown
     original_client: str = ""  # "name[address]" that a content filter names with XFORWARD; "" without it
     original_queue_id: str = ""  # of the message in the server before the filter, by XFORWARD
+    authentication: str = ""  # results of our evaluation: "spf=pass dkim=pass arc=none dmarc=pass"; "" without one
 
 
 class Verdict(msgspec.Struct, frozen=True, array_like=True):

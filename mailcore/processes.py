@@ -20,6 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
+from mailcore.authenticity.sender_check import Ask, Failed, SenderCheck
+from mailcore.config.authenticity import Authenticity
 from mailcore.config.settings import Settings
 from mailcore.supervisor.child import Main, run_child
 from mailcore.supervisor.start import Role
@@ -33,7 +35,7 @@ __all__ = ["ROLES", "main"]
 def _receiver() -> Main:
     from mailcore.receiver import receiver
 
-    return partial(receiver.main, _open_rewriting)
+    return partial(receiver.main, _open_rewriting, _sender_check)
 
 
 def _open_rewriting(
@@ -44,6 +46,12 @@ def _open_rewriting(
     from mailcore.config.live_maps import LiveMaps
 
     return LiveMaps(settings.rewriting, log, loop, threads)
+
+
+def _sender_check(settings: Authenticity, hostname: str, ask: Ask, failed: Failed) -> SenderCheck:
+    from mailcore.authenticity.policy import open_policy  # a receiver loads it only if the check is on
+
+    return open_policy(settings, hostname, ask, failed)
 
 
 def _manager() -> Main:

@@ -15,6 +15,7 @@ from typing import Any
 
 from mailcore.bounds import DAY_S, Bounds, Kind, choice, flag, number, text, texts, whole, wholes
 from mailcore.config import values
+from mailcore.config.authenticity import Authenticity
 from mailcore.config.bounce_settings import Bounce
 from mailcore.config.certificates import Pair
 from mailcore.config.client_auth import ClientAuth
@@ -444,6 +445,7 @@ class Settings:
     queue: Queue = field(default_factory=Queue)
     receiver: Receiver = field(default_factory=Receiver)
     relay: Relay = field(default_factory=Relay)
+    authenticity: Authenticity = field(default_factory=Authenticity)
     rewriting: Rewriting = field(default_factory=Rewriting)
     deliverer: Deliverer = field(default_factory=Deliverer)
     tls: Tls = field(default_factory=Tls)
@@ -533,6 +535,7 @@ SECTIONS: dict[str, type] = {
     "queue": Queue,
     "receiver": Receiver,
     "relay": Relay,
+    "authenticity": Authenticity,
     "rewriting": Rewriting,
     "auth": Auth,
     "clients": Clients,

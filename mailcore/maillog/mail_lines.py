@@ -45,6 +45,9 @@ class MailLines(Lines):
         elif envelope.origin is Origin.LOCAL:
             self._line("pickup", f"{queue_id}: uid={uid} from=<{inside(envelope.sender)}>")
         self._line("cleanup", f"{queue_id}: message-id=<{inside(envelope.message_id.strip().strip('<>'))}>")
+        if envelope.authentication:
+            held = f"; hold: {inside(envelope.held_because)}" if envelope.held_because else ""
+            self._line("cleanup", f"{queue_id}: {envelope.authentication}{held}")
         self._queue_active(envelope)
         self._object(
             "accepted",
@@ -62,6 +65,7 @@ class MailLines(Lines):
             size_bytes=envelope.size_bytes,
             recipients=envelope.recipient_count,
             **_original(envelope),
+            **({"authentication": envelope.authentication} if envelope.authentication else {}),
         )
 
     def active(self, envelope: Envelope) -> None:

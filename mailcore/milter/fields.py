@@ -11,6 +11,7 @@ Data is as on the wire: CRLF, dot-stuffed. Pure.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 __all__ = ["BadChange", "Fields"]
 
@@ -65,6 +66,27 @@ class Fields:
     def data(self) -> bytes:
         """Returns the fields as they are stored."""
         return b"".join(self._fields)
+
+    @property
+    def of_client(self) -> bytes:
+        """Returns the fields that the client sent, as they are stored."""
+        return b"".join(self._fields[1:])
+
+    def remove(self, name: bytes, is_unwanted: Callable[[bytes], bool]) -> int:
+        """Removes fields of the client with this name that are not wanted; returns how many."""
+        wanted = name.lower()
+        kept = [
+            field
+            for number, field in enumerate(self._fields)
+            if not number
+            or _unstuffed(field).partition(b":")[0].rstrip(b" \t").lower() != wanted
+            or not is_unwanted(_unstuffed(field))
+        ]
+        removed = len(self._fields) - len(kept)
+        if removed:
+            self._fields = kept
+            self.changed = True
+        return removed
 
     def shown(self, keep_space: bool) -> list[tuple[bytes, bytes]]:
         """Returns name and value of each field for a filter; folded lines are separated by LF."""

@@ -1,4 +1,4 @@
-"""A message that has come and is not stored yet, while milters see and change it; and its way into the queue afterwards.
+"""A message that has come and is not stored yet, while checks and milters change it; and its way into the queue afterwards.
 
 Laws
 - What is stored is exactly what the milters left: header, body, sender and recipients.
@@ -100,6 +100,7 @@ class MilterMessage:
             (each.address, each.options) for each in (*envelope.recipients, *more)
         ]
         self.held_because = ""
+        self.authentication = ""  # as Envelope.authentication
         self.fields = Fields([])
         self.body: _StoredBody | _NewBody = _StoredBody(scratch, scratch.size)
         self._separator = b""
@@ -210,6 +211,8 @@ class MilterMessage:
         envelope, more = self._envelope, self._more
         if self.held_because:
             envelope = msgspec.structs.replace(envelope, held_because=self.held_because)
+        if self.authentication:
+            envelope = msgspec.structs.replace(envelope, authentication=self.authentication)
         if self._envelope_changed:
             envelope, more = self._changed_envelope(envelope)
         header = self.fields.data

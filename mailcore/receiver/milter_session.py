@@ -3,43 +3,34 @@
 Laws
 - A command's own checks come first; milters see only what would be accepted. Their answer replaces the positive reply.
 - While a milter is waited for, the client's input waits, and its idle time does not run.
-- What the milters decide about a message is done before it is stored, and 250 is only said once it is durable
-  (law: durable-before-250).
 """
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import re
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from mailcore.config.milters import Milter
-from mailcore.envelope import Envelope, Recipient
 from mailcore.milter.chain import Chain
 from mailcore.milter.decision import Decision, Kind
 from mailcore.milter.protocol import Step
+from mailcore.receiver.checked_session import CheckedSession
 from mailcore.receiver.command_table import Phase
-from mailcore.receiver.incoming import INTERNAL_ERROR
-from mailcore.receiver.intake import Done, Intake, MilterEvent, Stored
+from mailcore.receiver.intake import MilterEvent
 from mailcore.receiver.line_session import LineSession, State
-from mailcore.receiver.milter_message import HeaderTooBig, MessageLimits, MilterMessage
+from mailcore.receiver.milter_message import MilterMessage
 from mailcore.receiver.named_client import NO_ADDRESS
-from mailcore.receiver.scratch import Scratch, ScratchStore
 from mailcore.receiver.server_context import ServerContext
-from mailcore.receiver.session import ServerSession
-from mailcore.receiver.spool_upload import storage_reply
 from mailcore.routing.address import split
 
 __all__ = ["MilterSession"]
 
-_HEADER_TOO_BIG = b"552 5.3.4 Error: message header too big"
 _PARAMETERS = re.compile(rb'[^:]*:[ \t]*(?:<(?:"(?:[^"\\]|\\.)*"|[^>"])*>|[^ ]*)(.*)', re.DOTALL)
 _REFUSED_BEFORE = (b"MAIL", b"AUTH", b"STARTTLS", b"VRFY")  # as Postfix, after a refusal at CONNECT or HELO
 
 
-class MilterSession(ServerSession):
+class MilterSession(CheckedSession):
     """The SMTP session of one connection, with milters."""
 
     def __init__(
@@ -52,9 +43,7 @@ class MilterSession(ServerSession):
     ) -> None:
         super().__init__(context, address, port, server_address, closed)
         self._chain = Chain(context.milters, self._milter_failed)
-        self._asking: asyncio.Task[None] | None = None
         self._decider = ""  # the milter that decided what is replied now
-        self.intake = _MilterIntake(context.intake, self)
         self._values: dict[str, str] = {}
 
     # -- the connection
@@ -112,8 +101,6 @@ class MilterSession(ServerSession):
     def broken_off(self) -> None:
         """Abandons what the milters are asked, and leaves them."""
         super().broken_off()
-        if self._asking is not None:
-            self._asking.cancel()
         self._chain.close()
 
     def end_transaction(self) -> None:
@@ -291,60 +278,26 @@ class MilterSession(ServerSession):
 
     # -- the message
 
-    def take_message(
-        self, envelope: Envelope, more: Sequence[Recipient], scratch: Scratch, done: Done
-    ) -> asyncio.Task[None]:
-        """Shows a message to the milters, and stores it, or what they made of it."""
-        self._asking = self.loop.create_task(self._decide(envelope, more, scratch, done))
-        return self._asking
-
-    async def _decide(self, envelope: Envelope, more: Sequence[Recipient], scratch: Scratch, done: Done) -> None:
-        context = self.context
-        limits = MessageLimits(
-            message_bytes=context.settings.message_size_limit,
-            recipients=context.settings.recipient_limit,
-            inline_limit=context.inline_limit,
-            spool_data_at=context.spool_data_at,
-            tag_header=context.tag_header,
-            mail=self.offer.mail,
-            rcpt=self.offer.rcpt,
-        )
-        message = MilterMessage(envelope, more, scratch, context.intake, limits)
-        failure = b""
-        try:
-            if self._chain.discards:
-                done(b"")
-                return
-            await message.open()
-            decision = await self._chain.message(message, self._values)
-            if decision is not None and decision.kind is Kind.REFUSE:
-                self._decider = decision.milter
-                failure = decision.reply
-            elif decision is not None:
-                self._acted("END-OF-MESSAGE", decision)
-                done(b"")
-                return
-            elif not message.recipients:
-                self._acted("END-OF-MESSAGE", Decision(Kind.DISCARD, reason="milters removed all recipients"))
-                done(b"")
-                return
-            else:
-                if message.held_because:
-                    self._acted("END-OF-MESSAGE", Decision(Kind.HOLD, reason=message.held_because))
-                await message.store(done)
-                return
-        except HeaderTooBig:
-            failure = _HEADER_TOO_BIG
-        except OSError as error:
-            context.intake.session_failed(self.address, error)
-            failure = storage_reply(error)
-        except Exception as error:
-            context.intake.session_failed(self.address, error)
-            failure = INTERNAL_ERROR
-        finally:
-            message.close()
-            self._asking = None
-        done(failure)
+    async def examine(self, message: MilterMessage) -> bytes | None:
+        """Shows a message to the milters, after our own checks."""
+        if self._chain.discards:
+            return None
+        failure = await super().examine(message)
+        if failure != b"":
+            return failure
+        held_because = message.held_because
+        decision = await self._chain.message(message, self._values)
+        if decision is not None and decision.kind is Kind.REFUSE:
+            self._decider = decision.milter
+            return decision.reply
+        if decision is None and not message.recipients:
+            decision = Decision(Kind.DISCARD, reason="milters removed all recipients")
+        if decision is not None:
+            self._acted("END-OF-MESSAGE", decision)
+            return None
+        if message.held_because != held_because:
+            self._acted("END-OF-MESSAGE", Decision(Kind.HOLD, reason=message.held_because))
+        return b""
 
     # -- the log
 
@@ -364,53 +317,6 @@ class MilterSession(ServerSession):
                 self.envelope.queue_id,
             )
             self.context.intake.milter_acted(event)
-
-
-class _MilterIntake:
-    """The intake of a session with milters: it takes a message to them before the real one stores it."""
-
-    def __init__(self, intake: Intake, session: MilterSession) -> None:
-        self._intake = intake
-        self._session = session
-        self._upload: _ScratchUpload | None = None
-        self.session_failed = intake.session_failed
-
-    def upload(self, queue_id: str) -> _ScratchUpload:
-        self._upload = _ScratchUpload(self._intake.scratch(queue_id))
-        return self._upload
-
-    def store(self, envelope: Envelope, more: Sequence[Recipient], data: bytes, done: Done) -> None:
-        upload, self._upload = self._upload, None
-        scratch = Scratch.of(data) if upload is None else Scratch.of_file(upload.file, upload.size)
-        self._session.take_message(envelope, more, scratch, done)
-
-
-class _ScratchUpload:
-    """An ``Upload`` into a file that is only kept while the milters work."""
-
-    def __init__(self, file: ScratchStore) -> None:
-        self.file = file
-        self.size = 0
-        self._abandoned = False
-
-    def write(self, blocks: Sequence[bytes], done: Done) -> None:
-        self.size += sum(map(len, blocks))
-        future = self.file.write(blocks)
-        future.add_done_callback(functools.partial(self._written, done))
-
-    def complete(self, blocks: Sequence[bytes], envelope: Envelope, done: Stored) -> None:
-        self.write(blocks, lambda failure: done(failure, envelope))
-
-    def abandon(self) -> None:
-        self._abandoned = True
-        self.file.close()
-
-    def _written(self, done: Done, future: asyncio.Future[None]) -> None:
-        error = None if future.cancelled() else future.exception()
-        if error is not None:
-            self.file.close()
-        if not self._abandoned:
-            done(b"" if error is None else storage_reply(error))
 
 
 def _parameters(argument: bytes) -> list[bytes]:

@@ -19,12 +19,14 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import uvloop
 
+from mailcore.authenticity.sender_check import Ask, Failed, SenderCheck
+from mailcore.config.authenticity import Authenticity
 from mailcore.config.listeners import MX
 from mailcore.config.open_rewriting import OpenRewriting, no_rewriting
 from mailcore.config.settings import Settings
@@ -56,6 +58,9 @@ from mailcore.supervisor.shared_counts import COUNTS, Counts
 
 __all__ = ["Receiving", "main"]
 
+# Opens the check of senders with its settings, our name, what asks the DNS, and what logs an exception.
+OpenCheck = Callable[[Authenticity, str, Ask, Failed], SenderCheck]
+
 SPOOL_THREADS = 8  # spool files written side by side; more would only wait for the same disk
 FILES_RESERVED = 64  # for the lane, the log, the manager; the rest is for clients
 FILES_PER_CLIENT = 2  # the socket, a spool file
@@ -82,6 +87,7 @@ class Receiving:
         connections_max: int | None = None,
         extensions: Sequence[Extension] = EXTENSIONS,
         open_rewriting: OpenRewriting = no_rewriting,
+        open_check: OpenCheck | None = None,
     ) -> None:
         disk = disk or Disk()
         lane = incoming(number)
@@ -147,6 +153,7 @@ class Receiving:
             reverse_names=_reverse_names(settings, loop),
             milters=settings.milter,
             client_keywords=_client_keywords(settings),
+            sender_check=self._sender_check(settings, loop, open_check),
         )
         self._has_rules = bool(settings.listener)
         self._default_rule = replace(  # of a socket that was handed over
@@ -160,6 +167,20 @@ class Receiving:
             self._looking = loop.call_later(LOOK_S, self._look)
         self._linking: asyncio.Task[None] | None = None
         self._loop = loop
+
+    def _sender_check(
+        self, settings: Settings, loop: asyncio.AbstractEventLoop, open_check: OpenCheck | None
+    ) -> SenderCheck | None:
+        """Returns the check of senders, which asks the deliverers' name servers; None if it is switched off."""
+        if open_check is None or settings.authenticity.evaluate == "off":
+            return None
+        finder = _finder(settings, loop)
+
+        async def ask(name: str, kind: str) -> tuple[list[str], float, bool]:
+            return await (finder.texts(name) if kind == "TXT" else finder.lookup(name, kind))
+
+        hostname = settings.receiver.hostname or socket.gethostname()
+        return open_check(settings.authenticity, hostname, ask, self.reception.session_failed)
 
     def start(self, listeners: Sequence[socket.socket]) -> None:
         """Accepts connections on ``listeners``, each by its settings, and begins to look for the manager. Raises OSError."""
@@ -209,12 +230,15 @@ def _reverse_names(settings: Settings, loop: asyncio.AbstractEventLoop) -> Rever
     """Returns the names of clients, which ask the deliverers' name servers; None if they are switched off."""
     if not settings.clients.reverse_names:
         return None
+    return ReverseNames(_finder(settings, loop).lookup, loop, loop.time)
+
+
+def _finder(settings: Settings, loop: asyncio.AbstractEventLoop) -> HostFinder:
     limits = settings.deliverer
     chance = random.Random()  # noqa: S311  of look-ups that are not made here
-    finder = HostFinder(
+    return HostFinder(
         limits.nameservers, addresses_max=limits.addresses_max, own_name="", chance=chance, clock=loop.time
     )
-    return ReverseNames(finder.lookup, loop, loop.time)
 
 
 def _client_keywords(settings: Settings) -> ByNetwork[frozenset[str]] | None:
@@ -248,8 +272,11 @@ def _listen(endpoint: str) -> socket.socket:
     return listen(endpoint)
 
 
-def main(open_rewriting: OpenRewriting, settings: Settings, number: int) -> None:
-    """Runs the process. Returns only when it cannot start; any signal may end it at any time."""
+def main(open_rewriting: OpenRewriting, open_check: OpenCheck, settings: Settings, number: int) -> None:
+    """Runs the process. Returns only when it cannot start; any signal may end it at any time.
+
+    ``open_check`` loads the check of senders, and is called only if it is on.
+    """
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches the whole process group; the supervisor reacts to it
     connections_max = _raise_file_limit(settings)
@@ -262,6 +289,7 @@ def main(open_rewriting: OpenRewriting, settings: Settings, number: int) -> None
             asyncio.get_running_loop(),
             connections_max=connections_max,
             open_rewriting=open_rewriting,
+            open_check=open_check,
         )
         receiving.start(handed or [_listen(each.address) for each in settings.all_listeners])
         beat(asyncio.get_running_loop())

@@ -25,6 +25,7 @@ import socket
 import ssl
 from collections.abc import Iterable, Sequence
 
+from mailcore.authenticity.sender_check import SenderCheck
 from mailcore.config.clients import Clients
 from mailcore.config.esmtp import Esmtp
 from mailcore.config.lenient import STRICT, Lenient
@@ -34,6 +35,7 @@ from mailcore.config.settings import Receiver
 from mailcore.esmtp import EXTENSIONS, Extension
 from mailcore.receiver.auth_session import AuthSession
 from mailcore.receiver.authentication import Authentication
+from mailcore.receiver.checked_session import CheckedSession
 from mailcore.receiver.client_rates import ClientRates
 from mailcore.receiver.guard import Guard
 from mailcore.receiver.intake import Intake, Refusal
@@ -81,6 +83,7 @@ class Server:
         reverse_names: ReverseNames | None = None,
         milters: Sequence[Milter] = (),
         client_keywords: ByNetwork[frozenset[str]] | None = None,
+        sender_check: SenderCheck | None = None,
     ) -> None:
         self._make_context = functools.partial(
             ServerContext,
@@ -99,6 +102,7 @@ class Server:
             lenient=lenient,
             milters=milters,
             client_keywords=client_keywords,
+            sender_check=sender_check,
         )
         self._tls_context = tls_context
         self._mechanisms = authentication.users.mechanisms if authentication is not None else ""
@@ -264,7 +268,9 @@ class Server:
         connection.setblocking(False)
         if server_address in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
             server_address = connection.getsockname()[0]
-        make = MilterSession if context.milters else ServerSession
+        make: type[ServerSession] = ServerSession
+        if context.milters or context.sender_check is not None:
+            make = MilterSession if context.milters else CheckedSession
         session = make(context, address, port, server_address, self.closed)
         if session.trusted is not trusted:
             session.distrust()

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from mailcore.authenticity.sender_check import SenderCheck
 from mailcore.config.clients import Clients
 from mailcore.config.esmtp import Esmtp
 from mailcore.config.lenient import STRICT, Lenient
@@ -88,6 +89,7 @@ class ServerContext:
         milters: Sequence[Milter] = (),
         lenient: Lenient = STRICT,
         client_keywords: ByNetwork[frozenset[str]] | None = None,
+        sender_check: SenderCheck | None = None,
     ) -> None:
         self.settings = settings
         self.policy = policy
@@ -100,6 +102,7 @@ class ServerContext:
         self.rule = rule
         self.authentication = authentication  # None: no user can log in
         self.milters = milters_of(rule.milters, milters)
+        self.sender_check = sender_check if sender_check is not None and sender_check.is_for(rule.purpose) else None
         self.is_implicit = rule.tls == "implicit"
         self.clients = clients
         names = (hostname, lenient.domain)

@@ -148,7 +148,7 @@ def test_every_section_arrives_in_the_settings(file: Path) -> None:
         f"[bounce]\nbounce_size_limit = 9\n[maildrop]\nfiles_max = 9\n[metrics]\ndestinations_max = 9\n"
         f'[clients]\nxclient_networks = ["192.0.2.1"]\n'
         f"[esmtp]\nhold_max_s = 9\n[lenient]\ndots = false\n"
-        f'[rewriting]\nrecipient_delimiter = "+"\n'
+        f'[rewriting]\nrecipient_delimiter = "+"\n[authenticity]\nevaluate = "mx"\n'
     )
     settings = load(file)
     for name, kind in SECTIONS.items():

@@ -11,6 +11,7 @@ import struct
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, TypeVar
 
+from mailcore.authenticity.sender_check import SenderCheck
 from mailcore.config.clients import Clients
 from mailcore.config.lenient import STRICT, Lenient
 from mailcore.config.listeners import MX, Listener
@@ -302,6 +303,7 @@ async def serving(
     milters: Sequence[Milter] = (),
     lenient: Lenient = STRICT,
     client_keywords: ByNetwork[frozenset[str]] | None = None,
+    sender_check: SenderCheck | None = None,
     **settings: Any,
 ) -> AsyncIterator[Serving]:
     intake = MemoryIntake()
@@ -324,6 +326,7 @@ async def serving(
         milters=milters,
         lenient=lenient,
         client_keywords=client_keywords,
+        sender_check=sender_check,
     )
     made.start([listener], rule)
     running = Serving(made, intake, address)

@@ -1,0 +1,48 @@
+"""[authenticity], checked at load; and the examples in the documentation."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mailcore.config.load import ConfigError, load_text
+from mailcore.config.settings import Settings
+
+FAULTS = [
+    ("evaluate = 'on'", '2: [authenticity] evaluate must be "off", "mx" or "all" (got \'on\')'),
+    ("authserv_id = 'a b'", "2: [authenticity] authserv_id must be a domain, such as mx.example.org (got 'a b')"),
+    ("rsa_bits_min = 512", "2: [authenticity] rsa_bits_min must be between 1024 and 4096 bits (got 512)"),
+    ("timeout_s = 0", "2: [authenticity] timeout_s must be between 1 and 120 seconds (got 0)"),
+    ("dmarc = 'hold'", '2: [authenticity] dmarc must be "none", "quarantine" or "reject" (got \'hold\')'),
+]
+
+
+def settings_of(text: str) -> Settings:
+    return load_text(Path("/etc/waypost/waypost.toml"), text)
+
+
+@pytest.mark.parametrize(("line", "what"), FAULTS)
+def test_a_fault_names_its_line_and_what_is_allowed(line: str, what: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        settings_of("[authenticity]\n" + line)
+    assert what in str(error.value)
+
+
+def test_the_examples_of_the_page_can_be_read() -> None:
+    page = (Path(__file__).parents[2] / "docs/authenticity.md").read_text()
+    examples = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert examples
+    assert any(settings_of(each).authenticity.evaluate == "mx" for each in examples)
+
+
+def test_a_receiver_loads_nothing_of_the_check_while_it_is_off() -> None:
+    code = (
+        "import sys; from mailcore.processes import ROLES; ROLES['receiver']();"
+        "print([each for each in sys.modules if each.startswith('mailcore.authenticity.') or each == 'mailcore.dkim.key'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['mailcore.authenticity.sender_check']"
