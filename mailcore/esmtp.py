@@ -230,7 +230,7 @@ EXTENSIONS: tuple[Extension, ...] = (  # in the order of the reply to EHLO
         lambda offering: "STARTTLS" if offering.has_certificate and not offering.is_encrypted else None,
     ),
     Extension("ENHANCEDSTATUSCODES", _always("ENHANCEDSTATUSCODES")),  # RFC 2034
-    Extension(  # RFC 6152; without it 8-bit data is sent as it is: rewriting it would break signatures (decision 0002)
+    Extension(  # RFC 6152; mailcore.deliverer.conversion says what becomes of 8-bit data without it (decision 0045)
         "8BITMIME",
         _always("8BITMIME"),
         mail=(Parameter("BODY", _body, "eight_bit"),),

@@ -1,4 +1,4 @@
-"""The settings ``protocol`` and ``fallback_relay`` of a transport: SMTP or LMTP, and the next hops that are tried last.
+"""The settings ``protocol``, ``fallback_relay`` and ``mime_output_conversion`` of a transport.
 
 Values only. LMTP (RFC 2033) is SMTP for the last hop, a mail store: it gives one reply for each recipient at the end of the
 data, and it may listen on a Unix socket.
@@ -13,7 +13,15 @@ from mailcore.bounds import bad, choice, texts
 from mailcore.config import values
 from mailcore.routing.route import Route, RouteError, parse_route
 
-__all__ = ["PROTOCOLS", "fallback_hops", "fallback_of_transport", "lmtp_transports", "protocol_of_transport"]
+__all__ = [
+    "PROTOCOLS",
+    "conversion_of_transport",
+    "conversions",
+    "fallback_hops",
+    "fallback_of_transport",
+    "lmtp_transports",
+    "protocol_of_transport",
+]
 
 PROTOCOLS = ("smtp", "lmtp")
 
@@ -24,6 +32,10 @@ class _Transport(Protocol):
     @property
     def protocol(self) -> str:
         """Returns one of PROTOCOLS."""
+
+    @property
+    def mime_output_conversion(self) -> str:
+        """Returns convert, bounce or off."""
 
     @property
     def fallback_relay(self) -> tuple[str, ...]:
@@ -63,6 +75,23 @@ def fallback_of_transport() -> tuple[str, ...]:
         values.distinct,
     )
     return hops
+
+
+def conversion_of_transport() -> str:
+    """Defines the field ``mime_output_conversion`` of a transport."""
+    mode: str = choice(
+        "convert",
+        ("convert", "bounce", "off"),
+        "8-bit data for a next hop without 8BITMIME: convert its parts to quoted-printable or base64, return the message, or "
+        "send it as it is, as Postfix with disable_mime_output_conversion",
+    )
+    return mode
+
+
+def conversions(transports: Mapping[str, _Transport]) -> dict[str, str]:
+    """Returns ``mime_output_conversion`` of each transport that has not the default."""
+    modes = {name: transport.mime_output_conversion for name, transport in transports.items()}
+    return {name: mode for name, mode in modes.items() if mode != "convert"}
 
 
 def fallback_hops(transports: Mapping[str, _Transport]) -> dict[str, tuple[Route, ...]]:

@@ -29,7 +29,12 @@ from mailcore.config.listeners import Auth, Certificate, Listener
 from mailcore.config.maildrop import Maildrop
 from mailcore.config.metrics import Metrics
 from mailcore.config.milters import Milter, MilterUse
-from mailcore.config.protocol import fallback_of_transport, lmtp_transports, protocol_of_transport
+from mailcore.config.protocol import (
+    conversion_of_transport,
+    fallback_of_transport,
+    lmtp_transports,
+    protocol_of_transport,
+)
 from mailcore.config.rewriting import Rewriting
 from mailcore.config.tls import Tls, TlsPolicy, level_of_transport
 from mailcore.scheduler.feedback import Feedback
@@ -430,6 +435,7 @@ class Transport(Destination):
     protocol: str = protocol_of_transport()
     fallback_relay: tuple[str, ...] = fallback_of_transport()
     discard_ehlo_keywords: tuple[str, ...] = discarded_of_transport()
+    mime_output_conversion: str = conversion_of_transport()
     destinations: dict[str, dict[str, Any]] = field(default_factory=dict)  # pattern -> the values set, of Destination
 
 

@@ -28,6 +28,7 @@ from mailcore.config.client_auth import NO_LOGINS, ClientAuth, Login, LoginFileE
 from mailcore.config.settings import Deliverer
 from mailcore.deliverer.connection import Cause, Connection
 from mailcore.deliverer.connection_cache import AddressKey, ConnectionCache, HopKey
+from mailcore.deliverer.conversion import Conversion, Misfit
 from mailcore.deliverer.dane import policy_for
 from mailcore.deliverer.keyword_masks import NO_MASK, KeywordMasks, Mask
 from mailcore.deliverer.login import LoginFile
@@ -77,6 +78,7 @@ class Client:
         lmtp: Collection[str] = (),
         fallbacks: Mapping[str, Sequence[NextHop]] = {},
         masks: KeywordMasks | None = None,
+        conversion: Conversion | None = None,
     ) -> None:
         self._limits = limits
         self._finder = finder
@@ -84,6 +86,7 @@ class Client:
         self._lmtp = frozenset(lmtp)
         self._fallbacks = fallbacks
         self._masks = masks
+        self._conversion = conversion or Conversion()
         self._policies = policies if policies is not None else Policies({}, limits.port)
         self._opener = Opener(limits, our_name.encode("ascii"), loop, extensions, auth)
         self._logins = LoginFile(auth.password_file, limits.port) if auth.password_file else None
@@ -222,6 +225,13 @@ class Client:
     async def _transact(self, connection: Connection, work: Deliver, data: MessageData) -> Outcome | None:
         if connection.limits is not None:
             work = connection.limits.part_of(work)
+        if not connection.takes_8bit:
+            fitting = await self._conversion.fitting(work, data, connection)
+            if isinstance(fitting, Misfit):
+                verdicts = [Verdict(number, Status.BOUNCED, *fitting) for number, _ in work.recipients]
+                return Outcome(verdicts, elsewhere=False)
+            if fitting is not data:
+                work, data = msgspec.structs.replace(work, length=fitting.length), fitting
         try:
             return await transact(connection, work, data, self._limits)
         except BaseException:  # cancelled, or a bug: it is unknown what the server expects next

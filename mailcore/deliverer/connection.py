@@ -38,6 +38,7 @@ __all__ = ["Cause", "Connection", "Failure", "connect_error_text"]
 WRITE_BUFFER_HIGH = 64 * 1024  # bytes waiting in our memory for a slow server; beyond it we read no more from disk
 WRITE_BUFFER_LOW = 16 * 1024
 REPLIES_UNASKED_MAX = 10  # more replies than commands: not a server to talk to
+_EIGHT_BIT = frozenset(("8bitmime", "smtputf8", "binarymime"))  # the others imply the first (RFC 6531 3.1, RFC 3030 3)
 _NONE_OFFERED = OutgoingTable((), {})
 
 
@@ -70,6 +71,7 @@ class Connection(SMTPProtocol):
         self.hides_starttls = False  # the server offers it, and it is discarded
         self.extensions = _NONE_OFFERED  # what ``features`` mean for a transaction; the client sets it after EHLO
         self.pipelining = False
+        self.takes_8bit = False  # in the data
         self.limits: ServerLimits | None = None  # as EHLO announced them
         self.size_limit = 0  # bytes, 0: none or unknown
         self.uses = 0  # transactions begun
@@ -223,6 +225,7 @@ class Connection(SMTPProtocol):
         In LMTP it is LHLO (RFC 2033 4.1), and there is no other.
         """
         self.features, self.mechanisms, self.pipelining, self.size_limit, self.limits = {}, [], False, 0, None
+        self.takes_8bit = False
         reply = await self.command((b"LHLO " if self.speaks_lmtp else b"EHLO ") + our_name, timeout_s)
         if reply is None or reply.code == 421:
             return reply
@@ -231,6 +234,7 @@ class Connection(SMTPProtocol):
             if self.discarded:
                 self._discard()
             self.pipelining = "pipelining" in self.features
+            self.takes_8bit = not _EIGHT_BIT.isdisjoint(self.features)
             size = self.features.get("size", "").strip()
             self.size_limit = int(size) if size.isascii() and size.isdecimal() and len(size) < 20 else 0
             self.limits = limits_of(self.features)

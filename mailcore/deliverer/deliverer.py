@@ -28,9 +28,10 @@ from typing import cast
 import msgspec
 import uvloop
 
-from mailcore.config.protocol import fallback_hops
+from mailcore.config.protocol import conversions, fallback_hops
 from mailcore.config.settings import Settings
 from mailcore.deliverer.client import Client
+from mailcore.deliverer.conversion import Conversion
 from mailcore.deliverer.keyword_masks import masks_of
 from mailcore.deliverer.message_data import DamagedError, DataError, DataFiles
 from mailcore.deliverer.mta_sts import StsPolicies
@@ -152,6 +153,7 @@ class Deliverer:
         lmtp = settings.lmtp_transports
         hops_of = fallback_hops(settings.transports)
         fallbacks = {name: [next_hop_of(hop, limits.port) for hop in hops] for name, hops in hops_of.items()}
+        self._signing = Signing(settings.dkim, _key_unusable, loop.time, time.time)
         self._client = Client(
             limits,
             finder,
@@ -164,8 +166,8 @@ class Deliverer:
             lmtp,
             fallbacks,
             masks_of(settings),
+            Conversion(conversions(settings.transports), self._signing),
         )
-        self._signing = Signing(settings.dkim, _key_unusable, loop.time, time.time)
 
     async def run(self) -> None:
         """Serves a manager, and waits for the next when it is gone. Never returns."""

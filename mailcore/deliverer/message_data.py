@@ -49,7 +49,7 @@ class _File:
 class MessageData:
     """``length`` bytes of a file from ``offset`` on. A message of one block is in memory whole (``whole``)."""
 
-    __slots__ = ("_before", "_file", "_files", "_sums", "length", "offset", "whole")
+    __slots__ = ("_before", "_file", "_sums", "files", "length", "offset", "seven_bit", "unsigned", "whole")
 
     def __init__(
         self,
@@ -61,13 +61,17 @@ class MessageData:
         whole: bytes | None,
         before: bytes = b"",
     ) -> None:
-        self._files = files
+        self.files = files
         self._file = file
         self._sums = sums
         self._before = before  # is sent in front of what is in the file
         self.offset = offset
         self.length = len(before) + length
         self.whole = whole
+        self.unsigned: MessageData | None = None  # this without signatures; None: there are none in it
+        self.seven_bit: MessageData | str | None = (
+            None  # its conversion, or why there is none; mailcore.deliverer.conversion
+        )
 
     def read(self, start: int) -> bytes:
         """Returns the block that begins at ``start`` of the data. Raises DataError, also if it is damaged."""
@@ -76,18 +80,24 @@ class MessageData:
             return self.whole
         assert self._file is not None  # only whole data has no file
         before = len(self._before)
-        stored = self._files.read(self._file, self.offset, self.length - before, max(start - before, 0), self._sums)
+        stored = self.files.read(self._file, self.offset, self.length - before, max(start - before, 0), self._sums)
         return stored if start else self._before + stored
 
     def behind(self, before: bytes) -> MessageData:
         """Returns this data with other bytes in front of it. Close this data, not the one that is returned."""
         whole = None if self.whole is None else before + self.whole
-        return MessageData(self._files, self._file, self.offset, self.length, self._sums, whole, before)
+        signed = MessageData(self.files, self._file, self.offset, self.length, self._sums, whole, before)
+        signed.unsigned = self
+        return signed
+
+    def instead(self, whole: bytes) -> MessageData:
+        """Returns other data, which is in memory."""
+        return MessageData(self.files, None, 0, len(whole), b"", whole)
 
     def close(self) -> None:
         """Releases the file; a second call does nothing."""
         if self._file is not None:
-            self._files.release(self._file)
+            self.files.release(self._file)
             self._file = None
 
 

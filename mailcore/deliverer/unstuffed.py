@@ -1,15 +1,15 @@
-"""A message's data without the stuffed dots, as BDAT sends it (RFC 3030); DATA sends it as it is stored.
+"""A message's data without the stuffed dots, as BDAT sends it (RFC 3030), and with them, as DATA sends it and as it is stored.
 
 Keeps law: chunks-are-the-message (docs/laws.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from mailcore.deliverer.message_data import MessageData
 
-__all__ = ["unstuffed"]
+__all__ = ["stuffed", "unstuffed"]
 
 BEGINNINGS = (b"\r\n.", b"\r\n", b"\r")  # of a stuffed dot that a block may cut, longest first
 
@@ -31,3 +31,22 @@ def unstuffed(data: MessageData) -> Iterator[bytes]:
         if octets:
             skip = 0
             yield octets
+
+
+def stuffed(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields text with a second dot in front of each dot that begins a line."""
+    carried, is_first = b"", True
+    for piece in pieces:
+        text = carried + piece
+        if is_first and text:
+            is_first = False
+            text = b"." + text if text.startswith(b".") else text
+        carried = b""
+        for beginning in BEGINNINGS[1:]:
+            if text.endswith(beginning):
+                text, carried = text[: -len(beginning)], beginning
+                break
+        if text:
+            yield text.replace(b"\r\n.", b"\r\n..")
+    if carried:
+        yield carried

@@ -19,6 +19,10 @@ __all__ = ["transports"]
 TRANSPORTS_MAX = 90  # of the 100 that a configuration may have, including the built-in ones
 _PROCESSES = Take(zero="unlimited")
 _SILENT = frozenset({"syslog_name"})  # does not affect mail
+_TAKEN_BY_TRANSPORT = {  # beginnings of options
+    command: (f"{command}_tls_", f"{command}_discard_", "smtp_fallback_relay", "disable_mime_output_conversion")
+    for command in ("smtp", "lmtp")
+}
 _UNCHECKED = "mail is sent only encrypted, but certificates are not checked"
 
 
@@ -78,15 +82,23 @@ def _service(machine: Machine, draft: Draft, service: Service, name: str) -> Non
     for own in (f"{service.name}_{key}" for key, _, _ in DESTINATION):
         machine.seen.add(own)
     _tls(machine, draft, service, name)
+    _conversion(machine, draft, service, name)
     keywords_of_transport(machine, draft, service.command, service.overrides, name)
     if service.command == "smtp":
         _fallback(machine, draft, service, name)
     for option in sorted(service.overrides):
-        if option not in _SILENT and not option.startswith(
-            (f"{service.command}_tls_", f"{service.command}_discard_", "smtp_fallback_relay")
-        ):
+        if option not in _SILENT and not option.startswith(_TAKEN_BY_TRANSPORT[service.command]):
             said = f"cannot be set for a single transport; not set in [transports.{name}]"
             draft.left(where, f"{what} -o {option}={service.overrides[option]}", said)
+
+
+def _conversion(machine: Machine, draft: Draft, service: Service, name: str) -> None:
+    key = "disable_mime_output_conversion"
+    machine.seen.add(key)
+    if truth(machine.cf.value(key, service.overrides) or "no"):
+        draft.transports[name]["mime_output_conversion"] = "off"
+        where = f"master.cf:{service.line}" if key in service.overrides else machine.where(key)
+        draft.taken(where, f"{key} = yes", f'[transports.{name}] mime_output_conversion = "off"')
 
 
 def _fallback(machine: Machine, draft: Draft, service: Service, name: str) -> None:

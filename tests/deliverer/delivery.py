@@ -10,6 +10,7 @@ from pathlib import Path
 from mailcore.config.client_auth import NO_LOGINS, ClientAuth
 from mailcore.config.settings import Deliverer
 from mailcore.deliverer.client import Client
+from mailcore.deliverer.conversion import Conversion
 from mailcore.deliverer.keyword_masks import KeywordMasks
 from mailcore.deliverer.message_data import DataFiles, MessageData
 from mailcore.deliverer.mta_sts import StsPolicies
@@ -59,6 +60,7 @@ class Sender:
         auth: ClientAuth = NO_LOGINS,
         sts: StsPolicies | None = None,
         masks: KeywordMasks | None = None,
+        conversion: Conversion | None = None,
         **changes: float,
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -68,7 +70,15 @@ class Sender:
         self.files = DataFiles(Disk(), loop)
         limits = replace(limits, **changes)  # type: ignore[arg-type]
         self.client = Client(
-            limits, self.finder, "our.example.net", loop, policies=policies, auth=auth, sts=sts, masks=masks
+            limits,
+            self.finder,
+            "our.example.net",
+            loop,
+            policies=policies,
+            auth=auth,
+            sts=sts,
+            masks=masks,
+            conversion=conversion,
         )
         self._entries = 0
 

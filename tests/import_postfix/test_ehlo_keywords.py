@@ -31,3 +31,9 @@ def test_masks_are_taken_over(tmp_path: Path) -> None:
     assert table.fate is Fate.LEFT
     (name,) = said_of(draft, "mail.example.org")
     assert name.fate is Fate.LEFT
+
+
+def test_a_postfix_that_converts_nothing_is_taken_over(tmp_path: Path) -> None:
+    draft, settings = told_of(tmp_path, "disable_mime_output_conversion = yes\n")
+    assert {each.mime_output_conversion for name, each in settings.transports.items() if name != "bulk"} == {"off"}
+    assert {each.fate for each in said_of(draft, "disable_mime_output_conversion")} == {Fate.TAKEN}
