@@ -204,7 +204,9 @@ class LineSession(SMTP):
             self.transport.write(self.context.greeting)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Ends the session and tells the server."""
+        """Ends the session and tells the server, once."""
+        if self.state is State.CLOSED:
+            return
         self.state = State.CLOSED
         self._buffer = b""
         self.transport = None

@@ -318,11 +318,14 @@ class ServerSession(ErrorSession):
                 transport, self, context, server_side=True, ssl_handshake_timeout=self.context.settings.idle_timeout_s
             )
         except (OSError, asyncio.CancelledError):  # the client went away, or speaks no TLS version that we speak
-            transport.abort()
-            return
+            upgraded = None
         finally:
             self._handshake = None
-        if upgraded is None or self.state is State.CLOSED:
+        if self.state is State.CLOSED:
+            return
+        if upgraded is None:
+            transport.abort()
+            self.connection_lost(None)  # the loop reports it to the TLS layer alone, which may keep it to itself
             return
         self._secured(upgraded)
         self.moved_to(upgraded)

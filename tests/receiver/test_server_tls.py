@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
+import struct
 from pathlib import Path
 
 import pytest
@@ -126,3 +128,17 @@ async def test_big_data_through_tls_is_stopped_by_a_slow_disk(tmp_path: Path) ->
         await sending
         assert (await client.reply()).startswith(b"250")
     assert len(intake.content) == 20_000_002
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_client_that_is_gone_before_the_handshake_leaves_no_session(tmp_path: Path, turns: int) -> None:
+    """The loop reports its loss to the TLS layer that takes the connection over; each such session held a connection."""
+    async with serving(tls=server_tls(tmp_path)) as server:
+        for _ in range(5):
+            with socket.create_connection(server.address) as gone:
+                gone.sendall(b"EHLO client.example\r\nSTARTTLS\r\n")
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await eventually(lambda: not server.server.sessions)
+        assert (server.server._per_client, server.intake.failures) == ({}, [])
