@@ -18,7 +18,7 @@ import asyncio
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mailcore.authenticity.sender_check import Ask, Failed, SenderCheck
 from mailcore.config.authenticity import Authenticity
@@ -29,13 +29,13 @@ from mailcore.supervisor.start import Role
 if TYPE_CHECKING:
     from mailcore.config.live_maps import LiveMaps, MapLog
 
-__all__ = ["ROLES", "main"]
+__all__ = ["ROLES", "checks_of", "main"]
 
 
 def _receiver() -> Main:
     from mailcore.receiver import receiver
 
-    return partial(receiver.main, _open_rewriting, _sender_check)
+    return partial(receiver.main, _open_rewriting, _sender_check, checks_of)
 
 
 def _open_rewriting(
@@ -52,6 +52,15 @@ def _sender_check(settings: Authenticity, hostname: str, ask: Ask, failed: Faile
     from mailcore.authenticity.policy import open_policy  # a receiver loads it only if the check is on
 
     return open_policy(settings, hostname, ask, failed)
+
+
+def checks_of(settings: Settings, *parts: Any) -> Any:
+    """Returns the checks of recipients (``MakeChecks``); None if the settings have none."""
+    if not settings.recipients.is_on:  # the receiver then does not load them
+        return None
+    from mailcore.receiver.recipient_checks import RecipientChecks
+
+    return RecipientChecks(settings, *parts)
 
 
 def _manager() -> Main:

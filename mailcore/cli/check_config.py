@@ -2,7 +2,8 @@
 
 Values of tuned.toml that are not in force are printed on stderr, with their line; the exit status stays 0, as Waypost ignores
 them. Faults of the file of users are printed, too, with exit status 1: the users of these lines cannot log in; so are those of
-the files of [rewriting]: Waypost does not take them into use. With --file-only none of these files is looked at.
+the files of [rewriting] and [recipients]: Waypost does not take them into use. With --file-only none of these files is
+looked at.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from typing import Any
 
 from mailcore.config.lines import report
 from mailcore.config.load import ConfigError, load
-from mailcore.config.maps import map_faults
+from mailcore.config.maps import map_faults, recipient_faults
 from mailcore.config.policies_without_mail import policies_without_mail
 from mailcore.config.postmaster import postmaster_faults
+from mailcore.config.recipients import warnings_about
 from mailcore.config.settings import Settings
 from mailcore.config.tuned_check import ignored
 from mailcore.faults import Code, Fault
@@ -34,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--file-only",
         action="store_true",
-        help="check only the configuration file, not tuned.toml, the file of users and those of [rewriting]",
+        help="check only the configuration file, not tuned.toml, the file of users and those of [rewriting] and [recipients]",
     )
     add_common(parser)
     parser.set_defaults(run=_run)
@@ -55,8 +57,14 @@ def _run(arguments: argparse.Namespace) -> int:
     del values["written"]  # it says which of them the file sets, and is not one itself
     tuned = [] if arguments.file_only else _tuned_faults(settings)
     users, not_checked = ([], []) if arguments.file_only else _users_faults(settings)
-    warnings = [plain(line) for line in (*_without_mail(settings), *postmaster_faults(settings, socket.gethostname()))]
-    maps = [] if arguments.file_only else [plain(line) for line in map_faults(settings.rewriting)]
+    said = (
+        *_without_mail(settings),
+        *postmaster_faults(settings, socket.gethostname()),
+        *warnings_about(settings.recipients, settings.relay.domains),
+    )
+    warnings = [plain(line) for line in said]
+    in_files = [] if arguments.file_only else [*map_faults(settings.rewriting), *recipient_faults(settings)]
+    maps = [plain(line) for line in in_files]
     status = NOT_DONE if users or maps else DONE
     if arguments.json:
         about = {

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from mailcore.bounds import BadValue, Bounds, Kind, bounds_by_name, shown
-from mailcore.config import client_auth, rewriting, tls, values
+from mailcore.config import client_auth, recipients, tls, values
 from mailcore.config.dkim import DkimKey, check_key_file, dkim_faults
 from mailcore.config.ehlo_keywords import TABLES, keyword_tables
 from mailcore.config.lines import Fault, located, report
@@ -131,7 +131,7 @@ class _Reading:
         keys = self._dkim()
         milters = self._milters(sections["receiver"], listeners)
         self._ca_file(("tls",), sections["tls"])
-        rewriting.absolute(sections["rewriting"], self._base)
+        recipients.settle(sections, self._base, self._fault)
         levels = [each.get("tls") for each in transports.values()] + [each.get("level") for each in policies.values()]
         self._checked(
             ("deliverer", "nameservers"),

@@ -1,12 +1,14 @@
-"""The files of [rewriting], read into maps. Apart from the settings, which are checked without any library."""
+"""The files of [rewriting] and [recipients], read into maps. Apart from the settings, which are checked without any library."""
 
 from __future__ import annotations
 
 from mailcore.config.rewriting import MAPS, Rewriting
+from mailcore.config.settings import Settings
 from mailcore.rewriting.address_map import MapFault, read_map
+from mailcore.rewriting.recipient_list import read_recipients
 from mailcore.rewriting.rewriting import Bounds, Maps
 
-__all__ = ["map_faults", "read_maps"]
+__all__ = ["map_faults", "read_maps", "recipient_faults"]
 
 
 def map_faults(settings: Rewriting) -> list[str]:
@@ -18,6 +20,17 @@ def map_faults(settings: Rewriting) -> list[str]:
         except MapFault as fault:
             faults += str(fault).splitlines()
     return faults
+
+
+def recipient_faults(settings: Settings) -> list[str]:
+    """Returns a line for each fault of the files of valid recipients; empty if they can be used, or are not."""
+    if "file" not in settings.recipients.ways.values():
+        return []
+    try:
+        read_recipients(settings.recipients.relay_recipient_maps)
+    except MapFault as fault:
+        return str(fault).splitlines()
+    return []
 
 
 def read_maps(settings: Rewriting) -> Maps:

@@ -35,6 +35,7 @@ from mailcore.config.protocol import (
     lmtp_transports,
     protocol_of_transport,
 )
+from mailcore.config.recipients import Recipients
 from mailcore.config.rewriting import Rewriting
 from mailcore.config.tls import Tls, TlsPolicy, level_of_transport
 from mailcore.scheduler.feedback import Feedback
@@ -452,6 +453,7 @@ class Settings:
     receiver: Receiver = field(default_factory=Receiver)
     relay: Relay = field(default_factory=Relay)
     authenticity: Authenticity = field(default_factory=Authenticity)
+    recipients: Recipients = field(default_factory=Recipients)
     rewriting: Rewriting = field(default_factory=Rewriting)
     deliverer: Deliverer = field(default_factory=Deliverer)
     tls: Tls = field(default_factory=Tls)
@@ -542,6 +544,7 @@ SECTIONS: dict[str, type] = {
     "receiver": Receiver,
     "relay": Relay,
     "authenticity": Authenticity,
+    "recipients": Recipients,
     "rewriting": Rewriting,
     "auth": Auth,
     "clients": Clients,

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ipaddress
 import ssl
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from mailcore.bounds import BadValue, bad, choice, number, text, texts, whole
 from mailcore.config import values
+from mailcore.frames import NextHop
 from mailcore.routing.route import RouteError, domain_name
 
 __all__ = [
@@ -22,7 +23,9 @@ __all__ = [
     "check_ca_file",
     "check_nameservers",
     "contradiction",
+    "level_of",
     "level_of_transport",
+    "patterns_of",
     "policy_pattern",
 ]
 
@@ -134,3 +137,21 @@ def check_ca_file(file: str) -> None:
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
         raise BadValue("ca_file", file, f"must be a PEM file with certificates of CAs (got {file}: {reason})") from None
+
+
+def level_of(policies: Mapping[str, TlsPolicy], level: str, next_hop: NextHop, port: int) -> str:
+    """Returns the level of a next hop; ``level`` is its transport's, ``port`` that of hosts found by MX."""
+    if next_hop.host.startswith("/"):  # a Unix socket: nothing leaves this host
+        return "none"
+    return next((policies[each].level for each in patterns_of(next_hop, port) if each in policies), level)
+
+
+def patterns_of(next_hop: NextHop, port: int) -> list[str]:
+    """Returns the patterns of [tls_policy] that fit a next hop, the most specific first."""
+    named = next_hop.host if next_hop.mx else f"[{next_hop.host}]"
+    patterns = [f"{named}:{next_hop.port}", named] if next_hop.port != port else [named]
+    if ":" not in next_hop.host and not next_hop.host.replace(".", "").isdigit():
+        above = next_hop.host
+        while above := above.partition(".")[2]:
+            patterns.append("." + above)
+    return patterns

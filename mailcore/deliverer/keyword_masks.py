@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from mailcore.config.ehlo_keywords import KeywordLists
 from mailcore.config.settings import Settings
-from mailcore.deliverer.tls_policy import patterns
+from mailcore.config.tls import patterns_of
 from mailcore.frames import NextHop
 from mailcore.routing.networks import ByNetwork
 
@@ -51,7 +51,7 @@ class KeywordMasks:
         return known
 
     def _search(self, transport: str, next_hop: NextHop) -> Mask:
-        for pattern in () if next_hop.host.startswith("/") else patterns(next_hop, self._port):
+        for pattern in () if next_hop.host.startswith("/") else patterns_of(next_hop, self._port):
             found = self._by_hop.get(pattern)
             if found is not None:
                 return found

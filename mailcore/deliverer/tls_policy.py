@@ -17,10 +17,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from mailcore.config.settings import TlsPolicy
+from mailcore.config.tls import patterns_of
 from mailcore.frames import NextHop
 from mailcore.routing.tlsa import Tlsa
 
-__all__ = ["Policies", "Policy", "patterns"]
+__all__ = ["Policies", "Policy"]
 
 HOPS_REMEMBERED = 10_000  # about 5 MB; when it is full it is cleared
 
@@ -72,7 +73,7 @@ class Policies:
         host = next_hop.host
         if host.startswith("/"):  # a Unix socket: nothing leaves this host
             return Policy("none")
-        for pattern in patterns(next_hop, self._port):
+        for pattern in patterns_of(next_hop, self._port):
             found = self._policies.get(pattern)
             if found is not None:
                 return self._made(found, f"[tls_policy] {pattern}", host)
@@ -85,14 +86,3 @@ class Policies:
             return Policy(policy.level, why, ca_file=self._ca_file if policy.level == "mta-sts" else "")
         names = [{"nexthop": host, "dot-nexthop": "." + host}.get(name, name) for name in policy.match]
         return Policy("verify", why, tuple(names), policy.ca_file or self._ca_file)
-
-
-def patterns(next_hop: NextHop, port: int) -> list[str]:
-    """Returns the patterns that fit a next hop, the most specific first."""
-    named = next_hop.host if next_hop.mx else f"[{next_hop.host}]"
-    patterns = [f"{named}:{next_hop.port}", named] if next_hop.port != port else [named]
-    if ":" not in next_hop.host and not next_hop.host.replace(".", "").isdigit():
-        above = next_hop.host
-        while above := above.partition(".")[2]:
-            patterns.append("." + above)
-    return patterns

@@ -28,7 +28,8 @@ _REWRITING = (
 )
 _TESTS = "Waypost has no such checks: [relay] networks may send anywhere, other clients only to [relay] domains"
 _BACKSCATTER = (
-    "Waypost accepts any recipient in its domains and bounces what the next hop rejects, which can cause backscatter"
+    "Waypost accepts any recipient in its domains unless [recipients] says how they are known (docs/recipients.md); what the "
+    "next hop rejects is bounced, which can cause backscatter"
 )
 _LOGIN_OUT = (
     "passwords are not taken over: copy the source of smtp_sasl_password_maps to a file that only the deliverers can read, and "
@@ -60,7 +61,6 @@ _EXACT = {
     "body_checks": _FILTERS,
     "myorigin": "mail whose sender has no domain is not completed",
     "notify_classes": "the postmaster gets no copies; the portal and the reports show what happened",
-    "relay_recipient_maps": _BACKSCATTER,
     "smtp_bind_address": "the kernel chooses the source address; check reverse DNS and SPF",
     "smtp_bind_address6": "the kernel chooses the source address; check reverse DNS and SPF",
     "smtp_generic_maps": _REWRITING,

@@ -12,6 +12,7 @@ from mailcore.import_postfix.filters import filters
 from mailcore.import_postfix.machine import Machine, open_machine
 from mailcore.import_postfix.meanings import HOUSEKEEPING, meaning, read_with
 from mailcore.import_postfix.measures import DESTINATION, measures
+from mailcore.import_postfix.recipients import recipients
 from mailcore.import_postfix.relaying import (
     listeners,
     local_domains,
@@ -51,6 +52,7 @@ def translate(directory: Path, hostname: str) -> tuple[Draft, Machine]:
     ehlo_keywords(machine, draft)
     routes(machine, draft, names, domains)
     rewriting(machine, draft)
+    recipients(machine, draft, domains)
     _instances(machine, draft)
     _rest(machine, draft)
     for fault in [*machine.faults, *(each for each in machine.cf.faults if each not in machine.faults)]:

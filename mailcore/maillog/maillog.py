@@ -17,9 +17,12 @@ from mailcore.maillog.milter_lines import MilterLines
 from mailcore.maillog.operator_lines import OperatorLines
 from mailcore.maillog.process_lines import ProcessLines
 from mailcore.maillog.receiver_lines import ReceiverLines
+from mailcore.maillog.recipient_lines import RecipientLines
 
 __all__ = ["MailLog"]
 
 
-class MailLog(MailLines, OperatorLines, ProcessLines, DiskLines, ReceiverLines, LoginLines, MilterLines):
+class MailLog(
+    MailLines, OperatorLines, ProcessLines, DiskLines, ReceiverLines, RecipientLines, LoginLines, MilterLines
+):
     """The log of one process."""

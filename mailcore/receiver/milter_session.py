@@ -222,6 +222,10 @@ class MilterSession(CheckedSession):
         if self._chain.wants(Step.RCPT):
             self._ask_for(Step.RCPT, self._recipient_answered, b"<" + address.encode() + b">", *_parameters(argument))
 
+    def recipient_taken(self, argument: bytes) -> None:
+        """Asks the milters about a recipient that was accepted after a check."""
+        self._ask_for_recipient(argument)
+
     def _recipient_answered(self, reply: bytes, decision: Decision | None) -> None:
         if decision is not None and decision.kind is Kind.REFUSE:
             self._decider = decision.milter

@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import uvloop
 
@@ -42,6 +43,7 @@ from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.spool import DATA_AT
 from mailcore.receiver.authentication import Authentication
 from mailcore.receiver.certificates import Certificates
+from mailcore.receiver.check import Checks
 from mailcore.receiver.client_rates import ClientRates
 from mailcore.receiver.manager_link import MANAGER_SOCKET, ManagerLink
 from mailcore.receiver.policy import RelayPolicy
@@ -56,7 +58,10 @@ from mailcore.supervisor.pulse import beat
 from mailcore.supervisor.service import handed_listeners
 from mailcore.supervisor.shared_counts import COUNTS, Counts
 
-__all__ = ["Receiving", "main"]
+__all__ = ["MakeChecks", "Receiving", "main"]
+
+# Returns the checks of recipients, with the files of [rewriting], if there are any; None if the settings have no check.
+MakeChecks = Callable[[Settings, MailLog, asyncio.AbstractEventLoop, ThreadPoolExecutor, Any], Checks | None]
 
 # Opens the check of senders with its settings, our name, what asks the DNS, and what logs an exception.
 OpenCheck = Callable[[Authenticity, str, Ask, Failed], SenderCheck]
@@ -88,6 +93,7 @@ class Receiving:
         extensions: Sequence[Extension] = EXTENSIONS,
         open_rewriting: OpenRewriting = no_rewriting,
         open_check: OpenCheck | None = None,
+        make_checks: MakeChecks | None = None,
     ) -> None:
         disk = disk or Disk()
         lane = incoming(number)
@@ -115,6 +121,9 @@ class Receiving:
             self._threads,
         )
         self.reception.rewriting = open_rewriting(settings, self.log, loop, self._threads)
+        self.checks: Checks | None = None
+        if make_checks is not None:
+            self.checks = make_checks(settings, self.log, loop, self._threads, self.reception.rewriting)
         self.certificates = Certificates(settings.certificate_pairs, self.log)
         self._logins_logged = Allowance(LOGINS_LOGGED_S, LOGINS_LOGGED_BURST, loop.time())
         counts = Counts(_counts_given(), settings.auth.failure_time_s, time.monotonic, settings.clients.rate_time_s)
@@ -154,6 +163,7 @@ class Receiving:
             milters=settings.milter,
             client_keywords=_client_keywords(settings),
             sender_check=self._sender_check(settings, loop, open_check),
+            checks=self.checks,
         )
         self._has_rules = bool(settings.listener)
         self._default_rule = replace(  # of a socket that was handed over
@@ -163,7 +173,8 @@ class Receiving:
         if self.authentication is not None:
             self.authentication.changed = self._users_changed
         self._looking: asyncio.TimerHandle | None = None
-        if settings.certificate_pairs or self.authentication is not None or settings.rewriting.files:
+        watched = settings.certificate_pairs, self.authentication, settings.rewriting.files, self.checks
+        if any(watched):
             self._looking = loop.call_later(LOOK_S, self._look)
         self._linking: asyncio.Task[None] | None = None
         self._loop = loop
@@ -199,6 +210,8 @@ class Receiving:
             self.server.set_tls(self.certificates.context)
         if self.reception.rewriting is not None:
             self.reception.rewriting.look()
+        if self.checks is not None:
+            self.checks.look()
         if self.authentication is not None:
             self.authentication.look()
             over, self._logins_logged.over = self._logins_logged.over, 0
@@ -217,6 +230,8 @@ class Receiving:
         if self.authentication is not None:
             self.authentication.close()
         self.server.close()
+        if self.checks is not None:
+            self.checks.close()
         self.reception.close()
         if self._linking is not None:
             self._linking.cancel()
@@ -272,10 +287,12 @@ def _listen(endpoint: str) -> socket.socket:
     return listen(endpoint)
 
 
-def main(open_rewriting: OpenRewriting, open_check: OpenCheck, settings: Settings, number: int) -> None:
+def main(
+    open_rewriting: OpenRewriting, open_check: OpenCheck, make_checks: MakeChecks, settings: Settings, number: int
+) -> None:
     """Runs the process. Returns only when it cannot start; any signal may end it at any time.
 
-    ``open_check`` loads the check of senders, and is called only if it is on.
+    ``open_check`` loads the check of senders, and is called only if it is on; ``make_checks`` loads those of recipients.
     """
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches the whole process group; the supervisor reacts to it
@@ -290,6 +307,7 @@ def main(open_rewriting: OpenRewriting, open_check: OpenCheck, settings: Setting
             connections_max=connections_max,
             open_rewriting=open_rewriting,
             open_check=open_check,
+            make_checks=make_checks,
         )
         receiving.start(handed or [_listen(each.address) for each in settings.all_listeners])
         beat(asyncio.get_running_loop())

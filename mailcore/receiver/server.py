@@ -35,6 +35,7 @@ from mailcore.config.settings import Receiver
 from mailcore.esmtp import EXTENSIONS, Extension
 from mailcore.receiver.auth_session import AuthSession
 from mailcore.receiver.authentication import Authentication
+from mailcore.receiver.check import Checks
 from mailcore.receiver.checked_session import CheckedSession
 from mailcore.receiver.client_rates import ClientRates
 from mailcore.receiver.guard import Guard
@@ -84,6 +85,7 @@ class Server:
         milters: Sequence[Milter] = (),
         client_keywords: ByNetwork[frozenset[str]] | None = None,
         sender_check: SenderCheck | None = None,
+        checks: Checks | None = None,
     ) -> None:
         self._make_context = functools.partial(
             ServerContext,
@@ -103,6 +105,7 @@ class Server:
             milters=milters,
             client_keywords=client_keywords,
             sender_check=sender_check,
+            checks=checks,
         )
         self._tls_context = tls_context
         self._mechanisms = authentication.users.mechanisms if authentication is not None else ""

@@ -20,6 +20,7 @@ from mailcore.config.milters import Milter, milters_of
 from mailcore.config.settings import Receiver
 from mailcore.esmtp import EXTENSIONS, Extension, Offering
 from mailcore.receiver.authentication import Authentication
+from mailcore.receiver.check import Checks
 from mailcore.receiver.client_rates import ClientRates
 from mailcore.receiver.command_table import Gate
 from mailcore.receiver.intake import Intake
@@ -90,6 +91,7 @@ class ServerContext:
         lenient: Lenient = STRICT,
         client_keywords: ByNetwork[frozenset[str]] | None = None,
         sender_check: SenderCheck | None = None,
+        checks: Checks | None = None,
     ) -> None:
         self.settings = settings
         self.policy = policy
@@ -107,6 +109,7 @@ class ServerContext:
         self.clients = clients
         names = (hostname, lenient.domain)
         self.postmaster = Postmaster(clients.postmaster, names) if clients.postmaster else None
+        self.checks = checks  # None: the relay policy decides alone
         self.rates = rates  # None: clients are not counted
         self.xclients = Networks(clients.xclient_networks)
         self.xforwards = Networks(clients.xforward_networks)

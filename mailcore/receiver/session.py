@@ -16,13 +16,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from mailcore.esmtp import BINARY
-from mailcore.receiver.command import Mail, ReplyOf, parse_mail, parse_rcpt
+from mailcore.receiver.command import Mail, ReplyOf, parse_mail
 from mailcore.receiver.command_table import NOT_IMPLEMENTED, TABLE, Argument, Gate, Phase, Rule, table_of
 from mailcore.receiver.data_session import Transaction
-from mailcore.receiver.error_session import ErrorSession
 from mailcore.receiver.incoming import INTERNAL_ERROR, TOO_BIG
 from mailcore.receiver.line_session import LineSession, State
-from mailcore.receiver.path import Path
+from mailcore.receiver.recipient_session import RecipientSession
 from mailcore.receiver.requests import settle
 from mailcore.receiver.server_context import ServerContext
 
@@ -30,16 +29,10 @@ __all__ = ["ACTIONS", "COMMANDS", "ServerSession"]
 
 HELO_OCTETS_MAX = 255  # a domain, RFC 5321 4.5.3.1.2
 # Reading a member from its class takes 0.1 us, and these are read for every command.
-_CONNECTED, _GREETED, _MAIL, _REFUSED, _RECIPIENT = (
-    Phase.CONNECTED,
-    Phase.GREETED,
-    Phase.MAIL,
-    Phase.REFUSED,
-    Phase.RECIPIENT,
-)
+_CONNECTED, _GREETED, _MAIL = Phase.CONNECTED, Phase.GREETED, Phase.MAIL
 
 
-class ServerSession(ErrorSession):
+class ServerSession(RecipientSession):
     """The SMTP session of one connection. ``server_address`` is our address, the one that the client connected to."""
 
     def __init__(
@@ -208,46 +201,6 @@ class ServerSession(ErrorSession):
         self.envelope.not_before = settled.not_before
         self.envelope.options += settled.options
         return True
-
-    def smtp_RCPT(self, argument: bytes) -> bytes:
-        """Adds a recipient to the transaction."""
-        envelope = self.envelope
-        parameters = self.offer.rcpt if self.session.extended_smtp else {}
-        rcpt = parse_rcpt(argument, envelope.smtp_utf8, parameters)
-        if isinstance(rcpt, ReplyOf) and (self.trusted or self.login):
-            rcpt = parse_rcpt(argument, envelope.smtp_utf8, parameters, self.context.lenient_path)
-        if isinstance(rcpt, ReplyOf):
-            return self._refuse_recipient(rcpt.reply, argument[3:].strip(b" <>:").decode("utf-8", "replace"))
-        path, options = rcpt
-        postmaster = self.context.postmaster
-        is_postmaster = postmaster is not None and postmaster.is_meant(path)
-        if postmaster is not None and is_postmaster:
-            path = postmaster.path
-        elif not path.domain:  # RFC 5321 4.5.1: <postmaster> without a domain is accepted; it is ours
-            name = self.context.hostname
-            path = Path(f"{path.address}@{name}", path.local_part, name)
-        address = path.address
-        if (
-            self.context.rates is not None
-            and not self.trusted
-            and (refusal := self.context.rates.recipient(self.address))
-        ):
-            return self._refuse_recipient(refusal, address, is_mistake=False)
-        if not is_postmaster and not self.context.policy.accepts(path, self.trusted):
-            return self._refuse_recipient(b"554 5.7.1 <" + address.encode() + b">: Relay access denied", address)
-        if len(envelope.recipients) >= self.context.settings.recipient_limit and address not in envelope.recipients:
-            return self._refuse_recipient(b"452 4.5.3 Error: too many recipients", address, is_mistake=False)
-        if self.login and (refusal := self.refuses_recipient()):
-            return self._refuse_recipient(refusal, address, is_mistake=False)
-        envelope.recipients.setdefault(address, options)
-        self.phase = _RECIPIENT
-        return b"250 2.1.5 Ok"
-
-    def _refuse_recipient(self, reply: bytes, address: str, is_mistake: bool = True) -> bytes:
-        if self.phase is _MAIL:
-            self.phase = _REFUSED
-        self.refuse("RCPT", reply, address, is_mistake)
-        return b""
 
     def smtp_DATA(self, argument: bytes) -> bytes:
         """Begins to receive the message."""

@@ -21,6 +21,7 @@ import pwd
 from dataclasses import dataclass
 from pathlib import Path
 
+from mailcore.config.recipients import STATE
 from mailcore.config.settings import Settings
 from mailcore.log.disk import Disk
 from mailcore.queue.lanes import incoming
@@ -86,6 +87,8 @@ class Users:
         _give(settings.run_directory, self.group, 0o2755)
         if settings.sts_directory is not None:
             _give(settings.sts_directory, self.group, 0o3770)  # sticky; a deliverer believes only its own user's files
+        if settings.recipients.is_on:
+            _give(settings.home / STATE, self.receiver.gid, 0o2770)
         _give(settings.log_directory, self.receiver.gid, 0o2771)
         _give(settings.queue_directory, self.group, CLOSED)
         _give(settings.spool_directory, self.group, CLOSED)

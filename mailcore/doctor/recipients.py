@@ -1,0 +1,53 @@
+"""Valid recipients: whether the files that list them can be used, and the receivers' own user can read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mailcore.config.maps import recipient_faults
+from mailcore.doctor.as_user import Ids, ids_of, unreadable
+from mailcore.doctor.finding import Finding, bad, good, not_known
+from mailcore.doctor.host import Host
+from mailcore.doctor.secrets import name_of_user
+
+__all__ = ["look"]
+
+
+def look(host: Host) -> Iterator[Finding]:
+    """Yields findings about the files of [recipients]."""
+    recipients = host.settings.recipients
+    if "file" not in recipients.ways.values():
+        known = "known by asking the next hop" if recipients.is_on else "not checked"
+        yield good("recipients", f"recipients of [relay] domains are {known}")
+        return
+    files = recipients.relay_recipient_maps
+    faults = recipient_faults(host.settings)
+    for fault in faults:
+        yield bad(
+            "recipients",
+            f"{fault}; receivers keep the list that they read before, and answer 451 after a restart",
+            "Correct the file; receivers read it within two seconds.",
+        )
+    ids = _receiver_ids(host)
+    closed = {} if ids is None else unreadable(ids, list(files))
+    for path, why in (closed or {}).items():
+        assert ids is not None
+        yield bad(
+            "recipients",
+            f"{path}: the user {name_of_user(ids)} of the receivers cannot read it ({why})",
+            f"Let this user read {path}, and look at the directories above it.",
+        )
+    if closed is None:
+        yield not_known(
+            "recipients", "cannot look with the rights of the receivers' user", "Run waypost doctor as root."
+        )
+    elif not faults and not closed:
+        yield good("recipients", f"{len(files)} files with valid recipients can be used")
+
+
+def _receiver_ids(host: Host) -> Ids | None:
+    """Returns the ids of a receiver that runs; None without one."""
+    for name, process in host.processes.items():
+        if name.startswith("receiver.") and process.pid is not None and process.is_up:
+            return ids_of(process.pid)
+    return None

@@ -1,0 +1,215 @@
+"""Asks a next hop whether it has a recipient: a mail transaction that ends before DATA, as Postfix's verify(8).
+
+Laws
+- Only a reply to RCPT about the recipient decides. A reply that concerns us (a refused connection or sender, a policy, a
+  login that is missing) or is temporary decides nothing.
+- Each step has a time-out, and each reply a bounded size.
+
+Keeps law: only-rcpt-decides (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import ssl
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from mailcore.routing.address import a_labels, split
+from mailcore.routing.mx import Address
+
+__all__ = ["Answer", "Outcome", "Question", "ask"]
+
+LINE_MAX = 2_048  # bytes; RFC 5321 4.5.3.1.5 says 512
+LINES_MAX = 100  # of one reply
+TEXT_MAX = 200  # characters of a reply that are kept
+_NOT_ABOUT_IT = (500, 501, 502, 503, 504, 521, 530, 535, 538)  # of the command, the order, the host or a login
+
+
+class Outcome(enum.Enum):
+    """Says what a next hop thinks of a recipient."""
+
+    VALID = "valid"
+    UNKNOWN = "unknown"
+    UNDECIDED = "undecided"
+
+
+class Answer(NamedTuple):
+    """``text`` has the server and its reply, or what failed. ``reached``: a server spoke SMTP with us."""
+
+    outcome: Outcome
+    text: str
+    reached: bool = True
+
+
+class Question(NamedTuple):
+    """``level`` is the TLS level of the next hop: "none", "may", or one that forbids clear text."""
+
+    recipient: str
+    sender: str
+    hostname: str
+    level: str = "may"
+    lmtp: bool = False
+    timeout_s: float = 30.0
+
+
+class _Failed(Exception):
+    """A server cannot be asked; the message says why."""
+
+
+class _Unreachable(_Failed):
+    """There is no connection."""
+
+
+class _TlsFailed(_Failed):
+    """The handshake failed."""
+
+
+class _Reply(NamedTuple):
+    code: int
+    lines: list[str]
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.lines)[:TEXT_MAX]
+
+
+async def ask(question: Question, addresses: Sequence[Address], port: int) -> Answer:
+    """Asks the hosts in this order until one answers. Raises nothing but CancelledError."""
+    why = "no address"
+    reached = False
+    for address in addresses:
+        try:
+            return await _ask(question, address, port, question.level != "none")
+        except _TlsFailed as error:
+            why, reached = str(error), True
+            if question.level == "may":
+                with contextlib.suppress(_Failed):
+                    return await _ask(question, address, port, encrypts=False)
+        except _Failed as error:
+            why = str(error)
+            reached = reached or not isinstance(error, _Unreachable)
+    return Answer(Outcome.UNDECIDED, why, reached)
+
+
+async def _ask(question: Question, address: Address, port: int, encrypts: bool) -> Answer:
+    place = f"{address.host}[{address.address}]{'' if port == 25 else f':{port}'}"
+    server = _Server(place, question.timeout_s)
+    try:
+        await server.connect(address.address, port)
+        return await _converse(question, server, encrypts)
+    finally:
+        server.close()
+
+
+async def _converse(question: Question, server: _Server, encrypts: bool) -> Answer:
+    server.expect(await server.reply(), "greeting")
+    hello = f"{'LHLO' if question.lmtp else 'EHLO'} {question.hostname}"
+    features = await server.hello(hello, question)
+    if encrypts and "STARTTLS" in features:
+        await server.start_tls()
+        features = await server.hello(hello, question)
+    elif question.level not in ("none", "may"):
+        raise _Failed(f"host {server.place} does not offer STARTTLS, which its level of TLS demands")
+    local_part, domain = split(question.recipient)
+    with contextlib.suppress(UnicodeError):
+        domain = a_labels(domain)
+    recipient = f"{local_part}@{domain}"
+    parameter = "" if recipient.isascii() and question.sender.isascii() else " SMTPUTF8"
+    if parameter and "SMTPUTF8" not in features:
+        raise _Failed(f"host {server.place} does not offer SMTPUTF8, which the recipient needs")
+    server.expect(await server.command(f"MAIL FROM:<{question.sender}>{parameter}"), "reply to MAIL")
+    reply = await server.command(f"RCPT TO:<{recipient}>")
+    await server.quit()
+    words = f"host {server.place} said: {reply.code} {reply.text}"
+    if reply.code < 300:
+        return Answer(Outcome.VALID, words)
+    if reply.code < 500 or reply.code in _NOT_ABOUT_IT or reply.text.startswith("5.7."):
+        return Answer(Outcome.UNDECIDED, words)
+    return Answer(Outcome.UNKNOWN, words)
+
+
+class _Server:
+    """One connection to a server."""
+
+    def __init__(self, place: str, timeout_s: float) -> None:
+        self.place = place
+        self._timeout_s = timeout_s
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+
+    async def connect(self, address: str, port: int) -> None:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                if port:
+                    opened = await asyncio.open_connection(address, port, limit=LINE_MAX)
+                else:
+                    opened = await asyncio.open_unix_connection(address, limit=LINE_MAX)
+        except OSError as error:  # TimeoutError is one
+            why = "timed out" if isinstance(error, TimeoutError) else error.strerror or type(error).__name__
+            raise _Unreachable(f"connect to {self.place}: {why}") from None
+        self._reader, self._writer = opened
+
+    async def reply(self) -> _Reply:
+        """Returns the next reply. Raises _Failed."""
+        assert self._reader is not None
+        lines: list[str] = []
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                while True:
+                    line = (await self._reader.readline()).decode("ascii", "replace").rstrip("\r\n")
+                    if not line[:3].isdecimal() or not "200" <= line[:3] <= "599" or len(lines) >= LINES_MAX:
+                        raise _Failed(f"host {self.place} does not speak SMTP, or hung up")
+                    lines.append(line[4:])
+                    if line[3:4] != "-":
+                        return _Reply(int(line[:3]), lines)
+        except (OSError, ValueError) as error:  # a line that is too long is a ValueError
+            why = "timed out" if isinstance(error, TimeoutError) else type(error).__name__
+            raise _Failed(f"reading from {self.place}: {why}") from None
+
+    async def command(self, line: str) -> _Reply:
+        """Sends a command and returns its reply. Raises _Failed."""
+        assert self._writer is not None
+        self._writer.write(line.encode() + b"\r\n")
+        return await self.reply()
+
+    def expect(self, reply: _Reply, what: str) -> None:
+        """Raises _Failed unless the reply is positive."""
+        if reply.code >= 300:
+            raise _Failed(f"host {self.place} refuses, {what}: {reply.code} {reply.text}")
+
+    async def hello(self, hello: str, question: Question) -> set[str]:
+        """Returns the keywords that the server offers. Raises _Failed."""
+        reply = await self.command(hello)
+        if reply.code >= 500 and not question.lmtp:
+            reply = await self.command(f"HELO {question.hostname}")
+            self.expect(reply, "reply to HELO")
+            return set()
+        self.expect(reply, "reply to EHLO")
+        return {line.split(" ", 1)[0].upper() for line in reply.lines[1:]}
+
+    async def start_tls(self) -> None:
+        """Encrypts the connection. The certificate is not looked at: nothing but addresses is sent. Raises _TlsFailed."""
+        assert self._writer is not None
+        reply = await self.command("STARTTLS")
+        if reply.code != 220:
+            raise _TlsFailed(f"host {self.place} refuses TLS: {reply.code} {reply.text}")
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._writer.start_tls(context)
+        except OSError as error:  # ssl.SSLError is one
+            raise _TlsFailed(f"TLS handshake with {self.place}: {type(error).__name__}") from None
+
+    async def quit(self) -> None:
+        """Ends the conversation; the reply does not matter."""
+        assert self._writer is not None
+        self._writer.write(b"QUIT\r\n")
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()

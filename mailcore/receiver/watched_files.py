@@ -1,0 +1,82 @@
+"""Files that a receiver reads again, in a thread, when they have changed.
+
+Laws
+- What cannot be read never replaces what is in use.
+- A file is read when it has not changed between two looks: it may be half written.
+
+Keeps law: recipients-stay-good (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, TypeVar
+
+from mailcore.rewriting.address_map import MapFault
+
+__all__ = ["WatchedFiles"]
+
+Read = TypeVar("Read")
+
+
+class WatchedFiles(Generic[Read]):
+    """Holds what is read from files. ``read`` raises MapFault; ``changed`` gets the faults, none if the files are in use."""
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        read: Callable[[], Read],
+        changed: Callable[[Sequence[str]], None],
+        loop: asyncio.AbstractEventLoop,
+        threads: ThreadPoolExecutor,
+    ) -> None:
+        self._paths = paths
+        self._read = read
+        self._report = changed
+        self._loop = loop
+        self._threads = threads
+        self._seen = self._signature()
+        self._changed = self._reading = False
+        self.value: Read | None = None  # None: nothing was read yet
+        try:
+            self.value = read()
+        except MapFault as fault:
+            changed(str(fault).splitlines())
+
+    def look(self) -> None:
+        """Begins to read the files if they have changed."""
+        if self._reading:
+            return
+        seen = self._signature()
+        if seen != self._seen:
+            self._seen, self._changed = seen, True
+        elif self._changed:
+            self._changed, self._reading = False, True
+            self._loop.run_in_executor(self._threads, self._read).add_done_callback(self._done)
+
+    def _done(self, future: asyncio.Future[Read]) -> None:
+        self._reading = False
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is None:
+            self.value = future.result()
+            self._report(())
+        elif isinstance(error, MapFault):
+            self._report(str(error).splitlines())
+        else:
+            raise error
+
+    def _signature(self) -> list[tuple[int, int, int, int] | None]:
+        return [_signature(path) for path in self._paths]
+
+
+def _signature(path: str) -> tuple[int, int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
