@@ -24,6 +24,7 @@ __all__ = [
     "FrameDecoder",
     "FrameWriter",
     "Hello",
+    "Measured",
     "NextHop",
     "Request",
     "Response",
@@ -125,7 +126,15 @@ class Response(msgspec.Struct, frozen=True, array_like=True, tag=6):
     last: bool = True
 
 
-Frame = Hello | Durable | Deliver | Delivered | Request | Response
+class Measured(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """receiver -> manager: what it has counted since the last one, for the metrics."""
+
+    refusals: dict[str, int]  # class and reason of a reply -> refusals
+    syncs: list[int]  # by the bounds of mailcore.histogram
+    syncs_s: float  # their sum
+
+
+Frame = Hello | Durable | Deliver | Delivered | Request | Response | Measured
 
 _LENGTH = struct.Struct("<I")
 _encoder = msgspec.msgpack.Encoder()

@@ -196,6 +196,22 @@ class BalanceTerms(Struct, kw_only=True):
     messages: dict[str, int]
 
 
+class HistogramAnswer(Struct, kw_only=True):
+    """A histogram: ``counts`` has one more than ``bounds``, for the values beyond the last."""
+
+    bounds: list[float]
+    counts: list[int]
+    total: float
+
+
+class MeasuredAnswer(Struct, kw_only=True):
+    """The counts for the metrics, since ``started_at``."""
+
+    refusals: dict[str, int]  # class and reason of a reply, as "5xx 5.7.1"
+    syncs: dict[str, HistogramAnswer]  # role -> seconds
+    delays: dict[str, HistogramAnswer]  # transport -> seconds from arrival to delivery
+
+
 class State(Struct, kw_only=True):
     """The manager's live state."""
 
@@ -221,6 +237,7 @@ class State(Struct, kw_only=True):
     journal: JournalPlaces
     positions: WrittenPositions
     scheduler: SchedulerSnapshot
+    measured: MeasuredAnswer | None = None  # None: the metrics cannot be read
     outcomes: dict[str, dict[str, int]] = {}  # transport -> status -> recipients, from ``started_at`` on
 
 

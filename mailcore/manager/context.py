@@ -15,6 +15,7 @@ from mailcore.config.settings import Settings
 from mailcore.envelope import Origin
 from mailcore.log.commit import GroupCommit
 from mailcore.maillog.maillog import MailLog
+from mailcore.manager.measured import Measured
 from mailcore.manager.outcomes import Balance, Outcomes
 from mailcore.manager.overtaken import Overtaking
 from mailcore.queue.active import Active
@@ -61,6 +62,7 @@ class ManagerContext:
     restored: Restored = NOT_RESTORED  # mail that was restored from a backup is held
     overtaking: Overtaking = field(default_factory=Overtaking)
     outcomes: Outcomes = field(init=False)
+    measured: Measured | None = None  # for the metrics; None if they cannot be read
 
     def __post_init__(self) -> None:
         self.balance = Balance(self.queue)

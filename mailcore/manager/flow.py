@@ -338,6 +338,7 @@ class Flow:
         now = context.now()
         log_delivery, log_tls, report = context.log.delivery, context.log.encrypted, context.scheduler.report
         note, settle, sizes, wall = context.outcomes.note, context.balance.settle, context.queue.sizes, context.wall()
+        measured = context.measured
         for flight, frame, delays in batch:
             active, entry = flight.active, flight.entry
             pending = active.pending
@@ -351,6 +352,8 @@ class Flow:
                         transport=entry.transport, tls=frame.tls, tls_level=frame.tls_level,
                     )  # fmt: skip
             note(active.destinations.get(entry.recipients[0], entry.destination), frame.verdicts, frame.relay, wall)
+            if measured is not None:
+                measured.delivered(entry.transport, frame.verdicts, sum(delays))
             settle(sizes, active, frame.verdicts)
             active.settle(frame.verdicts, int(wall) if frame.relay != "none" or frame.connect_s else 0)
             numbers = [v.number for v in frame.verdicts]

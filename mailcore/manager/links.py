@@ -14,6 +14,7 @@ from mailcore.frames import (
     FrameDecoder,
     FrameWriter,
     Hello,
+    Measured,
     Request,
     WireError,
 )
@@ -37,6 +38,9 @@ class ManagerSide(Protocol):
 
     def durable(self, lane: str, end: int, messages: int, recipients: int) -> None:
         """Makes a lane readable up to ``end``."""
+
+    def measured(self, report: Measured) -> None:
+        """Adds what a receiver has counted for the metrics."""
 
     def request(self, writer: FrameWriter, request: Request) -> None:
         """Answers a request of the control process."""
@@ -79,6 +83,8 @@ class Link(asyncio.Protocol):
             manager.durable(frame.lane, frame.end, frame.messages, frame.recipients)
         elif isinstance(frame, Request) and self._role == "control":
             manager.request(self._writer, frame)
+        elif isinstance(frame, Measured) and self._role == "receiver":
+            manager.measured(frame)
         elif isinstance(frame, Hello) and not self._role:
             self._role = frame.role
             if frame.role == "deliverer":

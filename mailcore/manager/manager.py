@@ -26,22 +26,21 @@ from mailcore.config.settings import Settings
 from mailcore.config.tuned import Tuned
 from mailcore.envelope import Origin
 from mailcore.faults import Code, Fault, FaultError
-from mailcore.frames import (
-    FrameWriter,
-    Request,
-    Response,
-)
+from mailcore.frames import FrameWriter, Request, Response
+from mailcore.frames import Measured as Report
 from mailcore.log.commit import GroupCommit
 from mailcore.log.disk import Disk, Locked, is_full
 from mailcore.log.lane import LaneFailed, LaneWriter
 from mailcore.log.positions import PositionsDamaged, PositionsTooNew
 from mailcore.log.segment import Damage, SegmentTooNew
+from mailcore.log.timed_disk import TimedDisk
 from mailcore.maillog.maillog import MailLog
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.flow import Flow
 from mailcore.manager.full_disk import FullDisk
 from mailcore.manager.housekeeping import Housekeeping
 from mailcore.manager.links import Link
+from mailcore.manager.measured import Measured
 from mailcore.manager.missing_lines import log_missing, unlogged
 from mailcore.manager.orders import Orders
 from mailcore.manager.overrides import Overrides
@@ -74,7 +73,8 @@ class Manager:
         self.loop = loop
         self.log = MailLog(settings.log_directory)
         hostname = settings.receiver.hostname or socket.gethostname()
-        disk = Disk()
+        measured = Measured() if settings.metrics.listen else None
+        disk = Disk() if measured is None else TimedDisk(measured.syncs.observe)
         ballast = ballast_of(settings, disk)
         disk.relief = ballast.relieve
         queue_settings = settings.queue
@@ -102,6 +102,7 @@ class Manager:
             self._checkpoint_soon,
             self.go_on,
             restored=restored,
+            measured=measured,
         )
         queue.count_totals = self.context.balance.totals
         self.passes = Passes(self.context)
@@ -300,6 +301,11 @@ class Manager:
                 self._taken_over.add(lane)
 
     # -- receivers
+
+    def measured(self, report: Report) -> None:
+        """Adds what a receiver has counted for the metrics."""
+        if self.context.measured is not None:
+            self.context.measured.report(report)
 
     def durable(self, lane: str, end: int, messages: int = 0, recipients: int = 0) -> None:
         """Makes a lane readable up to ``end``, as its receiver reported (law: read-only-durable)."""

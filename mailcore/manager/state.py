@@ -98,6 +98,7 @@ class State:
             positions=WrittenPositions(sequence=positions.sequence, written_at=positions.written_at),
             scheduler=context.scheduler.snapshot(context.now(), 100),
             outcomes=context.outcomes.by_transport(),
+            measured=context.measured.answer() if context.measured is not None else None,
         )
 
     def _journal(self, suffix: int) -> JournalPlaces:

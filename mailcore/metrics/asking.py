@@ -37,9 +37,9 @@ class Asking:
         self._ages: AgesPart | None = None
         self._ages_at = float("-inf")
 
-    def text(self) -> str:
-        """Returns the metrics as text. Raises NotRunning if there is no control process."""
-        return text_of(self.families())
+    def text(self, *, is_open: bool = False) -> str:
+        """Returns the metrics as text, or as OpenMetrics. Raises NotRunning if there is no control process."""
+        return text_of(self.families(), is_open=is_open)
 
     def families(self) -> list[Family]:
         """Returns the metrics. Raises NotRunning if there is no control process."""

@@ -43,6 +43,7 @@ def families(answers: Answers, now: float, destinations_max: int) -> list[Family
     return [
         *_processes(answers),
         *_mail(answers.state),
+        *_measured(answers.state),
         *_queue(answers, now),
         *_deliveries(answers, destinations_max),
         *_export(answers),
@@ -104,6 +105,31 @@ def _mail(state: State | None) -> Iterable[Family]:
             balance.add(terms.get("difference"), of=scope)
         stalled.add(bool(state.stalled))
     return since, accepted, recipients, finished, outcomes, lost, balance, stalled
+
+
+def _measured(state: State | None) -> Iterable[Family]:
+    refusals = Family(
+        "waypost_refusals_total",
+        "Replies that refused mail, by class (4xx, 5xx) and enhanced status code, since the manager started.",
+        "counter",
+    )
+    syncs = Family(
+        "waypost_sync_seconds", "Time of a sync to disk, by process, since the manager started.", "histogram"
+    )
+    delays = Family(
+        "waypost_delivery_delay_seconds",
+        "Time from the arrival of a message to its delivery, by transport, since the manager started.",
+        "histogram",
+    )
+    if state is not None and (measured := state.measured) is not None:
+        for reply, count in measured.refusals.items():
+            of_class, _, reason = reply.partition(" ")
+            refusals.add(count, **{"class": of_class, "reason": reason})
+        for process, each in measured.syncs.items():
+            syncs.add_histogram(each.bounds, each.counts, each.total, process=process)
+        for transport, each in measured.delays.items():
+            delays.add_histogram(each.bounds, each.counts, each.total, transport=transport)
+    return refusals, syncs, delays
 
 
 def _queue(answers: Answers, now: float) -> Iterable[Family]:

@@ -16,7 +16,7 @@ import os
 from pathlib import Path
 from typing import cast
 
-from mailcore.frames import Durable, FrameWriter, Hello
+from mailcore.frames import Durable, FrameWriter, Hello, Measured
 from mailcore.supervisor.listen import fitting_path
 
 __all__ = ["MANAGER_SOCKET", "ManagerLink"]
@@ -46,6 +46,16 @@ class ManagerLink:
         self._recipients += recipients
         self._tell()
 
+    @property
+    def is_open(self) -> bool:
+        """Returns whether the manager takes reports now."""
+        return self._connection is not None and not self._connection.full
+
+    def measured(self, frame: Measured) -> None:
+        """Tells the manager what was counted for the metrics; only while the link is open."""
+        assert self._connection is not None
+        self._connection.send(frame)
+
     async def run(self) -> None:
         """Keeps a connection, and makes another when it is lost. Never returns."""
         wait_s = RETRY_S_MIN
@@ -65,8 +75,12 @@ class ManagerLink:
 
     async def _connect(self) -> _Connection:
         with fitting_path(self._path) as path:
-            _, connection = await self._loop.create_unix_connection(lambda: _Connection(self, self._loop), path)
+            _, connection = await self._loop.create_unix_connection(self.connection, path)
         return connection
+
+    def connection(self) -> _Connection:
+        """Returns the protocol of a new connection."""
+        return _Connection(self, self._loop)
 
     # -- for the connection
 
@@ -107,7 +121,7 @@ class _Connection(asyncio.Protocol):
         self._writer = FrameWriter(self._transport, self._loop)
         self._link.connected(self)
 
-    def send(self, frame: Hello | Durable) -> None:
+    def send(self, frame: Hello | Durable | Measured) -> None:
         self._writer.send(frame)
 
     def pause_writing(self) -> None:

@@ -36,6 +36,7 @@ from mailcore.esmtp import EXTENSIONS, Extension
 from mailcore.log.commit import GroupCommit
 from mailcore.log.disk import Disk, Locked
 from mailcore.log.lane import LaneWriter
+from mailcore.log.timed_disk import TimedDisk
 from mailcore.maillog import MailLog
 from mailcore.queue.lanes import incoming
 from mailcore.queue.named import named_end
@@ -46,6 +47,7 @@ from mailcore.receiver.certificates import Certificates
 from mailcore.receiver.check import Checks
 from mailcore.receiver.client_rates import ClientRates
 from mailcore.receiver.manager_link import MANAGER_SOCKET, ManagerLink
+from mailcore.receiver.measuring import Measuring
 from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.reception import Reception
 from mailcore.receiver.refusals import Allowance
@@ -95,7 +97,9 @@ class Receiving:
         open_check: OpenCheck | None = None,
         make_checks: MakeChecks | None = None,
     ) -> None:
-        disk = disk or Disk()
+        self._measuring = Measuring(loop) if settings.metrics.listen else None
+        if disk is None:
+            disk = Disk() if self._measuring is None else TimedDisk(self._measuring.syncs.observe)
         lane = incoming(number)
         self.log = MailLog(settings.log_directory)
         self.writer = LaneWriter(
@@ -124,6 +128,8 @@ class Receiving:
         self.checks: Checks | None = None
         if make_checks is not None:
             self.checks = make_checks(settings, self.log, loop, self._threads, self.reception.rewriting)
+        if self._measuring is not None:
+            self.reception.refusals.counted = self._measuring.refused
         self.certificates = Certificates(settings.certificate_pairs, self.log)
         self._logins_logged = Allowance(LOGINS_LOGGED_S, LOGINS_LOGGED_BURST, loop.time())
         counts = Counts(_counts_given(), settings.auth.failure_time_s, time.monotonic, settings.clients.rate_time_s)
@@ -202,6 +208,8 @@ class Receiving:
                 raise OSError(f"no [[listener]] has the address {address[0]} and the port {address[1]} of this socket")
             self.server.start([listener], rule or self._default_rule)
         self._linking = self._loop.create_task(self.link.run())
+        if self._measuring is not None:
+            self._measuring.start(self.link)
 
     def _look(self) -> None:
         """Looks whether the files of certificates or users have changed."""
@@ -227,6 +235,8 @@ class Receiving:
         """Closes everything, for tests; the process itself just ends."""
         if self._looking is not None:
             self._looking.cancel()
+        if self._measuring is not None:
+            self._measuring.close()
         if self.authentication is not None:
             self.authentication.close()
         self.server.close()

@@ -88,8 +88,8 @@ class Reception:
         self._spool = Spool(writer.disk, str(settings.spool_directory))
         self.next_id = ids.next
         self.rewriting: LiveMaps | None = None  # None: addresses are final as the client gave them
-        self._refusals = Refusals(commit, log, loop, clock, self._refusals_synced, self._lane_failed)
-        self.refused = self._refusals.record
+        self.refusals = Refusals(commit, log, loop, clock, self._refusals_synced, self._lane_failed)
+        self.refused = self.refusals.record
         self._failures = Allowance(FAILURES_LOGGED_S, FAILURES_BURST, loop.time())
         self._proxies_logged = Allowance(FAILURES_LOGGED_S, FAILURES_BURST, loop.time())
         self._milters_logged = Allowance(MILTERS_LOGGED_S, MILTERS_LOGGED_BURST, loop.time())
@@ -301,7 +301,7 @@ class Reception:
         if full and not self._full:
             free_bytes, free_inodes, where = short[0]
             self._log.disk_full(where, free_bytes, least_bytes, free_inodes, least_inodes)
-        self._full = self._refusals.disk_full = full
+        self._full = self.refusals.disk_full = full
 
     def _look_at_lag(self) -> None:
         try:
@@ -317,4 +317,4 @@ class Reception:
 
     def close(self) -> None:
         """Stops the timers, for tests; the process itself just ends."""
-        self._refusals.close()
+        self.refusals.close()

@@ -71,12 +71,17 @@ class Refusals:
         self._durable = durable
         self._failed = failed
         self._allowance = Allowance(RATE, BURST, loop.time())
+        self.counted: Callable[[str], None] | None = (
+            None  # counts each reply for the metrics, also those beyond the allowance
+        )
         self.disk_full = False  # the reserve is for deliveries: refusals are only counted
         self._flush_timer: asyncio.TimerHandle | None = None
         self._log_timer: asyncio.TimerHandle | None = None
 
     def record(self, refusal: Refusal) -> None:
         """Writes a refusal into the mail log and the lane, if the allowance has room for it."""
+        if self.counted is not None:
+            self.counted(refusal.reply)
         if self._log_timer is None:
             self._log_timer = self._loop.call_later(LOG_FLUSH_S, self._flush_log)
         if self.disk_full:

@@ -118,7 +118,8 @@ def made_in(directory: Path) -> Path:
 
 
 def named_in(text: str) -> set[str]:
-    return set(re.findall(r"\bwaypost_[a-z0-9_]+", text))
+    """The families that are named; a part of a histogram names its family."""
+    return {re.sub(r"_(bucket|sum|count)$", "", name) for name in re.findall(r"\bwaypost_[a-z0-9_]+", text)}
 
 
 def test_the_board_and_the_alerts_name_metrics_that_exist() -> None:
@@ -141,9 +142,9 @@ class Once:
     def __init__(self) -> None:
         self.asked = 0
 
-    def text(self) -> str:
+    def text(self, *, is_open: bool = False) -> str:
         self.asked += 1
-        return "waypost_up 1\n"
+        return "waypost_up 1\n# EOF\n" if is_open else "waypost_up 1\n"
 
 
 async def get(port: int, request: bytes) -> bytes:
@@ -164,6 +165,10 @@ async def test_the_page_is_one_answer_for_many_scrapes() -> None:
         answer.startswith(b"HTTP/1.1 200 OK\r\n") and answer.endswith(b"\r\n\r\nwaypost_up 1\n") for answer in answers
     )
     assert asking.asked == 1
+    accept = b"GET /metrics HTTP/1.1\r\nAccept: text/html, application/openmetrics-text; version=1.0.0\r\n\r\n"
+    answer = await get(port, accept)
+    assert b"\r\nContent-Type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n" in answer
+    assert answer.endswith(b"\n# EOF\n")
     assert (await get(port, b"GET / HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 404")
     assert (await get(port, b"POST /metrics HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 405")
     assert await get(port, b"x" * 20_000) == b""
