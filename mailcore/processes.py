@@ -56,7 +56,7 @@ def _sender_check(settings: Authenticity, hostname: str, ask: Ask, failed: Faile
 
 def checks_of(settings: Settings, *parts: Any) -> Any:
     """Returns the checks of recipients (``MakeChecks``); None if the settings have none."""
-    if not settings.recipients.is_on:  # the receiver then does not load them
+    if not (settings.recipients.is_on or settings.dnsbl.sites or settings.greylist.enabled):  # else they are not loaded
         return None
     from mailcore.receiver.recipient_checks import RecipientChecks
 

@@ -15,6 +15,7 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
+from mailcore.config.dnsbl import dnsbl_warnings
 from mailcore.config.lines import report
 from mailcore.config.load import ConfigError, load
 from mailcore.config.maps import map_faults, recipient_faults
@@ -61,6 +62,7 @@ def _run(arguments: argparse.Namespace) -> int:
         *_without_mail(settings),
         *postmaster_faults(settings, socket.gethostname()),
         *warnings_about(settings.recipients, settings.relay.domains),
+        *dnsbl_warnings(settings.dnsbl),
     )
     warnings = [plain(line) for line in said]
     in_files = [] if arguments.file_only else [*map_faults(settings.rewriting), *recipient_faults(settings)]

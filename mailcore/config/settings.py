@@ -22,8 +22,10 @@ from mailcore.config.client_auth import ClientAuth
 from mailcore.config.client_bounds import ClientBounds
 from mailcore.config.clients import Clients
 from mailcore.config.dkim import DkimKey
+from mailcore.config.dnsbl import Dnsbl
 from mailcore.config.ehlo_keywords import DiscardsKeywords, KeywordLists, discarded_of_transport
 from mailcore.config.esmtp import Esmtp
+from mailcore.config.greylist import Greylist
 from mailcore.config.lenient import Lenient
 from mailcore.config.listeners import Auth, Certificate, Listener
 from mailcore.config.maildrop import Maildrop
@@ -454,6 +456,8 @@ class Settings:
     relay: Relay = field(default_factory=Relay)
     authenticity: Authenticity = field(default_factory=Authenticity)
     recipients: Recipients = field(default_factory=Recipients)
+    dnsbl: Dnsbl = field(default_factory=Dnsbl)
+    greylist: Greylist = field(default_factory=Greylist)
     rewriting: Rewriting = field(default_factory=Rewriting)
     deliverer: Deliverer = field(default_factory=Deliverer)
     tls: Tls = field(default_factory=Tls)
@@ -545,6 +549,8 @@ SECTIONS: dict[str, type] = {
     "relay": Relay,
     "authenticity": Authenticity,
     "recipients": Recipients,
+    "dnsbl": Dnsbl,
+    "greylist": Greylist,
     "rewriting": Rewriting,
     "auth": Auth,
     "clients": Clients,

@@ -41,3 +41,24 @@ class RecipientLines(Lines):
         """Logs that the receivers' own store cannot be used; mail does not wait for it."""
         self._warning("smtpd", f"store of recipients: {free(why)}; continuing without it")
         self._object("recipient_store_failed", why=why)
+
+    def dns_list_failed(self, domain: str, why: str) -> None:
+        """Logs that a list in the DNS counts as if the client were not on it."""
+        self._warning("dnsbl", f"{word(domain)} {free(why)}; its clients count as not listed")
+        self._object("dns_list_failed", list=domain, why=why)
+
+    def dns_listed(self, client_address: str, names: str, score: int, sender: str, recipient: str) -> None:
+        """Logs a client that would be refused if ``action`` were reject."""
+        self._warning(
+            "dnsbl",
+            f"[{word(client_address)}] has {score} points by {free(names)}; from=<{word(sender)}> to=<{word(recipient)}>; "
+            "not refused, because action = warn",
+        )
+        self._object(
+            "dns_listed", client_address=client_address, lists=names, score=score, sender=sender, recipient=recipient
+        )
+
+    def greylist_full(self) -> None:
+        """Logs that mail is accepted without greylisting, because all entries are younger than the delay."""
+        self._warning("greylist", "the greylist is full of new entries; mail is accepted without it for a minute")
+        self._object("greylist_full")

@@ -27,6 +27,9 @@ class Checks(Protocol):
     def refusal(self, asked: Asked) -> bytes | Coroutine[Any, Any, bytes]:
         """Returns the reply that refuses a recipient, b"" if it is accepted; or a coroutine that returns it."""
 
+    def connected(self, address: str) -> None:
+        """Begins to find out about a client that is not trusted."""
+
     def look(self) -> None:
         """Begins to read files again if they have changed."""
 

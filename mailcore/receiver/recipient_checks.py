@@ -1,10 +1,11 @@
-"""The checks of one recipient beyond the relay policy: whether the server behind us has it. None of them by default.
+"""The checks of one recipient beyond the relay policy, of which none is on by default, in this order: whether a file has it,
+whether lists in the DNS have the client, whether the mail is known to the greylist, whether the next hop has the recipient.
 
 Laws
 - A recipient that is not valid is refused at RCPT, so that we never send a bounce for it to a sender that may be forged. The
   files are for every client, as Postfix's reject_unlisted_recipient; a next hop is only asked for clients that are not trusted.
 - What cannot be determined is a temporary failure; it never refuses mail for good, and accepts none.
-- Postmaster of a relay domain is always valid (RFC 5321 4.5.1).
+- Postmaster of a relay domain is always valid (RFC 5321 4.5.1), from every client.
 
 Loaded only if a check is on (``mailcore.processes``).
 
@@ -29,6 +30,8 @@ from mailcore.config.tls import level_of
 from mailcore.frames import NextHop
 from mailcore.maillog import MailLog
 from mailcore.receiver.check import NOT_DETERMINED, Asked
+from mailcore.receiver.dns_lists import DnsLists, Listing
+from mailcore.receiver.greylist import GreyStore
 from mailcore.receiver.path import Path
 from mailcore.receiver.recipient_store import RecipientStore
 from mailcore.receiver.verification import Verification
@@ -63,17 +66,32 @@ class RecipientChecks:
             self._files = WatchedFiles(paths, lambda: read_recipients(paths, delimiter), self._read, loop, threads)
         self._store: RecipientStore | None = None
         self._verification: Verification | None = None
-        if "next_hop" in self._ways.values():
+        self._greylist: GreyStore | None = None
+        self._lists: DnsLists | None = None
+        self._dnsbl = settings.dnsbl
+        if "next_hop" in self._ways.values() or settings.greylist.enabled:
             self._store = RecipientStore(settings.home / STATE, loop, log.recipient_store_failed)
-            self._verification = _verification(settings, self._store, log, loop)
+            if "next_hop" in self._ways.values():
+                self._verification = _verification(settings, self._store, log, loop)
+            if settings.greylist.enabled:
+                self._greylist = GreyStore(settings.greylist, self._store, log, time.time)
+        if settings.dnsbl.sites:
+            self._lists = DnsLists(settings.dnsbl, _finder(settings, loop).lookup, log, loop, loop.time)
 
     def look(self) -> None:
         """Begins to read the files again if they have changed."""
         if self._files is not None:
             self._files.look()
 
+    def connected(self, address: str) -> None:
+        """Begins to look a client up in the lists."""
+        if self._lists is not None:
+            self._lists.begin(address)
+
     def close(self) -> None:
         """Ends what is under way, for tests."""
+        if self._lists is not None:
+            self._lists.close()
         if self._verification is not None:
             self._verification.close()
         if self._store is not None:
@@ -85,13 +103,40 @@ class RecipientChecks:
         if recipient.local_part.lower() == "postmaster":
             return b""
         way = self._way(recipient)
-        if way == "any" or self._is_alias(recipient):
+        if way != "any" and self._is_alias(recipient):
+            way = "any"
+        if way == "file" and (refusal := self._by_file(recipient)):
+            return refusal
+        if asked.trusted or (way != "next_hop" and self._lists is None and self._greylist is None):
             return b""
-        if way == "file":
-            return self._by_file(recipient)
-        if asked.trusted or self._verification is None:
+        return self._by_asking(asked, way)
+
+    async def _by_asking(self, asked: Asked, way: str) -> bytes:
+        """Returns the refusal of the checks that have to be waited for."""
+        recipient, client = asked.recipient.address, asked.client_address
+        refusal = b""
+        is_good = False
+        if self._lists is not None:
+            listing = await self._lists.listing(client)
+            is_good = listing.score < 0
+            refusal = self._by_lists(asked, listing)
+        if not refusal and self._greylist is not None and not is_good:
+            refusal = await self._greylist.refusal(recipient, asked.sender, client)
+        if not refusal and way == "next_hop" and self._verification is not None:
+            refusal = await self._verification.refusal(recipient, asked.sender, client)
+        return refusal
+
+    def _by_lists(self, asked: Asked, listing: Listing) -> bytes:
+        """Returns the refusal of a client that is on lists; b"" if it is only logged."""
+        if listing.score < self._dnsbl.threshold:
             return b""
-        return self._verification.refusal(recipient.address, asked.sender, asked.client_address)
+        names = ", ".join(listing.names)
+        if self._dnsbl.action == "warn":
+            self._log.dns_listed(asked.client_address, names, listing.score, asked.sender, asked.recipient.address)
+            return b""
+        text = f"; {listing.text}" if listing.text else ""
+        client = asked.client_address
+        return f"554 5.7.1 Service unavailable; Client host [{client}] blocked using {names}{text}".encode()
 
     def _way(self, recipient: Path) -> str:
         """Returns how the recipient is known; "any" outside of [relay] domains."""
@@ -129,25 +174,36 @@ class RecipientChecks:
 def _verification(
     settings: Settings, store: RecipientStore, log: MailLog, loop: asyncio.AbstractEventLoop
 ) -> Verification:
-    limits = settings.deliverer
-    hostname = limits.hostname or socket.gethostname()
-    chance = random.Random()  # noqa: S311  of hosts of one preference
-    finder = HostFinder(
-        limits.nameservers, addresses_max=limits.addresses_max, own_name=hostname, chance=chance, clock=loop.time
-    )
+    port = settings.deliverer.port
 
     def level(transport: str, next_hop: NextHop) -> str:
-        return level_of(settings.tls_policy, settings.transports[transport].tls, next_hop, limits.port)
+        return level_of(settings.tls_policy, settings.transports[transport].tls, next_hop, port)
 
     return Verification(
         settings.recipients,
         routing_of(settings),
         settings.lmtp_transports,
         level,
-        finder,
+        _finder(settings, loop),
         store,
         log,
         loop,
         time.time,
-        hostname,
+        _our_name(settings),
     )
+
+
+def _finder(settings: Settings, loop: asyncio.AbstractEventLoop) -> HostFinder:
+    limits = settings.deliverer
+    chance = random.Random()  # noqa: S311  of hosts of one preference
+    return HostFinder(
+        limits.nameservers,
+        addresses_max=limits.addresses_max,
+        own_name=_our_name(settings),
+        chance=chance,
+        clock=loop.time,
+    )
+
+
+def _our_name(settings: Settings) -> str:
+    return settings.deliverer.hostname or socket.gethostname()

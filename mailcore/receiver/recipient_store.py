@@ -31,6 +31,10 @@ TRIM_EVERY = 64  # writes between two counts of a table
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS verified (key TEXT PRIMARY KEY, valid INTEGER, at REAL, reply TEXT) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS verified_at ON verified (at);
+CREATE TABLE IF NOT EXISTS grey (triplet BLOB PRIMARY KEY, first REAL, at REAL, passed INTEGER) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS grey_at ON grey (at);
+CREATE TABLE IF NOT EXISTS grey_clients (network TEXT PRIMARY KEY, passes INTEGER, at REAL) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS grey_clients_at ON grey_clients (at);
 """
 
 

@@ -282,6 +282,8 @@ class Server:
             self._reverse_names.find(address, session.named)
         if not trusted:
             self._guard.began(session, self.loop.time())
+            if context.checks is not None and context.rule.purpose == "mx":  # elsewhere a client must log in
+                context.checks.connected(address)
         self._per_client[address] = self._per_client.get(address, 0) + 1
         opening = self.loop.create_task(self._open(session, connection))
         self._opening[session] = opening

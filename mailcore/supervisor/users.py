@@ -87,7 +87,7 @@ class Users:
         _give(settings.run_directory, self.group, 0o2755)
         if settings.sts_directory is not None:
             _give(settings.sts_directory, self.group, 0o3770)  # sticky; a deliverer believes only its own user's files
-        if settings.recipients.is_on:
+        if settings.recipients.is_on or settings.greylist.enabled:
             _give(settings.home / STATE, self.receiver.gid, 0o2770)
         _give(settings.log_directory, self.receiver.gid, 0o2771)
         _give(settings.queue_directory, self.group, CLOSED)

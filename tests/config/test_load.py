@@ -149,7 +149,7 @@ def test_every_section_arrives_in_the_settings(file: Path) -> None:
         f'[clients]\nxclient_networks = ["192.0.2.1"]\n'
         f"[esmtp]\nhold_max_s = 9\n[lenient]\ndots = false\n"
         f'[rewriting]\nrecipient_delimiter = "+"\n[authenticity]\nevaluate = "mx"\n'
-        f'[recipients]\nany_domains = ["b.example"]\n'
+        f'[recipients]\nany_domains = ["b.example"]\n[dnsbl]\nsites = ["bad.example"]\n[greylist]\ndelay_s = 9\n'
     )
     settings = load(file)
     for name, kind in SECTIONS.items():

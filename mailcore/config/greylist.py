@@ -1,0 +1,40 @@
+"""The section [greylist]: mail of clients that are not known is put off once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mailcore.bounds import DAY_S, flag, texts, whole
+from mailcore.config import values
+
+__all__ = ["Greylist"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Greylist:
+    """[greylist]: the first mail of an unknown client, sender and recipient gets 450; a mail server tries again later."""
+
+    enabled: bool = flag(False, "put off mail that is not known, except from our networks and users who have logged in")
+    delay_s: int = whole(
+        300, 1, 86_400, "seconds", "time from the first try to the first one that is accepted, as postgrey"
+    )
+    retry_window_s: int = whole(2 * DAY_S, 60, 31 * DAY_S, "seconds", "time in which the client must try again")
+    lifetime_s: int = whole(
+        35 * DAY_S, 3600, 366 * DAY_S, "seconds", "time without mail after which what was accepted is forgotten"
+    )
+    passes: int = whole(
+        5, 0, 1_000, "passes", "first tries that were repeated, after which a client network is no longer put off",
+        special={0: "each sender and recipient is put off"},
+    )  # fmt: skip
+    entries_max: int = whole(
+        200_000, 1_000, 10_000_000, "entries", "maximum entries, in `receiver` below `home`; the oldest go"
+    )
+    recipients_exempt: tuple[str, ...] = texts(
+        (),
+        "recipients whose mail is not put off: an address, a domain, or .example.org for all its subdomains",
+        values.route_pattern,
+        values.distinct,
+    )
+    networks_exempt: tuple[str, ...] = texts(
+        (), "networks of clients whose mail is not put off", values.network, values.distinct
+    )

@@ -1,0 +1,179 @@
+"""Lists in the DNS (DNSBL and DNSWL, RFC 5782): how many points the lists give to a client's address.
+
+Laws
+- A list that fails, is late, refuses our queries (127.255.255.x, 127.0.0.1) or answers outside of 127.0.0.0/8 counts as if the
+  client were not on it; the log says so, with a limit.
+- Look-ups begin when a client connects; nothing waits for them before a recipient is named, and then for a bounded time.
+- Answers are kept in bounded memory; one look-up serves all sessions of a client.
+
+Keeps law: list-failure-is-not-listed (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import ipaddress
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, Protocol
+
+from mailcore.config.dnsbl import Dnsbl, DnsList
+from mailcore.receiver.refusals import Allowance
+
+__all__ = ["DnsLists", "ListLog", "Listing"]
+
+# Returns the records of a name as text, how many seconds they hold, and whether the look-up failed.
+Lookup = Callable[[str, str], Awaitable[tuple[list[str], float, bool]]]
+
+TEXT_MAX = 200  # characters of a TXT record in the reply
+NAMES_MAX = 3  # lists named in the reply
+LOGGED_S, LOGGED_BURST = 0.2, 20  # lines a second about lists that fail, after a burst
+_REFUSED = ipaddress.ip_network("127.255.255.0/24")
+_NEVER = ipaddress.ip_address("127.0.0.1")  # RFC 5782 5: must not be listed, so lists use it for "not allowed"
+_ANSWERS = ipaddress.ip_network("127.0.0.0/8")
+
+
+class Listing(NamedTuple):
+    """Holds the answer of all lists. ``names`` are the lists of bad clients that the address is on, the heaviest first."""
+
+    score: int = 0
+    names: tuple[str, ...] = ()
+    text: str = ""
+
+
+NOT_LISTED = Listing()
+
+
+class ListLog(Protocol):
+    """Logs lists that do not work: ``MailLog``."""
+
+    def dns_list_failed(self, domain: str, why: str) -> None:
+        """Logs that a list counts as if the client were not on it."""
+
+
+class DnsLists:
+    """The lists of one receiver. ``clock`` is monotonic seconds."""
+
+    def __init__(
+        self,
+        settings: Dnsbl,
+        lookup: Lookup,
+        log: ListLog,
+        loop: asyncio.AbstractEventLoop,
+        clock: Callable[[], float],
+    ) -> None:
+        self._settings = settings
+        self._lookup = lookup
+        self._log = log
+        self._loop = loop
+        self._clock = clock
+        self._lists: dict[str, list[DnsList]] = {}  # by domain: one question for all its filters
+        for each in settings.lists:
+            self._lists.setdefault(each.domain, []).append(each)
+        self._known: dict[str, tuple[float, Listing]] = {}  # until when, what
+        self._asking: dict[str, asyncio.Task[Listing]] = {}
+        self._logged = Allowance(LOGGED_S, LOGGED_BURST, clock())
+
+    def begin(self, address: str) -> None:
+        """Begins to look a client up, unless it is known already."""
+        known = self._known.get(address)
+        if (known is not None and known[0] > self._clock()) or address in self._asking:
+            return
+        try:
+            parsed = ipaddress.ip_address(address)
+        except ValueError:
+            return
+        if len(self._asking) >= self._settings.lookups_max:
+            self._failed("all lists", f"lookups_max clients are being looked up; [{address}] is not")
+            return
+        task = self._asking[address] = self._loop.create_task(self._ask(address, parsed))
+        task.add_done_callback(functools.partial(self._asked, address))
+
+    async def listing(self, address: str) -> Listing:
+        """Returns what the lists say of a client; waits for answers that are under way."""
+        self.begin(address)
+        task = self._asking.get(address)
+        if task is not None:
+            await asyncio.wait([task])  # which ends after timeout_s
+        known = self._known.get(address)
+        return NOT_LISTED if known is None else known[1]
+
+    async def _ask(self, given: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> Listing:
+        settings = self._settings
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        name = address.reverse_pointer.rpartition(".")[0].rpartition(".")[0]  # without in-addr.arpa, ip6.arpa
+        tasks = {domain: self._loop.create_task(self._lookup_in(f"{name}.{domain}", domain)) for domain in self._lists}
+        await asyncio.wait(tasks.values(), timeout=settings.timeout_s)
+        score, ttl_s = 0, float(settings.max_ttl_s)
+        listed: list[tuple[int, str]] = []
+        for domain, task in tasks.items():
+            if not task.done():
+                task.cancel()
+                self._failed(domain, "does not answer in time")
+                ttl_s = settings.min_ttl_s
+                continue
+            answers, of_answers_s = task.result()
+            ttl_s = min(ttl_s, of_answers_s)
+            weight = sum(each.weight for each in self._lists[domain] if _fits(each, answers))
+            score += weight
+            if weight > 0:
+                listed.append((weight, domain))
+        names = tuple(domain for _, domain in sorted(listed, key=lambda each: -each[0])[:NAMES_MAX])
+        text = ""
+        if settings.has_texts and names and score >= settings.threshold:
+            text = await self._text(f"{name}.{names[0]}")
+        found = Listing(score, names, text)
+        while len(self._known) >= settings.clients_max:
+            del self._known[next(iter(self._known))]  # the one remembered first
+        self._known.pop(given, None)
+        self._known[given] = self._clock() + max(settings.min_ttl_s, ttl_s), found
+        return found
+
+    async def _lookup_in(self, name: str, domain: str) -> tuple[list[ipaddress.IPv4Address], float]:
+        """Returns the answers of a list that count, and how many seconds they hold."""
+        records, ttl_s, failed = await self._lookup(name, "A")
+        if failed:
+            self._failed(domain, "cannot be asked")
+        answers = []
+        for record in records:
+            answer = ipaddress.IPv4Address(record)
+            if answer == _NEVER or answer in _REFUSED:
+                self._failed(domain, f"refuses our queries: it answered {answer}")
+            elif answer not in _ANSWERS:
+                self._failed(domain, f"answered {answer}, which is not in 127.0.0.0/8")
+            else:
+                answers.append(answer)
+        return answers, ttl_s
+
+    async def _text(self, name: str) -> str:
+        try:
+            async with asyncio.timeout(self._settings.timeout_s):
+                texts, _, _ = await self._lookup(name, "TXT")
+        except TimeoutError:
+            return ""
+        text = texts[0].strip('"') if texts else ""
+        return "".join(each if " " <= each <= "~" else "?" for each in text)[:TEXT_MAX]
+
+    def _asked(self, address: str, task: asyncio.Task[Listing]) -> None:
+        del self._asking[address]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failed("all lists", f"an error of ours: {error!r}")
+
+    def _failed(self, domain: str, why: str) -> None:
+        if self._logged.taken(self._clock()):
+            self._log.dns_list_failed(domain, why)
+
+    def close(self) -> None:
+        """Ends the look-ups, for tests."""
+        for task in list(self._asking.values()):
+            task.cancel()
+
+
+def _fits(each: DnsList, answers: list[ipaddress.IPv4Address]) -> bool:
+    """Returns whether one of the answers fits the filter of a list."""
+    if not each.octets:
+        return bool(answers)
+    return any(
+        all(octet in allowed for octet, allowed in zip(answer.packed, each.octets, strict=True)) for answer in answers
+    )
