@@ -35,6 +35,7 @@ REPORTS = WAYPOST.reports
 REPORTS_DIRECTORY = WAYPOST.reports_directory
 EVENTS_DIRECTORY = WAYPOST.events_directory
 EXPORTER_SOCKET = WAYPOST.run_directory / "exporter.sock"
+METRICS_DIRECTORY = PORTAL_DIRECTORY / "metrics"
 REDIS_SOCKET = WAYPOST.run_directory / "redis.sock"  # of the Redis that ./run starts
 LISTEN_HOST, LISTEN_PORT = listen_address(PORTAL.listen)
 HTTPS = PORTAL.public_url.startswith("https://")
@@ -89,6 +90,12 @@ MIDDLEWARE = [
     "appliance.common.middleware.CoreErrorsMiddleware",
     "axes.middleware.AxesMiddleware",
 ]
+
+if PORTAL.metrics_networks:  # else nothing of it is loaded
+    # Read by prometheus-client when it is imported: all processes of the portal put their numbers there.
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(METRICS_DIRECTORY)
+    METRICS_DIRECTORY.mkdir(parents=True, exist_ok=True)
+    MIDDLEWARE.insert(0, "appliance.metrics.middleware.MetricsMiddleware")
 
 ROOT_URLCONF = "appliance.urls"
 ASGI_APPLICATION = "appliance.asgi.application"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.contrib import admin
 from django.urls import include, path
 
@@ -22,3 +23,5 @@ urlpatterns = [
     path("accounts/", include("appliance.accounts.urls")),
     path("admin/", admin.site.urls),
 ]
+if settings.PORTAL.metrics_networks:
+    urlpatterns.append(path("", include("appliance.metrics.urls")))

@@ -31,6 +31,7 @@ from mailcore.config.listeners import Auth, Certificate, Listener
 from mailcore.config.maildrop import Maildrop
 from mailcore.config.metrics import Metrics
 from mailcore.config.milters import Milter, MilterUse
+from mailcore.config.portal_metrics import PortalMetrics
 from mailcore.config.protocol import (
     conversion_of_transport,
     fallback_of_transport,
@@ -291,7 +292,7 @@ class Export:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Portal:
+class Portal(PortalMetrics):
     """[portal]: the web portal, which `./run` starts beside the core. The core itself reads none of these."""
 
     listen: str = text("127.0.0.1:8025", "address and port to listen on, an IPv6 address in brackets", values.endpoint)

@@ -21,4 +21,7 @@ PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher", *portal.PAS
 STORAGES = portal.STORAGES | {
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}  # nothing is collected
 }
+# prometheus-client decides when it is imported where numbers are; the portal's own settings do this if its metrics may be read.
+os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(portal.METRICS_DIRECTORY)
+portal.METRICS_DIRECTORY.mkdir(parents=True, exist_ok=True)
 portal.STATIC_ROOT.mkdir(parents=True, exist_ok=True)

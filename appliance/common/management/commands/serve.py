@@ -61,6 +61,8 @@ class Command(BaseCommand):
                 "continues. Stop the other process, or set another [portal] listen."
             )
             sys.exit(1)
+        for old in settings.METRICS_DIRECTORY.glob("*.db"):  # numbers of processes that have ended
+            old.unlink(missing_ok=True)
         self.say(f"portal: {url}")
         os.nice(NICER)
         uvicorn.run(
