@@ -62,7 +62,6 @@ class Offering(NamedTuple):
     recipient_limit: int = 1000  # recipients of a transaction
     hold_max_s: int = 0  # how long a message may be held for a client; 0: not at all
     deliver_by_min_s: int = 60
-    takes_chunks: bool = True
     now: float = 0.0  # wall clock
 
 
@@ -199,10 +198,6 @@ def _always(keyword: str) -> Callable[[Offering], str]:
     return lambda offering: keyword
 
 
-def _chunks(keyword: str) -> Callable[[Offering], str | None]:
-    return lambda offering: keyword if offering.takes_chunks else None
-
-
 def _is_binary(body: str) -> bool:
     return body == BINARY[1]
 
@@ -278,8 +273,8 @@ EXTENSIONS: tuple[Extension, ...] = (  # in the order of the reply to EHLO
         mail=(Parameter(MT_PRIORITY, _of(MT_PRIORITY, parse_priority), is_request=True),),
     ),
     # RFC 3030; chunks go out only for BINARYMIME, which DATA cannot carry
-    Extension("CHUNKING", _chunks("CHUNKING"), missing_dsn="5.6.1", needs=("BODY",), needed_for=_is_binary),
-    Extension("BINARYMIME", _chunks("BINARYMIME"), missing_dsn="5.6.1", needs=("BODY",), needed_for=_is_binary),
+    Extension("CHUNKING", _always("CHUNKING"), missing_dsn="5.6.1", needs=("BODY",), needed_for=_is_binary),
+    Extension("BINARYMIME", _always("BINARYMIME"), missing_dsn="5.6.1", needs=("BODY",), needed_for=_is_binary),
     # RFC 9422; what a next hop announces is read by mailcore.deliverer.server_limits
     Extension("LIMITS", lambda offering: f"LIMITS RCPTMAX={offering.recipient_limit}"),
     Extension("HELP", _always("HELP")),

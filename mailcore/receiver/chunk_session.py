@@ -25,7 +25,6 @@ __all__ = ["ChunkSession"]
 SIZE_DIGITS_MAX = 20  # RFC 3030 2
 THROWN_AWAY_MAX = 64 * 1024  # of a chunk beyond twice the size limit, as after DATA
 _SYNTAX = b"501 5.5.4 Syntax: BDAT size [LAST]"
-_NOT_WITH_MILTERS = b"502 5.5.1 Error: command not implemented"
 
 
 class ChunkSession(DataSession):
@@ -42,28 +41,33 @@ class ChunkSession(DataSession):
         if "CHUNKING" in self.offer.discarded:
             self.refuse_chunk(argument, NOT_IMPLEMENTED)
             return b""
-        if self.context.milters:  # they expect DATA, and there is none
-            self.refuse_chunk(argument, _NOT_WITH_MILTERS)
-            return b""
         if not self._begin_chunk(argument):
             return b""
         if self.phase is not Phase.CHUNKS:
             self.phase = Phase.CHUNKS
             is_binary = BINARY in self.envelope.options
             self.begin_data(ChunkReader(self.context.settings.message_size_limit, is_binary=is_binary))
+            self.begin_chunks()
+        else:
+            self.take_chunk()
+        return b""
+
+    def begin_chunks(self) -> None:
+        """Begins the first chunk of a message."""
+        self.take_chunk()
+
+    def take_chunk(self) -> None:
+        """Takes the octets of a chunk, which may have none."""
         self.state = State.CHUNK
         if not self._chunk_left:
             self._end_chunk()
-        return b""
 
     def refuse_chunk(self, argument: bytes, refusal: bytes) -> None:
         """Throws away the octets that follow a refused BDAT, and then replies."""
         if not self._begin_chunk(argument):
             return
         self._chunk_refusal = refusal
-        self.state = State.CHUNK
-        if not self._chunk_left:
-            self._end_chunk()
+        self.take_chunk()
 
     def _begin_chunk(self, argument: bytes) -> bool:
         size, *last = argument.split()[:3] or [b""]
@@ -106,7 +110,7 @@ class ChunkSession(DataSession):
         message = self._incoming
         if self._chunk_refusal:
             self.state = State.COMMAND
-            self.error(self._chunk_refusal)
+            self.chunk_refused(self._chunk_refusal)
             return
         assert message is not None  # of a chunk that was not refused
         if message.busy:
@@ -122,3 +126,7 @@ class ChunkSession(DataSession):
         else:
             self.state = State.COMMAND
             self.reply(b"250 2.0.0 Ok: %d octets" % self._chunk_bytes)
+
+    def chunk_refused(self, refusal: bytes) -> None:
+        """Replies to a chunk that was thrown away."""
+        self.error(refusal)

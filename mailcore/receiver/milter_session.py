@@ -45,6 +45,7 @@ class MilterSession(CheckedSession):
         self._chain = Chain(context.milters, self._milter_failed)
         self._decider = ""  # the milter that decided what is replied now
         self._values: dict[str, str] = {}
+        self._chunk_decision: Decision | None = None  # that refuses the chunk that is thrown away
 
     # -- the connection
 
@@ -249,6 +250,37 @@ class MilterSession(CheckedSession):
         self._acted("DATA", decision)
         self.reply(reply)
         self.state = State.DATA
+
+    # -- BDAT, which is DATA to milters, as in Postfix
+
+    def begin_chunks(self) -> None:
+        """Asks the milters before the octets of the first chunk are taken: they wait, as commands do."""
+        self._values["i"] = self.envelope.queue_id
+        if not self._chain.wants(Step.DATA):
+            self.take_chunk()
+        elif self._chain.answers(Step.DATA):
+            self._ask(self._chain.command(Step.DATA, self._macros(Step.DATA)), self._chunks_answered)
+        else:
+            self._chunks_answered(self._chain.tell(Step.DATA, self._macros(Step.DATA)))
+
+    def _chunks_answered(self, decision: Decision | None) -> None:
+        if decision is not None and decision.kind is Kind.REFUSE:
+            self._abandon()
+            self._chunk_decision = decision
+            self._chunk_refusal = decision.reply
+        else:
+            self._acted("DATA", decision)
+        self.take_chunk()
+
+    def chunk_refused(self, refusal: bytes) -> None:
+        """Replies to a chunk that was thrown away, and ends the transaction if a milter refused it."""
+        decision, self._chunk_decision = self._chunk_decision, None
+        if decision is None:
+            super().chunk_refused(refusal)
+            return
+        self._decider = decision.milter
+        self.refuse("DATA", refusal, is_mistake=refusal[:1] == b"5")
+        self.end_transaction()
 
     def _unknown_answered(self, reply: bytes, decision: Decision | None) -> None:
         if decision is not None and decision.kind is Kind.REFUSE:

@@ -164,7 +164,6 @@ class ServerContext:
             recipient_limit=self.settings.recipient_limit,
             hold_max_s=self.hold_max_s,
             deliver_by_min_s=self.esmtp.deliver_by_min_s,
-            takes_chunks=not self.milters,
             now=time.time(),
         )
         self._offers_made_at = time.monotonic()
