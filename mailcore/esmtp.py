@@ -31,6 +31,7 @@ from mailcore.timed_request import BY, HOLDFOR, HOLDUNTIL, parse_by, parse_hold_
 __all__ = [
     "BINARY",
     "EXTENSIONS",
+    "REQUIRETLS",
     "Extension",
     "Offering",
     "Outgoing",
@@ -43,6 +44,7 @@ __all__ = [
 SIZE_DIGITS_MAX = 20  # RFC 1870 3
 AUTH_OCTETS_MAX = 500  # RFC 4954 3 (6)
 BINARY = ("BODY", "BINARYMIME")  # the option of a message with any octets in it (RFC 3030)
+REQUIRETLS = "REQUIRETLS"  # the option of a message that must not leave in the clear (RFC 8689)
 _XTEXT = re.compile(r"(?:[!-*,-<>-~]|\+[0-9A-F]{2})+")  # RFC 3461 4
 
 
@@ -152,6 +154,11 @@ def _flag(value: str | None) -> bool | ReplyOf:
     return True if value is None else _BAD_PARAMETER
 
 
+def _without_value(value: str | None) -> str | ReplyOf:
+    """Parses a parameter that has no value and is kept in the options."""
+    return "" if value is None else _BAD_PARAMETER
+
+
 def _submitter(value: str | None) -> str | ReplyOf:
     """Parses the value of AUTH, "<>" or an address as xtext (RFC 4954 5, RFC 3461 4)."""
     if value is None or len(value) > AUTH_OCTETS_MAX or _XTEXT.fullmatch(value) is None:
@@ -245,6 +252,12 @@ EXTENSIONS: tuple[Extension, ...] = (  # in the order of the reply to EHLO
         argument=lambda mail: b" SMTPUTF8" if _sends_utf8(mail) else b"",
         needed=_needs_utf8,
         needed_by=lambda address: not address.isascii(),
+    ),
+    Extension(  # RFC 8689; mailcore.deliverer.require_tls says what it demands of a connection
+        REQUIRETLS,
+        lambda offering: REQUIRETLS if offering.is_encrypted else None,
+        mail=(Parameter(REQUIRETLS, _without_value),),
+        missing_dsn="5.7.30",
     ),
     Extension(  # RFC 4954; the parameter is not passed on: a server that trusts no client treats it as AUTH=<> (RFC 4954 5)
         "AUTH",

@@ -35,11 +35,20 @@ from mailcore.deliverer.login import LoginFile
 from mailcore.deliverer.message_data import DataError, MessageData
 from mailcore.deliverer.mta_sts import StsPolicies, refusal
 from mailcore.deliverer.opening import Opener, Unusable, relay_of
+from mailcore.deliverer.require_tls import (
+    NOT_OFFERED,
+    PUBLISHED,
+    requires_tls,
+    returned,
+    strengthened,
+    waives_tls,
+    without_requirement,
+)
 from mailcore.deliverer.server_limits import without
 from mailcore.deliverer.tls_policy import Policies, Policy
 from mailcore.deliverer.transaction import Outcome, transact
 from mailcore.envelope import Status, Verdict
-from mailcore.esmtp import EXTENSIONS, Extension
+from mailcore.esmtp import EXTENSIONS, REQUIRETLS, Extension
 from mailcore.frames import Deliver, Delivered, NextHop
 from mailcore.routing.mx import HOST_NOT_FOUND, Address, HostFinder
 from mailcore.routing.resolve import Refused
@@ -117,8 +126,15 @@ class Client:
         """Makes one transaction, on several hosts if need be. Recipients beyond the server's limits get no verdict."""
         login: Login | None = None
         policy = self._policies.of(work.transport, work.tls, work.next_hop)
+        required = bool(work.options) and requires_tls(work.options)
+        if policy.level in PUBLISHED and not required and waives_tls(data):
+            policy = policy.instead("may", "the message says TLS-Required: No")
         if policy.level == "mta-sts" and self._sts is not None:
             policy = await self._sts.policy_for(policy, work.next_hop)
+        if required and work.next_hop.port:
+            policy = strengthened(policy, work.next_hop, self._policies.ca_file)
+        elif required:
+            work = msgspec.structs.replace(work, options=without_requirement(work.options))
         if self._logins is not None:
             try:
                 login = self._logins.of(work.next_hop, work.sender)
@@ -193,6 +209,9 @@ class Client:
             if isinstance(found, Unusable):
                 return found
             policy = found
+        elif policy.why == REQUIRETLS and address.secure:  # DNSSEC says that this is a host of the domain
+            found = await self._by_tlsa(Policy("dane-only", REQUIRETLS), address, work.next_hop)
+            policy = found if isinstance(found, Policy) else policy._replace(names=(*policy.names, address.host))
         mask = NO_MASK
         if self._masks is not None:
             mask = self._masks.of(work.transport, work.next_hop, address.address)
@@ -207,6 +226,11 @@ class Client:
         made = await self._opener.connect(policy, address, work.next_hop.port, login, lmtp=lmtp, mask=mask)
         if isinstance(made, Unusable):
             return made
+        if work.options and requires_tls(work.options) and REQUIRETLS.lower() not in made.features:
+            made.quit()
+            return Unusable(
+                Status.DEFERRED, NOT_OFFERED, f"REQUIRETLS is required, but was not offered by host {made.name}"
+            )
         begun_at = time.monotonic()
         outcome = await self._transact(made, work, data)
         assert outcome is not None  # only a kept connection is dead at its first command
@@ -225,6 +249,9 @@ class Client:
     async def _transact(self, connection: Connection, work: Deliver, data: MessageData) -> Outcome | None:
         if connection.limits is not None:
             work = connection.limits.part_of(work)
+        if work.options and requires_tls(work.options) and not connection.tls_verified:
+            words = f"TLS with a checked certificate is required, but there is none with host {connection.name}"
+            return Outcome([Verdict(number, Status.BOUNCED, "5.7.10", words) for number, _ in work.recipients], False)
         if not connection.takes_8bit:
             fitting = await self._conversion.fitting(work, data, connection)
             if isinstance(fitting, Misfit):
@@ -266,6 +293,8 @@ class Client:
     ) -> tuple[Delivered, DataError | None]:
         """Makes the result when no host could be talked to; the reason is that of the last one."""
         reason = reasons[-1]
+        if work.options and requires_tls(work.options):
+            reason = returned(reasons) or reason
         deferred = reason.status is Status.DEFERRED
         result = Delivered(
             work.entry,

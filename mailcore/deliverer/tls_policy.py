@@ -56,7 +56,7 @@ class Policies:
     def __init__(self, policies: Mapping[str, TlsPolicy], port: int, ca_file: str = "") -> None:
         self._policies = policies
         self._port = port
-        self._ca_file = ca_file
+        self.ca_file = ca_file
         self._known: dict[tuple[str, str, NextHop], Policy] = {}
 
     def of(self, transport: str, level: str, next_hop: NextHop) -> Policy:
@@ -83,6 +83,6 @@ class Policies:
         if policy.level in ("none", "may"):
             return Policy(policy.level)
         if policy.level != "verify":
-            return Policy(policy.level, why, ca_file=self._ca_file if policy.level == "mta-sts" else "")
+            return Policy(policy.level, why, ca_file=self.ca_file if policy.level == "mta-sts" else "")
         names = [{"nexthop": host, "dot-nexthop": "." + host}.get(name, name) for name in policy.match]
-        return Policy("verify", why, tuple(names), policy.ca_file or self._ca_file)
+        return Policy("verify", why, tuple(names), policy.ca_file or self.ca_file)

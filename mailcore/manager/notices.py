@@ -15,7 +15,7 @@ from typing import NamedTuple
 from mailcore.bounce.dsn import bounce, bounce_queue_id, bounce_sender
 from mailcore.dsn_request import NOTIFY_NEVER, wants, wants_headers_only
 from mailcore.envelope import AsideKind, DataPlace, Envelope, Origin, Recipient, Status, Verdict
-from mailcore.esmtp import BINARY
+from mailcore.esmtp import BINARY, REQUIRETLS
 from mailcore.log.data_blocks import DataDamaged, sums_of
 from mailcore.manager.context import ManagerContext
 from mailcore.queue.active import Active
@@ -27,6 +27,7 @@ from mailcore.timed_request import deliver_by
 
 __all__ = ["Notice", "Outcomes", "notice_of", "outcomes_of"]
 
+_SECRET = (REQUIRETLS, "")  # RFC 8689 5: its report has only the header, and needs TLS as well
 HEADER_BYTES_MAX = (
     65_536  # of a message of which only the header section is returned; Postfix returns 50 000 bytes at most
 )
@@ -180,6 +181,7 @@ def _notice(context: ManagerContext, active: Active, outcomes: Outcomes, to: str
         message_id=f"<{queue_id}@{context.hostname}>",
         data_sums=sums_of(made.data),
         held_because=context.restored.why if held else "",
+        options=(_SECRET,) if _SECRET in envelope.options else (),
     )
     return Notice(report, made.data, statuses, for_postmaster)
 
@@ -195,6 +197,7 @@ def _returned(context: ManagerContext, active: Active, *, failed: bool) -> tuple
         and envelope.size_bytes <= context.settings.bounce.bounce_size_limit
         and not wants_headers_only(envelope.options)
         and BINARY not in envelope.options  # a report is sent with DATA
+        and _SECRET not in envelope.options
     )
     for upto in (envelope.size_bytes, HEADER_BYTES_MAX) if whole else (HEADER_BYTES_MAX,):
         try:
