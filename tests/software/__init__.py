@@ -1,0 +1,1 @@
+"""Conversations with mail software that is not ours, in both directions."""

@@ -1,0 +1,74 @@
+"""A running core between programs that are not ours, and what the tests need to compare what came out."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import smtplib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+
+from cryptography.hazmat.primitives import serialization
+
+from tests.deliverer.authority import Authority
+from tests.eventually import PATIENCE_S
+from tests.running.running_core import RunningCore, Sections
+
+__all__ = ["core_with", "exact", "smtp_session", "tls_files"]
+
+
+def tls_files(directory: Path, authority: Authority, *names: str) -> Path:
+    """Returns a PEM file with a key and its certificate for ``names``."""
+    issued = authority.issue(*names)
+    pem = directory / f"{names[0]}.pem"
+    key = issued.key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    pem.write_bytes(key + issued.pem)
+    return pem
+
+
+@contextlib.asynccontextmanager
+async def core_with(
+    directory: Path,
+    port: int,
+    authority: Authority,
+    sections: Sections | None = None,
+    routes: Mapping[str, str] | None = None,
+    listeners: Sequence[Mapping[str, str]] = (),
+) -> AsyncIterator[RunningCore]:
+    """A core with a certificate, whose next hop is at ``port``."""
+    pem = str(tls_files(directory, authority, "mx.waypost.test", "localhost"))
+    receiver = {"hostname": "mx.waypost.test", "tls_certificate": pem, "tls_key": pem}
+    merged = {**(sections or {}), "receiver": {**receiver, **(sections or {}).get("receiver", {})}}
+    core = RunningCore(directory, {"*": f"smtp:[127.0.0.1]:{port}", **(routes or {})}, merged)
+    with core.config.open("a") as config:
+        for listener in listeners:
+            config.write(
+                "\n[[listener]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in listener.items())
+            )
+    await core.start()
+    try:
+        yield core
+    finally:
+        await core.control.close()
+        core.stop()
+
+
+def smtp_session(
+    port: int, sender: str, recipients: Sequence[str], data: bytes, mail: Sequence[str], rcpt: Sequence[str]
+) -> None:
+    """Sends a message with Python's smtplib and these parameters of MAIL and RCPT."""
+    with smtplib.SMTP("127.0.0.1", port, local_hostname="client.example", timeout=PATIENCE_S) as client:
+        client.ehlo()
+        client.command_encoding = "utf-8"
+        assert client.mail(sender, mail)[0] == 250
+        for recipient in recipients:
+            assert client.rcpt(recipient, rcpt)[0] == 250
+        assert client.data(data)[0] == 250
+
+
+def exact(wire: bytes, message: bytes) -> bool:
+    """Whether dot-stuffed data is ``message`` byte for byte, behind trace fields."""
+    data = wire[1:] if wire.startswith(b".") else wire
+    return data.replace(b"\r\n..", b"\r\n.").endswith(message)
