@@ -86,6 +86,7 @@ class Deliver(msgspec.Struct, frozen=True, array_like=True, tag=3):
     data_sums: bytes = b""  # Envelope.data_sums
     spool_bytes: int = 0  # Envelope.spool_bytes
     is_ours: bool = False  # from our own users, networks or bounces, and there are DKIM keys: to be signed
+    arc: str = ""  # mail of others, to be sealed: the state of its ARC chain when it came; "": not to be sealed
 
 
 class Delivered(msgspec.Struct, frozen=True, array_like=True, tag=4):

@@ -21,13 +21,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mailcore.authenticity.sender_check import Ask, Failed, SenderCheck
+from mailcore.config.arc import Arc
 from mailcore.config.authenticity import Authenticity
 from mailcore.config.settings import Settings
 from mailcore.supervisor.child import Main, run_child
 from mailcore.supervisor.start import Role
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mailcore.config.live_maps import LiveMaps, MapLog
+    from mailcore.deliverer.sealing import Sealing
 
 __all__ = ["ROLES", "checks_of", "main"]
 
@@ -72,7 +76,19 @@ def _manager() -> Main:
 def _deliverer() -> Main:
     from mailcore.deliverer import deliverer
 
-    return deliverer.main
+    return partial(deliverer.main, _open_sealing)
+
+
+def _open_sealing(
+    settings: Arc,
+    authserv_id: str,
+    complain: Callable[[str, str], None],
+    clock: Callable[[], float],
+    wall: Callable[[], float],
+) -> Sealing:
+    from mailcore.deliverer.sealing import open_sealing  # a deliverer loads it only if it is on
+
+    return open_sealing(settings, authserv_id, complain, clock, wall)
 
 
 def _control() -> Main:

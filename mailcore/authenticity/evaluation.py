@@ -14,13 +14,15 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple, TypeVar
 
 from mailcore.authenticity.answers import Answers
-from mailcore.authenticity.arc import ArcResult, chain_of, message_signature, verify_chain
+from mailcore.authenticity.arc import ArcResult, message_signature, verify_chain
+from mailcore.authenticity.arc_chain import chain_of
 from mailcore.authenticity.author import author_of
 from mailcore.authenticity.dkim import DkimResult, signatures_of, unread, verified
 from mailcore.authenticity.dmarc import DmarcResult, evaluate_dmarc
 from mailcore.authenticity.sender_check import Ask
 from mailcore.authenticity.signed import BodyCheck, Field, Signature
 from mailcore.authenticity.spf import SpfResult, check_host
+from mailcore.authenticity.summary import summary_of
 from mailcore.config.authenticity import Authenticity
 from mailcore.dkim.canonical import fields_of, unstuffed
 
@@ -50,7 +52,7 @@ class Evaluation(NamedTuple):
     @property
     def summary(self) -> str:
         """Returns the results for the log: "spf=pass dkim=none arc=none dmarc=pass"."""
-        return f"spf={self.mail_from.result} dkim={self.dkim} arc={self.arc.result} dmarc={self.dmarc.result}"
+        return summary_of(self.mail_from.result, self.dkim, self.arc.result, self.dmarc.result)
 
     @property
     def dkim(self) -> str:

@@ -16,7 +16,8 @@ from mailcore.authenticity.arc import ArcResult
 from mailcore.authenticity.dkim import DkimResult
 from mailcore.authenticity.dmarc import DmarcResult
 from mailcore.authenticity.evaluation import Client, Evaluation, Evaluator
-from mailcore.authenticity.results_field import NAME, claims, results_value
+from mailcore.authenticity.identifier import NAME, claims
+from mailcore.authenticity.results_field import results_value
 from mailcore.authenticity.sender_check import Ask, CheckedMessage, Failed
 from mailcore.authenticity.spf import SpfResult
 from mailcore.config.authenticity import Authenticity

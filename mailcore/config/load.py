@@ -20,6 +20,7 @@ from typing import Any
 
 from mailcore.bounds import BadValue, Bounds, Kind, bounds_by_name, shown
 from mailcore.config import client_auth, recipients, tls, values
+from mailcore.config.arc import arc_faults
 from mailcore.config.dkim import DkimKey, check_key_file, dkim_faults
 from mailcore.config.ehlo_keywords import TABLES, keyword_tables
 from mailcore.config.lines import Fault, located, report
@@ -128,6 +129,7 @@ class _Reading:
         self._tls(sections["receiver"])
         certificates = self._certificates(sections["receiver"])
         listeners = self._listeners(sections["receiver"])
+        self._arc(sections["arc"], sections["authenticity"])
         keys = self._dkim()
         milters = self._milters(sections["receiver"], listeners)
         self._ca_file(("tls",), sections["tls"])
@@ -457,6 +459,14 @@ class _Reading:
             if self._looks_at_certificate and "key" in self._document["dkim"][number]:
                 self._checked(("dkim", number, "key"), each.key, check_key_file)
         return tuple(keys)
+
+    def _arc(self, section: dict[str, Any], authenticity: dict[str, Any]) -> None:
+        for name, reason in arc_faults(section, authenticity):
+            self._fault(("arc", name), reason)
+        if section.get("key"):
+            section["key"] = str(self._base / section["key"])
+            if self._looks_at_certificate:
+                self._checked(("arc", "key"), section["key"], check_key_file)
 
     def _backoff(self, scheduler: dict[str, Any]) -> None:
         default = Scheduler()

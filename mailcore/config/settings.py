@@ -15,6 +15,7 @@ from typing import Any
 
 from mailcore.bounds import DAY_S, Bounds, Kind, choice, flag, number, text, texts, whole, wholes
 from mailcore.config import values
+from mailcore.config.arc import Arc
 from mailcore.config.authenticity import Authenticity
 from mailcore.config.bounce_settings import Bounce
 from mailcore.config.certificates import Pair
@@ -459,6 +460,7 @@ class Settings:
     recipients: Recipients = field(default_factory=Recipients)
     dnsbl: Dnsbl = field(default_factory=Dnsbl)
     greylist: Greylist = field(default_factory=Greylist)
+    arc: Arc = field(default_factory=Arc)
     rewriting: Rewriting = field(default_factory=Rewriting)
     deliverer: Deliverer = field(default_factory=Deliverer)
     tls: Tls = field(default_factory=Tls)
@@ -552,6 +554,7 @@ SECTIONS: dict[str, type] = {
     "recipients": Recipients,
     "dnsbl": Dnsbl,
     "greylist": Greylist,
+    "arc": Arc,
     "rewriting": Rewriting,
     "auth": Auth,
     "clients": Clients,

@@ -22,12 +22,13 @@ import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 import uvloop
 
+from mailcore.config.arc import Arc
 from mailcore.config.protocol import conversions, fallback_hops
 from mailcore.config.settings import Settings
 from mailcore.deliverer.client import Client
@@ -48,7 +49,13 @@ from mailcore.routing.resolve import next_hop_of
 from mailcore.supervisor.listen import fitting_path
 from mailcore.supervisor.pulse import beat
 
-__all__ = ["MANAGER_SOCKET", "Deliverer", "main"]
+if TYPE_CHECKING:
+    from mailcore.deliverer.sealing import Sealing
+
+__all__ = ["MANAGER_SOCKET", "Deliverer", "OpenSealing", "main"]
+
+# Opens what seals mail: with its settings, the identifier of our results, what logs a bad key, a monotonic and a wall clock.
+OpenSealing = Callable[[Arc, str, Callable[[str, str], None], Callable[[], float], Callable[[], float]], "Sealing"]
 
 MANAGER_SOCKET = "manager.sock"  # in Settings.run_directory
 RETRY_S_MIN = 0.05  # a restarted manager is back in less than a second
@@ -129,6 +136,7 @@ class Deliverer:
         number: int,
         loop: asyncio.AbstractEventLoop,
         extensions: Sequence[Extension] = EXTENSIONS,
+        open_sealing: OpenSealing | None = None,
     ) -> None:
         limits = settings.deliverer
         our_name = limits.hostname or socket.gethostname()
@@ -168,6 +176,11 @@ class Deliverer:
             masks_of(settings),
             Conversion(conversions(settings.transports), self._signing),
         )
+        self._sealing: Sealing | None = None
+        if open_sealing is not None and settings.arc.domain:
+            authserv_id = settings.authenticity.authserv_id or settings.receiver.hostname or socket.gethostname()
+            self._sealing = open_sealing(settings.arc, authserv_id, _key_unusable, loop.time, time.time)
+        self._unsealed = lmtp
 
     async def run(self) -> None:
         """Serves a manager, and waits for the next when it is gone. Never returns."""
@@ -192,6 +205,8 @@ class Deliverer:
             data = self._files.open(work.path, work.offset, work.length, work.data_sums, work.spool_bytes)
             try:
                 sent = await self._signing.sign(work.path, work.offset, data) if work.is_ours else data
+                if work.arc and self._sealing is not None and work.transport not in self._unsealed:
+                    sent = await self._sealing.seal(work.path, work.offset, data, work.arc)
                 result, data_error = await self._client.deliver(work, sent)
             finally:
                 data.close()
@@ -247,14 +262,17 @@ def _raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def main(settings: Settings, number: int) -> None:
-    """Runs the process. Never returns; any signal may end it at any time."""
+def main(open_sealing: OpenSealing, settings: Settings, number: int) -> None:
+    """Runs the process. Never returns; any signal may end it at any time.
+
+    ``open_sealing`` loads what seals mail, and is called only if it is on.
+    """
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches the whole process group; the supervisor reacts to it
     _raise_file_limit()
 
     async def serve() -> None:
         beat(asyncio.get_running_loop())
-        await Deliverer(settings, number, asyncio.get_running_loop()).run()
+        await Deliverer(settings, number, asyncio.get_running_loop(), open_sealing=open_sealing).run()
 
     uvloop.run(serve())

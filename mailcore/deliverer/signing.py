@@ -14,69 +14,18 @@ Keeps law: signed-or-deferred (docs/laws.md).
 
 from __future__ import annotations
 
-import asyncio
-import os
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from mailcore.config.dkim import DkimKey
-from mailcore.deliverer.message_data import DataError, MessageData
-from mailcore.dkim.canonical import BodyHash, fields_of, unstuffed
-from mailcore.dkim.key import BadKey, SigningKey, load_key
-from mailcore.dkim.signature import Signer, author_domain, signature
+from mailcore.deliverer.key_file import CannotSign, Complain, KeyFile
+from mailcore.deliverer.message_data import MessageData
+from mailcore.deliverer.signable import Signable
+from mailcore.dkim.signature import author_domain, signature
 
 __all__ = ["CannotSign", "Signing"]
 
-LOOK_S = 1.0
 SIGNATURES_KEPT, SIGNATURES_KEPT_S = 256, 60.0  # of messages with several destinations; each is below 2 kB
-HEADER_END = b"\r\n\r\n"
-
-Complain = Callable[[str, str], None]  # path of a key, reason
-
-
-class CannotSign(DataError):
-    """A key cannot be used; the message says which, and why."""
-
-    reply = "the DKIM key of the sender's domain cannot be used on this host"
-    event = "mail_not_signed"
-
-
-class _KeyFile:
-    """One key, which is read again when its file changes."""
-
-    def __init__(self, settings: DkimKey, complain: Complain) -> None:
-        self.settings = settings
-        self._complain = complain
-        self._seen: tuple[int, int, int] | None = None
-        self._look_at = 0.0
-        self._key: SigningKey | None = None
-        self._reason = ""
-
-    def signer(self, now: float) -> Signer:
-        """Returns the key with its names. Raises CannotSign."""
-        if now >= self._look_at:
-            self._look_at = now + LOOK_S
-            self._look()
-        if self._key is None:
-            raise CannotSign(f"{self.settings.key}: {self._reason}")
-        return Signer(self.settings.domain, self.settings.selector, self._key)
-
-    def _look(self) -> None:
-        path = self.settings.key
-        try:
-            status = os.stat(path)
-            seen = (status.st_mtime_ns, status.st_size, status.st_ino)
-        except OSError:
-            seen = (0, 0, 0)
-        if seen == self._seen and self._key is not None:
-            return
-        changed, self._seen = seen != self._seen, seen
-        try:
-            self._key, self._reason = load_key(path), ""
-        except BadKey as bad:
-            self._reason = str(bad)
-            if changed:
-                self._complain(path, self._reason)
 
 
 class Signing:
@@ -85,10 +34,10 @@ class Signing:
     def __init__(
         self, keys: Sequence[DkimKey], complain: Complain, clock: Callable[[], float], wall: Callable[[], float]
     ) -> None:
-        self._exact: dict[str, list[_KeyFile]] = {}
-        self._below: dict[str, list[_KeyFile]] = {}
+        self._exact: dict[str, list[KeyFile]] = {}
+        self._below: dict[str, list[KeyFile]] = {}
         for key in keys:
-            file = _KeyFile(key, complain)
+            file = KeyFile(key, complain)
             self._exact.setdefault(key.domain, []).append(file)
             if key.subdomains:
                 self._below.setdefault(key.domain, []).append(file)
@@ -112,36 +61,16 @@ class Signing:
         return data.behind(made) if made else data
 
     async def _signatures(self, data: MessageData) -> bytes:
-        header, body = b"", b""
-        at = 0
-        while at < data.length:
-            block = data.read(at)
-            at += len(block)
-            header += block
-            if header.startswith(b"\r\n"):
-                header, body = b"", header[2:]
-                break
-            end = header.find(HEADER_END, max(0, len(header) - len(block) - len(HEADER_END)))
-            if end >= 0:
-                header, body = header[:end], header[end + len(HEADER_END) :]
-                break
-        fields = fields_of(unstuffed(header))
-        files = self._of(author_domain(fields))
+        signable = Signable(data)
+        files = self._of(author_domain(signable.fields))
         if not files:
             return b""
         now = self._clock()
         signers = [file.signer(now) for file in files]
-        hashed = BodyHash()
-        hashed.feed(body)
-        while at < data.length:
-            await asyncio.sleep(0)  # a block takes a millisecond; other deliveries have their turn
-            block = data.read(at)
-            at += len(block)
-            hashed.feed(block)
-        digest = hashed.digest()
-        return b"".join([signature(fields, digest, signer, self._wall()) for signer in signers])
+        digest = await signable.body_digest()
+        return b"".join([signature(signable.fields, digest, signer, self._wall()) for signer in signers])
 
-    def _of(self, domain: str) -> list[_KeyFile]:
+    def _of(self, domain: str) -> list[KeyFile]:
         found = self._exact.get(domain)
         while found is None and "." in domain:
             domain = domain.partition(".")[2]

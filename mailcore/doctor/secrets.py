@@ -16,6 +16,8 @@ __all__ = ["deliverer_ids", "look", "name_of_user"]
 def look(host: Host) -> Iterator[Finding]:
     """Yields findings about the keys that sign mail, and the logins to next hops."""
     keys = [each.key for each in host.settings.dkim]
+    if host.settings.arc.key:
+        keys.append(host.settings.arc.key)
     passwords = host.settings.client_auth.password_file
     files = dict.fromkeys([*keys, *([passwords] if passwords else [])])
     if not files:

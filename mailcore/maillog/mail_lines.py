@@ -46,7 +46,7 @@ class MailLines(Lines):
             self._line("pickup", f"{queue_id}: uid={uid} from=<{inside(envelope.sender)}>")
         self._line("cleanup", f"{queue_id}: message-id=<{inside(envelope.message_id.strip().strip('<>'))}>")
         if envelope.authentication:
-            held = f"; hold: {inside(envelope.held_because)}" if envelope.held_because else ""
+            held = f"; hold: {free(envelope.held_because)}" if envelope.held_because else ""
             self._line("cleanup", f"{queue_id}: {envelope.authentication}{held}")
         self._queue_active(envelope)
         self._object(

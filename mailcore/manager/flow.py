@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from mailcore.authenticity.summary import chain_state
 from mailcore.envelope import Status, Verdict
 from mailcore.frames import Deliver, Delivered, FrameWriter
 from mailcore.log.lane import LaneFailed
@@ -70,6 +71,7 @@ class Flow:
         self.admission = Admission(context, passes)
         self.deliverers: list[DelivererLink] = []
         self._signs = bool(context.settings.dkim)
+        self._seals = bool(context.settings.arc.domain)
         self._networks = Networks(context.settings.relay.networks)
         self._news = 0  # turns of the two round robins
         self._retries = 0
@@ -252,6 +254,7 @@ class Flow:
                 data.data_sums,
                 data.spool_bytes,
                 self._signs and is_ours(envelope, self._networks),
+                chain_state(envelope.authentication) if self._seals else "",
             )
         )
 

@@ -9,7 +9,8 @@ import pytest
 from mailcore.authenticity.arc import ArcResult
 from mailcore.authenticity.dkim import DkimResult
 from mailcore.authenticity.dmarc import DmarcResult
-from mailcore.authenticity.results_field import claims, results_value
+from mailcore.authenticity.identifier import claims
+from mailcore.authenticity.results_field import results_value
 from mailcore.authenticity.spf import SpfResult
 
 HOSTILE = (

@@ -21,6 +21,18 @@ FAULTS = [
 ]
 
 
+ARC_FAULTS = [
+    ("[arc]\ndomain = 'example.org'", "1: [arc] selector must be set, as domain is"),
+    ("[arc]\ndomain = 'example.org'", "1: [arc] key must be set, as domain is"),
+    ("[arc]\nkey = 'a.pem'", "1: [arc] domain must be set, as key is"),
+    (
+        "[arc]\ndomain = 'example.org'",
+        '[arc] domain needs results to seal; set evaluate in [authenticity] to "mx" or "all"',
+    ),
+    ("[arc]\ndomain = 'a b'", "2: [arc] domain must be a domain, such as example.org (got 'a b')"),
+]
+
+
 def settings_of(text: str) -> Settings:
     return load_text(Path("/etc/waypost/waypost.toml"), text)
 
@@ -32,6 +44,20 @@ def test_a_fault_names_its_line_and_what_is_allowed(line: str, what: str) -> Non
     assert what in str(error.value)
 
 
+@pytest.mark.parametrize(("text", "what"), ARC_FAULTS)
+def test_a_fault_of_the_seal_names_its_line(text: str, what: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        settings_of(text)
+    assert what in str(error.value)
+
+
+def test_the_key_of_the_seal_is_looked_for_beside_the_file() -> None:
+    settings = settings_of(
+        "[authenticity]\nevaluate = 'mx'\n[arc]\ndomain = 'Example.ORG'\nselector = 'A'\nkey = 'a.pem'\n"
+    )
+    assert (settings.arc.domain, settings.arc.selector, settings.arc.key) == ("example.org", "a", "/etc/waypost/a.pem")
+
+
 def test_the_examples_of_the_page_can_be_read() -> None:
     page = (Path(__file__).parents[2] / "docs/authenticity.md").read_text()
     examples = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
@@ -41,7 +67,7 @@ def test_the_examples_of_the_page_can_be_read() -> None:
 
 def test_a_receiver_loads_nothing_of_the_check_while_it_is_off() -> None:
     code = (
-        "import sys; from mailcore.processes import ROLES; ROLES['receiver']();"
+        "import sys; from mailcore.processes import ROLES; ROLES['receiver'].load();"
         "print([each for each in sys.modules if each.startswith('mailcore.authenticity.') or each == 'mailcore.dkim.key'])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

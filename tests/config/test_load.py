@@ -140,6 +140,8 @@ def test_values_have_the_one_spelling_the_code_sees(file: Path) -> None:
 def test_every_section_arrives_in_the_settings(file: Path) -> None:
     group = grp.getgrgid(os.getgid()).gr_name
     (file.parent / "ca.pem").write_bytes(certificate("ca.example.org")[0])
+    (file.parent / "key.pem").write_bytes(b"-----BEGIN PRIVATE KEY-----")
+    (file.parent / "key.pem").chmod(0o640)
     file.write_text(
         f'[tls]\nca_file = "ca.pem"\n[client_auth]\nwithout_tls = true\n'
         f'[queue]\nundo_time_s = 61\n[receiver]\nerror_limit = 7\n[relay]\ndomains = ["a.example"]\n'
@@ -150,6 +152,7 @@ def test_every_section_arrives_in_the_settings(file: Path) -> None:
         f"[esmtp]\nhold_max_s = 9\n[lenient]\ndots = false\n"
         f'[rewriting]\nrecipient_delimiter = "+"\n[authenticity]\nevaluate = "mx"\n'
         f'[recipients]\nany_domains = ["b.example"]\n[dnsbl]\nsites = ["bad.example"]\n[greylist]\ndelay_s = 9\n'
+        f'[arc]\ndomain = "example.org"\nselector = "a"\nkey = "key.pem"\n'
     )
     settings = load(file)
     for name, kind in SECTIONS.items():

@@ -94,7 +94,7 @@ MUTATIONS = [
     Mutation(
         "the fields that must be there once are not named once more",
         "mailcore/dkim/signature.py",
-        "        if name in OVERSIGNED:\n",
+        "        if key in OVERSIGNED:\n",
         "        if False:\n",
         "tests/dkim/test_signature.py",
     ),

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutations import (
+    of_authenticity,
     of_bounces,
     of_cli,
     of_clients,
@@ -29,6 +30,7 @@ from tests.mutations import (
 from tests.mutations.mutation import Mutation
 
 MUTATIONS = [
+    *of_authenticity.MUTATIONS,
     *of_bounces.MUTATIONS,
     *of_cli.MUTATIONS,
     *of_clients.MUTATIONS,
