@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from mailcore.config.maps import read_maps
-from mailcore.config.rewriting import REGEXP, Rewriting
+from mailcore.config.maps import Files, read_files
+from mailcore.config.rewriting import LOGINS, NETWORKS, REGEXP, Rewriting
 from mailcore.envelope import Envelope, Recipient
 from mailcore.rewriting.address_map import MapFault
+from mailcore.rewriting.header_section import HeaderSection, Note
 from mailcore.rewriting.rewriting import Maps, Rewritten, rewrite
+from mailcore.routing.networks import Networks
 
 __all__ = ["LOOK_S", "LiveMaps", "MapLog"]
 
@@ -35,6 +38,11 @@ class MapLog(Protocol):
 
     def maps_refused(self, faults: Sequence[str], *, in_use: bool) -> None:
         """Logs that the files cannot be used."""
+
+    def header_checked(
+        self, queue_id: str, action: str, field: str, text: str, *, client: str, sender: str, recipient: str
+    ) -> None:
+        """Logs what a header check does with a message."""
 
     def flush(self) -> None:
         """Writes the lines."""
@@ -53,18 +61,50 @@ class LiveMaps:
         self._paths = [name.removeprefix(REGEXP) for name in settings.files]
         self._seen = self._signature()
         self._changed = self._reading = False
-        self.maps: Maps | None = None  # None: no message can be accepted
+        clients = settings.local_header_rewrite_clients
+        self._local = Networks(tuple(each for each in clients if each not in (NETWORKS, LOGINS)))
+        self._local_networks, self._local_logins = NETWORKS in clients, LOGINS in clients
+        self.files: Files | None = None  # None: no message can be accepted
         try:
-            self.maps = read_maps(settings)
+            self.files = read_files(settings)
         except MapFault as fault:
             log.maps_refused(str(fault).splitlines(), in_use=False)
 
+    @property
+    def maps(self) -> Maps | None:
+        """Returns the maps of addresses; None: no message can be accepted."""
+        return None if self.files is None else self.files.maps
+
     def apply(self, envelope: Envelope, more: Sequence[Recipient]) -> Rewritten:
         """Returns the envelope with its final addresses, or why it cannot be accepted. May run in a thread."""
-        maps = self.maps
-        if maps is None:
+        files = self.files
+        if files is None:
             return Rewritten(envelope, tuple(more), "the files of [rewriting] cannot be used")
-        return rewrite(maps, envelope, more)
+        return rewrite(files.maps, envelope, more)
+
+    def header_of_client(self, address: str, trusted: bool, login: str) -> HeaderSection | None:
+        """Returns what checks and rewrites the header of a client's message; None if nothing does."""
+        is_local = (
+            (trusted and self._local_networks) or (bool(login) and self._local_logins) or self._local.hold(address)
+        )
+        return self.header(is_local=is_local)
+
+    def header(self, *, is_local: bool = True) -> HeaderSection | None:
+        """Returns what checks a header, and rewrites it if it ``is_local``; None if nothing does. May run in a thread."""
+        files = self.files
+        if files is None:  # the message gets 451
+            return None
+        rewriter = files.headers.rewriter if is_local else None
+        if not files.headers.checks and rewriter is None:
+            return None
+        return HeaderSection(files.headers, rewriter, time.monotonic)
+
+    def checked(self, queue_id: str, client: str, sender: str, recipient: str, notes: Sequence[Note]) -> None:
+        """Logs what header checks found."""
+        for note in notes:
+            self._log.header_checked(
+                queue_id, note.action, note.field, note.text, client=client, sender=sender, recipient=recipient
+            )
 
     async def watch(self) -> None:
         """Looks at the files until it is cancelled."""
@@ -84,18 +124,18 @@ class LiveMaps:
         if not self._changed:
             return
         self._changed, self._reading = False, True
-        self._loop.run_in_executor(self._threads, read_maps, self._settings).add_done_callback(self._read)
+        self._loop.run_in_executor(self._threads, read_files, self._settings).add_done_callback(self._read)
 
-    def _read(self, future: asyncio.Future[Maps]) -> None:
+    def _read(self, future: asyncio.Future[Files]) -> None:
         self._reading = False
         if future.cancelled():
             return
         error = future.exception()
         if error is None:
-            self.maps = future.result()
+            self.files = future.result()
             self._log.maps_read(len(self._paths))
         elif isinstance(error, MapFault):
-            self._log.maps_refused(str(error).splitlines(), in_use=self.maps is not None)
+            self._log.maps_refused(str(error).splitlines(), in_use=self.files is not None)
         else:
             raise error
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mailcore.bounds import bad, text, texts, whole
+from mailcore.bounds import bad, choice, text, texts, whole
 from mailcore.config import values
 
-__all__ = ["MAPS", "REGEXP", "Rewriting", "absolute"]
+__all__ = ["CLASSES", "MAPS", "REGEXP", "Rewriting", "absolute"]
 
 MAPS = (
     "sender_canonical_maps",
@@ -23,6 +23,8 @@ MAPS = (
     "recipient_bcc_maps",
 )
 REGEXP = "regexp:"  # before the path of a file of regular expressions
+CLASSES = ("envelope_sender", "envelope_recipient", "header_sender", "header_recipient")
+NETWORKS, LOGINS = "networks", "logins"  # of local_header_rewrite_clients
 _FORM = "each a path, or regexp: and a path for regular expressions"
 
 
@@ -30,6 +32,16 @@ def _file(given: str) -> str:
     if not given.removeprefix(REGEXP):
         raise bad(given, "must be the path of a file")
     return given
+
+
+def _class(given: str) -> str:
+    if given not in CLASSES:
+        raise bad(given, f"must be one of {', '.join(CLASSES)}")
+    return given
+
+
+def _client(given: str) -> str:
+    return given if given in (NETWORKS, LOGINS) else values.network(given)
 
 
 def _delimiter(given: str) -> str:
@@ -50,6 +62,26 @@ class Rewriting:
     )
     canonical_maps: tuple[str, ...] = texts(
         (), "files with canonical addresses of both; they are asked last", _file, values.distinct
+    )
+    canonical_classes: tuple[str, ...] = texts(
+        CLASSES, f"uses of canonical addresses: {', '.join(CLASSES)}", _class, values.distinct
+    )
+    local_header_rewrite_clients: tuple[str, ...] = texts(
+        ("127.0.0.0/8", "::1/128"),
+        "clients in whose header fields canonical addresses are used: networks, networks for [relay] networks, or logins for "
+        "users who have logged in; mail of local programs always is",
+        _client,
+        values.distinct,
+    )
+    header_checks: tuple[str, ...] = texts(
+        (), "files of patterns that are compared with each header field; each a path", _file, values.distinct
+    )
+    header_size_limit: int = whole(102_400, 1_000, 10_000_000, "bytes", "bytes of a header field that are compared")
+    header_checks_time_ms: int = whole(200, 1, 10_000, "ms", "time for all patterns and all fields of one message")
+    header_checks_timeout_action: str = choice(
+        "tempfail",
+        ("tempfail", "accept"),
+        "reply to mail whose header takes longer: 451, or 250 without further checks",
     )
     virtual_alias_maps: tuple[str, ...] = texts(
         (), "files with aliases: one address may stand for several", _file, values.distinct
@@ -84,12 +116,12 @@ class Rewriting:
     @property
     def files(self) -> tuple[str, ...]:
         """Returns the names of all files, each once."""
-        return tuple(dict.fromkeys(name for each in MAPS for name in getattr(self, each)))
+        return tuple(dict.fromkeys(name for each in (*MAPS, "header_checks") for name in getattr(self, each)))
 
 
 def absolute(section: dict[str, Any], base: Path) -> None:
     """Makes the paths of a section absolute."""
-    for each in MAPS:
+    for each in (*MAPS, "header_checks"):
         if each in section:
             section[each] = tuple(_below(base, name) for name in section[each])
 

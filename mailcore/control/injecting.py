@@ -86,7 +86,7 @@ class Injecting:
         """Completes the file and hands the envelope to the manager. Raises FaultError, OSError."""
         injection = self._of(session)
         try:
-            envelope = await self._in_thread(injection.complete, self.rewriting)
+            envelope = await self._in_thread(injection.complete)
         except (InjectionRefused, OSError):
             await self.abandon(session)
             raise
@@ -127,6 +127,7 @@ class Injecting:
             size_bytes_max=settings.receiver.message_size_limit,
             recipients_max=settings.receiver.recipient_limit,
             tag_header=settings.receiver.tag_header,
+            rewriting=self.rewriting,
         )
 
     def _of(self, session: Session) -> Injection:

@@ -15,6 +15,8 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from mailcore.control.protocol.injection import InjectBeginArguments
 from mailcore.envelope import RECIPIENTS_PER_RECORD, DataPlace, Envelope, Origin, Recipient
 from mailcore.faults import Code, FaultError
@@ -25,6 +27,7 @@ from mailcore.tag import pattern_of, tag_of
 
 if TYPE_CHECKING:  # a process without [rewriting] does not load it
     from mailcore.config.live_maps import LiveMaps
+    from mailcore.rewriting.header_section import HeaderSection
 
 __all__ = ["Injection", "InjectionRefused", "WireForm"]
 
@@ -86,6 +89,7 @@ class Injection:
         size_bytes_max: int,
         recipients_max: int,
         tag_header: str = "",
+        rewriting: LiveMaps | None = None,
     ) -> None:
         """Raises InjectionRefused, OSError."""
         if not is_return_path(arguments.sender):
@@ -108,12 +112,13 @@ class Injection:
         self._age_s = arguments.age_s
         self._held_because = arguments.held_because
         self._sender = arguments.sender
-        self._rewrites = arguments.rewrite
         self._addresses = addresses
         self._now = now
         self._size_bytes_max = size_bytes_max
         self._tag = pattern_of(tag_header)
         self._form = WireForm()
+        self._rewriting = rewriting if arguments.rewrite else None
+        self._section = self._rewriting.header() if self._rewriting is not None else None
         self._beginning = b""
         self._eight_bit = False
         self._author_bytes = 0
@@ -122,7 +127,7 @@ class Injection:
         trace = f"Received: by {hostname} (Waypost, from uid {uid})\r\n\tid {queue_id}; {date}\r\n"
         self._sums = BlockSums()
         try:
-            self._store(trace.encode("ascii", "replace"))
+            self._store(self._checked(trace.encode("ascii", "replace")))
         except OSError:
             self.abandon()
             raise
@@ -130,16 +135,18 @@ class Injection:
     def write(self, data: bytes) -> None:
         """Raises InjectionRefused when it gets too big."""
         self._author_bytes += len(data)
-        self._put(self._form.feed(data))
+        self._put(self._checked(self._form.feed(data)))
 
-    def complete(self, rewriting: LiveMaps | None = None) -> Envelope:
-        """Completes and syncs the spool file; returns the envelope, with its final addresses by ``rewriting``.
+    def complete(self) -> Envelope:
+        """Completes and syncs the spool file; returns the envelope, with its final addresses.
 
-        Raises InjectionRefused when there was no data, or the recipients cannot be determined.
+        Raises InjectionRefused when there was no data, a header check refuses it, or the recipients cannot be determined.
         """
         if not self._author_bytes:
             raise InjectionRefused("the message is empty", argument="data")
-        self._put(self._form.end())
+        self._put(self._checked(self._form.end()))
+        if self._section is not None:
+            self._put(self._section.end())
         header = _HEADER_END.split(self._beginning, 1)[0]
         found = _MESSAGE_ID.search(header)
         tag = self._tag.search(header) if self._tag is not None else None
@@ -162,8 +169,15 @@ class Injection:
             tag=tag_of(tag[1]) if tag is not None else "",
             data_sums=self._sums.sums,
         )
-        if rewriting is not None and self._rewrites:
-            envelope = _rewritten(rewriting, envelope)
+        if self._section is not None:
+            envelope = _by_checks(self._section, envelope)
+        if self._rewriting is not None:
+            if self._section is not None and self._section.notes:
+                self._rewriting.checked(
+                    self.queue_id, "local", self._sender, envelope.recipients[0].address, self._section.notes
+                )
+            if not envelope.recipients[0].route:
+                envelope = _rewritten(self._rewriting, envelope)
         stored = self._file.complete(envelope)
         self._file.close()
         return stored
@@ -172,6 +186,9 @@ class Injection:
         """Removes the file; ignores errors, since the sweep of orphans removes files that remain."""
         with contextlib.suppress(OSError):
             self._file.abandon()
+
+    def _checked(self, data: bytes) -> bytes:
+        return data if self._section is None else self._section.feed(data)
 
     def _put(self, data: bytes) -> None:
         if not data:
@@ -189,6 +206,14 @@ class Injection:
     def _store(self, data: bytes) -> None:
         self._sums.feed(data)
         self._file.write([data])
+
+
+def _by_checks(section: HeaderSection, envelope: Envelope) -> Envelope:
+    if section.refusal:
+        code = Code.BUSY if section.too_slow else Code.INVALID
+        raise InjectionRefused(f"a header check refuses the message: {section.too_slow or section.refusal}", code=code)
+    held_because = section.held_because or envelope.held_because
+    return msgspec.structs.replace(section.of_local_mail(envelope), held_because=held_because)
 
 
 def _rewritten(rewriting: LiveMaps, envelope: Envelope) -> Envelope:

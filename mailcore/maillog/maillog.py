@@ -11,6 +11,7 @@ Laws
 from __future__ import annotations
 
 from mailcore.maillog.disk_lines import DiskLines
+from mailcore.maillog.header_lines import HeaderLines
 from mailcore.maillog.login_lines import LoginLines
 from mailcore.maillog.mail_lines import MailLines
 from mailcore.maillog.milter_lines import MilterLines
@@ -23,6 +24,14 @@ __all__ = ["MailLog"]
 
 
 class MailLog(
-    MailLines, OperatorLines, ProcessLines, DiskLines, ReceiverLines, RecipientLines, LoginLines, MilterLines
+    MailLines,
+    OperatorLines,
+    ProcessLines,
+    DiskLines,
+    ReceiverLines,
+    RecipientLines,
+    LoginLines,
+    MilterLines,
+    HeaderLines,
 ):
     """The log of one process."""

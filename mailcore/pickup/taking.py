@@ -50,6 +50,7 @@ from mailcore.tag import pattern_of, tag_of
 
 if TYPE_CHECKING:  # a process without [rewriting] does not load it
     from mailcore.config.live_maps import LiveMaps
+    from mailcore.rewriting.header_section import Note
 
 __all__ = ["Taken", "Taking"]
 
@@ -72,6 +73,7 @@ class Taken:
     damaged: list[tuple[str, str]] = field(default_factory=list)  # (file, why): set aside
     failed: list[tuple[str, str]] = field(default_factory=list)  # (file, why): tried again with the next look
     put_off: list[tuple[str, str]] = field(default_factory=list)  # (file, why): tried again after PUT_OFF_S
+    checks: list[tuple[Envelope, list[Note]]] = field(default_factory=list)  # findings of header checks
     is_full: bool = False  # nothing was taken, since the disk has less than the reserve
     more: bool = False  # there are more files than one batch
 
@@ -200,7 +202,7 @@ class Taking:
                 self._set_aside(name, str(error), taken)
                 continue
             try:
-                appended.append((name, self._append(dropped), dropped.uid))
+                appended.append((name, self._append(dropped, taken), dropped.uid))
             except _NotYet as error:
                 taken.put_off.append((name, str(error)))
                 if len(self._put_off) < PUT_OFF_MAX:
@@ -253,7 +255,7 @@ class Taking:
                 return True
         return False
 
-    def _append(self, dropped: Dropped) -> Envelope:
+    def _append(self, dropped: Dropped, taken: Taken) -> Envelope:
         """Appends one message to the lane, unsynced; a large one goes to a spool file, synced.
 
         Raises DroppedDamaged, _NotYet.
@@ -272,11 +274,19 @@ class Taking:
         now = self._clock()
         store = Store(self._spool, queue_id, self._settings.queue.inline_limit)
         try:
+            section = self._rewriting.header() if self._rewriting is not None else None
             for piece in self._letter(dropped, queue_id, now, store):
-                store.write(piece)
+                store.write(piece if section is None else section.feed(piece))
+            if section is not None:
+                store.write(section.end())
+                if section.too_slow:
+                    raise _NotYet(section.too_slow)
             envelope = self._envelope(dropped, recipients, queue_id, now, store)
+            if section is not None:
+                envelope = section.of_local_mail(envelope)
+                taken.checks += [(envelope, section.notes)] if section.notes else []
             final = envelope.recipients
-            if self._rewriting is not None:
+            if self._rewriting is not None and not (final and final[0].route):
                 envelope, more, why = self._rewriting.apply(envelope, ())
                 if why:
                     raise _NotYet(why)
@@ -320,9 +330,8 @@ class Taking:
         )
         form = WireForm()
         yield f"{by}{datetime.fromtimestamp(now, UTC):%a, %d %b %Y %H:%M:%S +0000}\r\n".encode("ascii", "replace")
-        section = form.feed(section)
-        store.header = section
-        yield section
+        store.header = form.feed(section)
+        yield store.header
         yield form.feed(header.rest)
         for piece in pieces:
             yield form.feed(piece)

@@ -1,7 +1,7 @@
 """The data of an SMTP session: from the reply 354 to the reply that says what became of the message.
 
 Laws
-- 250 for a message only from ``Intake.store``.
+- 250 for a message only from ``Intake.store``, or for one that a header check discards.
 - The client that has gone, or has begun another transaction, gets no reply for the old one.
 
 Knows nothing of commands.
@@ -13,6 +13,7 @@ import functools
 import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import msgspec
 from aiosmtpd.smtp import Envelope as AioEnvelope
@@ -26,6 +27,9 @@ from mailcore.receiver.intake import MessageIntake, Refusal
 from mailcore.receiver.line_session import LineSession, State
 from mailcore.receiver.server_context import ServerContext
 from mailcore.receiver.trace import protocol_name
+
+if TYPE_CHECKING:  # a receiver without [rewriting] does not load it
+    from mailcore.rewriting.header_section import HeaderSection
 
 __all__ = ["DataSession", "Transaction"]
 
@@ -167,6 +171,11 @@ class DataSession(LineSession):
         )
         if context.lf_networks is not None and reader is None and context.lf_networks.hold(self.address):
             self._incoming.repair_bare_lf(settings.message_size_limit)
+        if context.rewriting is not None:
+            trusted = context.policy.trusts(self.address)
+            section = context.rewriting.header_of_client(self.address, trusted, self.login)
+            if section is not None:
+                self._incoming.check_header(section)
         self.state = _DATA
 
     def room(self) -> None:
@@ -194,12 +203,24 @@ class DataSession(LineSession):
         """Stores the message, or refuses it; the reply follows."""
         envelope = self.envelope
         self.state = _WAITING
+        section = message.section
+        if section is not None and section.notes:
+            self._log_checks(section)
         if message.failure:
             self.answer(envelope, message.failure)
             return
         recipients = tuple([Recipient(number, address) for number, address in enumerate(envelope.recipients)])
         if any(envelope.recipients.values()):
             recipients = tuple(map(_with_options, recipients, envelope.recipients.values()))
+        held_because = ""
+        if section is not None:
+            if section.is_discarded:
+                message.fail(b"")
+                self._stored(envelope, b"")
+                return
+            held_because = section.held_because
+            if section.redirect or section.copies:
+                recipients = section.recipients(recipients)
         stored = Envelope(
             queue_id=envelope.queue_id,
             generation=0,
@@ -227,12 +248,24 @@ class DataSession(LineSession):
             client_name=self.client_name,
             original_client=envelope.original_client,
             original_queue_id=envelope.original_queue_id,
+            held_because=held_because,
         )
         try:
             message.store(stored, recipients[RECIPIENTS_PER_RECORD:], functools.partial(self._stored, envelope))
         except Exception as error:
             self.context.intake.session_failed(self.address, error)
             self.answer(envelope, INTERNAL_ERROR)
+
+    def _log_checks(self, section: HeaderSection) -> None:
+        envelope, rewriting = self.envelope, self.context.rewriting
+        assert rewriting is not None
+        rewriting.checked(
+            envelope.queue_id,
+            f"{self.client_name or 'unknown'}[{self.address}]",
+            envelope.mail_from or "",
+            next(iter(envelope.recipients), ""),
+            section.notes,
+        )
 
     def _stored(self, envelope: Transaction, failure: bytes) -> None:
         """Answers the client when the message is on disk, or could not be written."""

@@ -14,6 +14,7 @@ Keeps law: upload-bounded (docs/laws.md).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from mailcore.envelope import Envelope, Recipient
 from mailcore.log.data_blocks import BlockSums
@@ -21,6 +22,9 @@ from mailcore.receiver.bare_lf import RepairingReader
 from mailcore.receiver.chunk_reader import ChunkReader
 from mailcore.receiver.data import DataFault, DataReader, HeaderScan
 from mailcore.receiver.intake import Done, MessageIntake, Upload
+
+if TYPE_CHECKING:  # a receiver without [rewriting] does not load it
+    from mailcore.rewriting.header_section import HeaderSection
 
 __all__ = ["INTERNAL_ERROR", "TOO_BIG", "IncomingMessage"]
 
@@ -72,6 +76,16 @@ class IncomingMessage:
         self._block_bytes = len(trace)
         self._upload: Upload | None = None
         self._abandoned = False
+        self.section: HeaderSection | None = None  # None: the header stays as it is
+
+    def check_header(self, section: HeaderSection) -> None:
+        """Lets the header, our trace field included, be checked and rewritten; before the first piece of data."""
+        self.section = section
+        trace = section.take(self._blocks[0])
+        self._sums = BlockSums()
+        self._sums.feed(trace)
+        self._blocks = [trace]
+        self._block_bytes = self.size_bytes = len(trace)
 
     def repair_bare_lf(self, size_limit: int) -> None:
         """Makes each bare LF a CRLF; before the first piece of data."""
@@ -103,6 +117,8 @@ class IncomingMessage:
         block = reader.feed(chunk)
         if block and not self.failure:
             self._keep(block)
+        if reader.finished and self.section is not None:
+            self._end_section()
         if reader.finished:
             self.finished = True
             self.rest = reader.rest
@@ -119,12 +135,27 @@ class IncomingMessage:
         block = self._reader.finish()
         if block:
             self._keep(block)
+        if self.section is not None:
+            self._end_section()
         if self._reader.fault is not None:
             self.fail(_FAULTS[self._reader.fault])
         self.finished = True
 
+    def _end_section(self) -> None:
+        """Takes what was held back of a header that the data ends in."""
+        assert self.section is not None
+        if not self.failure and (rest := self.section.end()):
+            self._keep(rest)
+        if self.section.refusal and not self.failure:
+            self.fail(self.section.refusal.encode())
+
     def _keep(self, block: bytes) -> None:
         try:
+            if self.section is not None:
+                block = self.section.feed(block)
+                if self.section.refusal:
+                    self.fail(self.section.refusal.encode())
+                    return
             header = self._header
             if header is not None:
                 header.feed(block)

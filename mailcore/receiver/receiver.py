@@ -167,6 +167,7 @@ class Receiving:
             lenient=settings.lenient,
             reverse_names=_reverse_names(settings, loop),
             milters=settings.milter,
+            rewriting=self.reception.rewriting,
             client_keywords=_client_keywords(settings),
             sender_check=self._sender_check(settings, loop, open_check),
             checks=self.checks,

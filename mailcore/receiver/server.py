@@ -24,6 +24,7 @@ import functools
 import socket
 import ssl
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from mailcore.authenticity.sender_check import SenderCheck
 from mailcore.config.clients import Clients
@@ -49,6 +50,9 @@ from mailcore.receiver.server_context import DEFAULTS, NO_CLIENTS, ServerContext
 from mailcore.receiver.session import ServerSession
 from mailcore.routing.networks import ByNetwork
 from mailcore.routing.reverse_names import ReverseNames
+
+if TYPE_CHECKING:  # a receiver without [rewriting] does not load it
+    from mailcore.config.live_maps import LiveMaps
 
 __all__ = ["Server"]
 
@@ -86,6 +90,7 @@ class Server:
         client_keywords: ByNetwork[frozenset[str]] | None = None,
         sender_check: SenderCheck | None = None,
         checks: Checks | None = None,
+        rewriting: LiveMaps | None = None,
     ) -> None:
         self._make_context = functools.partial(
             ServerContext,
@@ -103,6 +108,7 @@ class Server:
             esmtp=esmtp,
             lenient=lenient,
             milters=milters,
+            rewriting=rewriting,
             client_keywords=client_keywords,
             sender_check=sender_check,
             checks=checks,

@@ -9,7 +9,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mailcore.authenticity.sender_check import SenderCheck
 from mailcore.config.clients import Clients
@@ -30,6 +30,9 @@ from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.postmaster import Postmaster
 from mailcore.receiver.trace import TraceHeader
 from mailcore.routing.networks import ByNetwork, Networks
+
+if TYPE_CHECKING:  # a receiver without [rewriting] does not load it
+    from mailcore.config.live_maps import LiveMaps
 
 __all__ = ["DEFAULTS", "Offer", "ServerContext"]
 
@@ -92,6 +95,7 @@ class ServerContext:
         client_keywords: ByNetwork[frozenset[str]] | None = None,
         sender_check: SenderCheck | None = None,
         checks: Checks | None = None,
+        rewriting: LiveMaps | None = None,
     ) -> None:
         self.settings = settings
         self.policy = policy
@@ -110,6 +114,7 @@ class ServerContext:
         names = (hostname, lenient.domain)
         self.postmaster = Postmaster(clients.postmaster, names) if clients.postmaster else None
         self.checks = checks  # None: the relay policy decides alone
+        self.rewriting = rewriting  # None: headers stay as they are
         self.rates = rates  # None: clients are not counted
         self.xclients = Networks(clients.xclient_networks)
         self.xforwards = Networks(clients.xforward_networks)

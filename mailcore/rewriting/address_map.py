@@ -24,7 +24,19 @@ import regex
 from mailcore.routing.address import comparable, comparable_domain, is_mailbox, split
 from mailcore.routing.route import RouteError, domain_name
 
-__all__ = ["AddressMap", "MapFault", "PatternTooSlow", "read_map"]
+__all__ = [
+    "GROUP",
+    "PATTERNS_MAX",
+    "PATTERN_TIMEOUT_S",
+    "REGEXP",
+    "AddressMap",
+    "MapFault",
+    "PatternTooSlow",
+    "filled",
+    "logical_lines",
+    "read_map",
+    "read_text",
+]
 
 REGEXP = "regexp:"  # as in mailcore.config.rewriting
 FILE_BYTES_MAX = 64 << 20  # a million lines
@@ -33,7 +45,7 @@ RESULTS_MAX = 10_000  # addresses of one line
 PATTERN_TIMEOUT_S = 0.02  # for one pattern and one address; most take a microsecond, and sessions wait meanwhile
 
 _RULE = re.compile(r"/((?:[^/\\]|\\.)+)/\s+(\S.*)")
-_GROUP = re.compile(r"\$(?:(\d)|\{(\d)\}|\((\d)\)|(\$))")
+GROUP = re.compile(r"\$(?:(\d)|\{(\d)\}|\((\d)\)|(\$))")
 
 
 class MapFault(Exception):
@@ -89,7 +101,7 @@ class AddressMap:
             except TimeoutError:
                 raise PatternTooSlow(f"{rule.place}: the pattern takes too long for {address!a}") from None
             if match is not None:
-                made = tuple(_filled(result, match) for result in rule.results)
+                made = tuple(filled(result, match) for result in rule.results)
                 wrong = next((result for result in made if not is_mailbox(result)), None)
                 if wrong is not None:
                     raise PatternTooSlow(f"{rule.place}: makes {wrong!a} of {address!a}, which is not an address")
@@ -100,21 +112,11 @@ class AddressMap:
 def read_map(name: str, delimiter: str = "") -> AddressMap:
     """Reads a file. ``name`` is its path, with ``regexp:`` before that of regular expressions. Raises MapFault."""
     path = name.removeprefix(REGEXP)
-    try:
-        with open(path, "rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
-        if len(data) > FILE_BYTES_MAX:
-            raise MapFault(f"{path}: the file is larger than {FILE_BYTES_MAX} bytes")
-        text = data.decode()
-    except OSError as error:
-        raise MapFault(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        at = error.object.count(b"\n", 0, error.start) + 1
-        raise MapFault(f"{path}:{at}: the line is not UTF-8") from None
+    text = read_text(path)
     faults: list[str] = []
     exact: dict[str, tuple[str, ...]] = {}
     rules: list[_Rule] = []
-    for number, line in _logical_lines(text):
+    for number, line in logical_lines(text):
         try:
             if name.startswith(REGEXP):
                 rules.append(_rule(line, f"{path}:{number}"))
@@ -132,7 +134,22 @@ def read_map(name: str, delimiter: str = "") -> AddressMap:
     return AddressMap(exact, tuple(rules), delimiter)
 
 
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+def read_text(path: str) -> str:
+    """Returns the text of a file. Raises MapFault."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+        if len(data) > FILE_BYTES_MAX:
+            raise MapFault(f"{path}: the file is larger than {FILE_BYTES_MAX} bytes")
+        return data.decode()
+    except OSError as error:
+        raise MapFault(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        at = error.object.count(b"\n", 0, error.start) + 1
+        raise MapFault(f"{path}:{at}: the line is not UTF-8") from None
+
+
+def logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yields each logical line with the number of its first one."""
     begun, parts = 0, list[str]()
     for number, line in enumerate(text.split("\n"), 1):
@@ -190,20 +207,22 @@ def _rule(line: str, place: str) -> _Rule:
         pattern = regex.compile(match[1].replace("\\/", "/"), regex.IGNORECASE)
     except regex.error as error:
         raise ValueError(f"not a regular expression: {error}") from None
-    for group in _GROUP.finditer(match[2]):
+    for group in GROUP.finditer(match[2]):
         number = int(group[1] or group[2] or group[3] or 0)
         if number > pattern.groups:
             raise ValueError(f"${number}: the pattern has {pattern.groups} groups")
     return _Rule(pattern, _results(match[2], lambda text: "@" in text or "$" in text), place)
 
 
-def _filled(result: str, match: regex.Match[str]) -> str:
+def filled(result: str, match: regex.Match[str]) -> str:
+    """Returns a result with the groups of a match in place of $1 to $9."""
+
     def group(found: re.Match[str]) -> str:
         if found[4]:
             return "$"
         return match[int(found[1] or found[2] or found[3])] or ""
 
-    return _GROUP.sub(group, result)
+    return GROUP.sub(group, result)
 
 
 def _extension(local_part: str, delimiter: str) -> tuple[str, str]:

@@ -24,7 +24,7 @@ from mailcore.envelope import RECIPIENTS_PER_RECORD, Envelope, Options, Recipien
 from mailcore.rewriting.address_map import AddressMap, PatternTooSlow
 from mailcore.routing.address import comparable
 
-__all__ = ["Bounds", "Maps", "Rewritten", "rewrite"]
+__all__ = ["Bounds", "Maps", "Rewritten", "canonical", "rewrite"]
 
 CANONICAL_STEPS_MAX = 10  # as Postfix
 
@@ -60,7 +60,7 @@ class Rewritten(NamedTuple):
 def rewrite(maps: Maps, envelope: Envelope, more: Sequence[Recipient]) -> Rewritten:
     """Returns the envelope with its final addresses."""
     try:
-        sender = _canonical(maps.sender_canonical, envelope.sender) if envelope.sender else ""
+        sender = canonical(maps.sender_canonical, envelope.sender) if envelope.sender else ""
         given = [_moved(maps, recipient) for recipient in (*envelope.recipients, *more)]
         final = _recipients(maps, [*given, *_copies(maps, sender, given)])
     except (PatternTooSlow, _TooMany) as error:
@@ -90,7 +90,7 @@ def _recipients(maps: Maps, recipients: Iterable[Recipient]) -> tuple[Recipient,
 
 def _moved(maps: Maps, recipient: Recipient) -> Recipient:
     """Returns the recipient with its canonical address."""
-    return _as(recipient, recipient.number, _canonical(maps.recipient_canonical, recipient.address))
+    return _as(recipient, recipient.number, canonical(maps.recipient_canonical, recipient.address))
 
 
 def _copies(maps: Maps, sender: str, recipients: Sequence[Recipient]) -> list[Recipient]:
@@ -104,7 +104,8 @@ def _copies(maps: Maps, sender: str, recipients: Sequence[Recipient]) -> list[Re
     return [Recipient(-1, address, options=NOTIFY_NEVER) for address in dict.fromkeys(addresses)]
 
 
-def _canonical(maps: Sequence[AddressMap], address: str) -> str:
+def canonical(maps: Sequence[AddressMap], address: str) -> str:
+    """Returns the canonical address. Raises PatternTooSlow."""
     for _ in range(CANONICAL_STEPS_MAX if maps else 0):
         found = _find(maps, address)
         if found is None or len(found) != 1 or found[0] == address:

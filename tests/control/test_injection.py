@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -18,6 +18,7 @@ from mailcore.log.data_blocks import sums_of
 from mailcore.log.disk import Disk
 from mailcore.queue.spool import DATA_AT, Spool
 from mailcore.rewriting.address_map import AddressMap
+from mailcore.rewriting.header_section import HeaderSection
 from mailcore.rewriting.rewriting import Maps, Rewritten, rewrite
 from tests.lookup.sample_messages import NOW
 
@@ -60,7 +61,7 @@ def test_where_it_is_cut_makes_no_difference() -> None:
         assert whole.replace(b"\r\n", b"").translate(None, b"a.") == b""
 
 
-def injection(directory: Path, **more: object) -> Injection:
+def injection(directory: Path, rewriting: LiveMaps | None = None, **more: object) -> Injection:
     given: dict[str, object] = {"sender": "me@example.org", "recipients": ["you@example.org"]}
     limits: dict[str, int] = {"size_bytes_max": 10_000, "recipients_max": 3}
     return Injection(
@@ -71,6 +72,7 @@ def injection(directory: Path, **more: object) -> Injection:
         uid=1000,
         now=NOW,
         tag_header="X-Campaign",
+        rewriting=rewriting,
         **limits,
     )
 
@@ -123,7 +125,7 @@ def test_the_same_recipient_twice_is_one(tmp_path: Path) -> None:
     ],
 )
 def test_bad_addresses_are_refused_before_there_is_a_file(
-    tmp_path: Path, arguments: dict[str, object], message: str
+    tmp_path: Path, arguments: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InjectionRefused, match=message.replace("(", r"\(")):
         injection(tmp_path, **arguments)
@@ -154,6 +156,9 @@ class Rewriting:
     why = ""
     count = 2
 
+    def header(self) -> HeaderSection | None:
+        return None
+
     def apply(self, envelope: Envelope, more: Sequence[Recipient]) -> Rewritten:
         if self.why:
             return Rewritten(envelope, tuple(more), self.why)
@@ -162,10 +167,11 @@ class Rewriting:
         return rewrite(maps, envelope, more)
 
 
-def completed(directory: Path, rewriting: Rewriting, **more: object) -> Envelope:
-    new = injection(directory / str(len(list(directory.iterdir()))), **{"recipients": ["team@example.org"], **more})
+def completed(directory: Path, rewriting: Rewriting, **more: Any) -> Envelope:
+    given: dict[str, Any] = {"recipients": ["team@example.org"], **more}
+    new = injection(directory / str(len(list(directory.iterdir()))), cast(LiveMaps, rewriting), **given)
     new.write(b"Subject: x\n\nx\n")
-    return new.complete(cast(LiveMaps, rewriting))
+    return new.complete()
 
 
 def test_an_alias_is_expanded_unless_its_mail_is_final(tmp_path: Path) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from mailcore.envelope import Envelope, Recipient
 from mailcore.rewriting.address_map import AddressMap
+from mailcore.rewriting.header_checks import read_checks
+from mailcore.rewriting.header_section import HeaderRules, HeaderSection
 from mailcore.rewriting.rewriting import Maps, Rewritten, rewrite
 from tests.pickup.test_taking import home, names_in, read, start, submit
 
@@ -28,8 +31,12 @@ MAPS = Maps(
 class Rewriting:
     """Stands for ``LiveMaps``."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: HeaderRules | None = None) -> None:
         self.wrong = ""  # a recipient that cannot be determined
+        self.rules = rules
+
+    def header(self) -> HeaderSection | None:
+        return None if self.rules is None else HeaderSection(self.rules, self.rules.rewriter, lambda: 0.0)
 
     def apply(self, envelope: Envelope, more: Sequence[Recipient]) -> Rewritten:
         if any(recipient.address == self.wrong for recipient in envelope.recipients):
@@ -78,3 +85,34 @@ def test_a_message_whose_recipients_are_not_known_waits_and_keeps_no_other_waiti
             break
     assert [each.address for each in taken.envelopes[0].recipients] == ["slow@example.net"]
     assert names_in(disk) == set()
+
+
+def test_header_checks_hold_return_and_discard_mail_of_local_programs(tmp_path: Path) -> None:
+    file = tmp_path / "checks"
+    file.write_text(
+        "/^Subject: hold/ HOLD look at it\n/^Subject: no/ REJECT not here\n/^Subject: away/ DISCARD\n"
+        "/^Subject: other/ REDIRECT desk@example.net\n/^Subject: mark/ PREPEND X-Mark: yes\n/^Received:/ IGNORE\n"
+    )
+    rules = HeaderRules((read_checks(str(file)),))
+    disk = home()
+    for subject in (b"hold", b"no", b"away", b"other", b"mark"):
+        submit(disk, b"Subject: " + subject + b"\n\nx\n", recipients=("team@example.net",))
+    taking = start(disk, Rewriting(rules))
+    taken = taking.look()
+    found = {notes[0].field: envelope for envelope, notes in taken.checks}
+    assert found["Subject: hold"].held_because == "look at it"
+    assert [each.route for each in found["Subject: no"].recipients] == ["error:5.7.1 not here"]
+    assert [each.route for each in found["Subject: away"].recipients] == ["discard:"]
+    assert [each.address for each in found["Subject: other"].recipients] == ["desk@example.net"]
+    assert len(read(disk, taken.end)) == 5
+    assert names_in(disk) == set()
+
+
+def test_a_header_whose_checks_do_not_end_leaves_the_message_in_the_maildrop(tmp_path: Path) -> None:
+    file = tmp_path / "checks"
+    file.write_text("/^Subject: ((a|aa)+)+$/ REJECT\n")
+    disk = home()
+    name = submit(disk, b"Subject: " + b"a" * 200 + b"!\n\nx\n")
+    taken = start(disk, Rewriting(HeaderRules((read_checks(str(file)),)))).look()
+    assert [each[0] for each in taken.put_off] == [name]
+    assert names_in(disk) == {name}

@@ -1,0 +1,98 @@
+"""Header checks and canonical addresses in the header of mail over SMTP: before the 250, and live."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from mailcore.config.live_maps import LiveMaps
+from mailcore.config.rewriting import Rewriting
+from mailcore.envelope import DataPlace
+from mailcore.log.data_blocks import sums_of
+from mailcore.maillog import MailLog
+from tests.receiver.server_in_process import Client, serving
+
+CHECKS = """/^subject: no/     REJECT not here
+/^subject: hold/   HOLD look at it
+/^subject: away/   DISCARD
+/^subject: other/  REDIRECT desk@in.example
+/^subject: mark/   PREPEND X-Mark: yes
+/^x-mine:/         IGNORE
+/^subject: slow ((a|aa)+)+$/ REJECT
+"""
+
+
+def live(directory: Path, **settings: object) -> LiveMaps:
+    checks, canonical = directory / "checks", directory / "canonical"
+    checks.write_text(CHECKS)
+    canonical.write_text("kim@in.example kim@out.example\n")
+    made = Rewriting(header_checks=(str(checks),), canonical_maps=(str(canonical),), **settings)  # type: ignore[arg-type]
+    return LiveMaps(made, MailLog(directory), asyncio.get_running_loop(), ThreadPoolExecutor(1))
+
+
+async def send(client: Client, subject: bytes, body: bytes = b"x\r\n") -> bytes:
+    await client.to_data(b"kim@in.example")
+    header = b"From: Kim <kim@in.example>\r\nX-Mine: 1\r\nSubject: " + subject
+    return await client.ask(header + b"\r\n\r\n" + body + b".")
+
+
+@pytest.mark.parametrize("size", [0, 100_000])
+async def test_a_check_refuses_holds_discards_redirects_and_changes_a_message(tmp_path: Path, size: int) -> None:
+    body = b"0123456789\r\n" * (size // 12) + b"x\r\n"
+    async with serving(rewriting=live(tmp_path), inline_limit=10_000) as server:
+        client = await server.ready()
+        assert await send(client, b"no", body) == b"550 5.7.1 not here\r\n"
+        for subject in (b"away", b"hold", b"other", b"mark"):
+            assert (await send(client, subject, body)).startswith(b"250 "), subject
+        (held, _, _), (other, _, _), (marked, _, data) = server.intake.messages
+        assert held.held_because == "look at it"
+        assert [each.address for each in other.recipients] == ["desk@in.example"]
+        assert b"\r\nX-Mark: yes\r\nSubject: mark\r\n\r\n" + body in data
+        assert b"X-Mine" not in data
+        assert b"From: Kim <kim@out.example>\r\n" in data  # a local client
+        assert marked.size_bytes == len(data)
+        assert marked.data_sums == sums_of(data)
+        assert (marked.data is DataPlace.SPOOL) is bool(size)
+
+
+async def test_a_header_whose_checks_do_not_end_stays_with_the_client(tmp_path: Path) -> None:
+    async with serving(rewriting=live(tmp_path)) as server:
+        client = await server.ready()
+        reply = await send(client, b"slow " + b"a" * 200 + b"!")
+        assert reply == b"451 4.3.0 Error: the header cannot be checked; try again later\r\n"
+        assert (await send(client, b"mark")).startswith(b"250 ")
+        assert len(server.intake.messages) == 1
+
+
+async def test_the_header_of_another_client_is_checked_and_not_rewritten(tmp_path: Path) -> None:
+    rewriting = live(tmp_path, local_header_rewrite_clients=("192.0.2.0/24",))
+    async with serving(rewriting=rewriting) as server:
+        client = await server.ready()
+        assert (await send(client, b"mark")).startswith(b"250 ")
+        assert b"From: Kim <kim@in.example>\r\n" in server.intake.content
+        assert b"X-Mine" not in server.intake.content
+
+
+async def test_a_changed_file_is_used_in_the_session_and_a_wrong_one_is_not(tmp_path: Path) -> None:
+    rewriting = live(tmp_path)
+
+    async def changed(text: str, line: str) -> None:
+        (tmp_path / "checks").write_text(text)
+        async with asyncio.timeout(30):
+            while line not in (tmp_path / "mail.log").read_text():
+                rewriting.look()
+                rewriting._log.flush()
+                await asyncio.sleep(0.01)
+
+    async with serving(rewriting=rewriting) as server:
+        client = await server.ready()
+        rewriting._log.flush()
+        (tmp_path / "mail.log").touch()
+        await changed("/^subject: new/ REJECT\n", "2 files are in use")
+        assert (await send(client, b"new")).startswith(b"550 ")
+        await changed("/^subject: mark/ REJECT\nnonsense\n", "checks:2: must be /PATTERN/")
+        assert (await send(client, b"new")).startswith(b"550 ")
+        assert (await send(client, b"mark")).startswith(b"250 ")
