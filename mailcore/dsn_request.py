@@ -30,6 +30,7 @@ __all__ = [
     "is_notify",
     "is_orcpt",
     "is_ret",
+    "original_address",
     "original_recipient",
     "wants",
     "wants_headers_only",
@@ -106,6 +107,12 @@ def original_recipient(options: Options) -> str:
     """Returns type and address as Original-Recipient has them, "rfc822;user@example.org"; "" without ORCPT."""
     kind, semicolon, address = (_value(options, ORCPT) or "").partition(";")
     return f"{kind}{semicolon}{_decoded(address)}"
+
+
+def original_address(options: Options, address: str) -> str:
+    """Returns the address that became ``address`` by an alias, by ORCPT; "" if it is the same, or not known."""
+    kind, _, original = original_recipient(options).partition(";")
+    return original if kind.lower() == "rfc822" and original.lower() != address.lower() else ""
 
 
 def _value(options: Options, keyword: str) -> str | None:

@@ -17,4 +17,5 @@ def routing_of(settings: Settings) -> Routing:
         settings.lmtp_transports,
         settings.sender_routes,
         settings.login_routes,
+        settings.rewriting.recipient_delimiter,
     )

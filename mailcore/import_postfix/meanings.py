@@ -24,7 +24,7 @@ HOUSEKEEPING = frozenset((
 # fmt: on
 
 _REWRITING = (
-    "Waypost rewrites envelopes only ([rewriting]); if you need this, do it in a server before or after Waypost"
+    "Waypost rewrites by aliases and canonical addresses ([rewriting]); for this, use a server before or after Waypost"
 )
 _TESTS = "Waypost has no such checks: [relay] networks may send anywhere, other clients only to [relay] domains"
 _BACKSCATTER = (
@@ -42,6 +42,7 @@ _LOGIN_IN = (
 _FILTERS = (
     "Waypost has no filters of its own, but speaks to milters; run the filter as a milter, or before or after Waypost"
 )
+_PARTS = "header checks are not applied to MIME parts of a message, nor to messages in it"
 _MILTERS = (
     "Waypost has no such setting; milters get the macros and the version 6 of the protocol that Postfix uses by default"
 )
@@ -54,10 +55,12 @@ _EXACT = {
     "smtp_dns_support_level": "Waypost looks up MX hosts unless the next hop is in brackets; check [routes]",
     "smtpd_peername_lookup": "Waypost looks up no names of clients",
     "disable_vrfy_command": "Waypost answers VRFY with 252, without confirming the address",
-    "header_checks": _FILTERS,
     "local_recipient_maps": _BACKSCATTER,
-    "mime_header_checks": _FILTERS,
-    "nested_header_checks": _FILTERS,
+    "mime_header_checks": _PARTS,
+    "nested_header_checks": _PARTS,
+    "smtpd_client_auth_rate_limit": "[auth] limits failed logins, not all",
+    "smtpd_client_new_tls_session_rate_limit": "[clients] connection_rate_limit counts connections, not TLS handshakes",
+    "remote_header_rewrite_domain": "header fields are changed for local_header_rewrite_clients only",
     "body_checks": _FILTERS,
     "myorigin": "mail whose sender has no domain is not completed",
     "notify_classes": "the postmaster gets no copies; the portal and the reports show what happened",
@@ -75,7 +78,7 @@ _EXACT = {
 _BEGINNINGS = {
     "address_verify_": _BACKSCATTER,
     "alias_": _MAILBOXES,
-    "anvil_": "Waypost limits the connections of a client, not their rate",
+    "anvil_": "Waypost does not report the rates of clients",
     "append_": _REWRITING,
     "bounce_": "Waypost uses its own bounce text (RFC 3464)",
     "canonical_": _REWRITING,

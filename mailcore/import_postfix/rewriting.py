@@ -1,17 +1,26 @@
-"""Translates aliases, canonical addresses and copies to [rewriting]. The files are used where they are, if they can be read."""
+"""Translates aliases, canonical addresses, copies and header checks to [rewriting].
+
+The files are used where they are, if they can be read.
+"""
 
 from __future__ import annotations
 
 from mailcore.bounds import BadValue, bounds_by_name
-from mailcore.config.rewriting import MAPS, Rewriting
+from mailcore.config.rewriting import CLASSES, LOGINS, MAPS, NETWORKS, Rewriting
 from mailcore.import_postfix.draft import Draft
 from mailcore.import_postfix.machine import Machine
 from mailcore.import_postfix.tables import TableFault
 from mailcore.rewriting.address_map import MapFault, read_map
+from mailcore.rewriting.header_checks import read_checks
 
 __all__ = ["rewriting"]
 
 FAULTS_MAX = 20  # lines of one file that are named; the rest is counted
+_CLIENTS = {
+    "permit_inet_interfaces": ["127.0.0.0/8", "::1/128"],
+    "permit_mynetworks": [NETWORKS],
+    "permit_sasl_authenticated": [LOGINS],
+}
 _RULES = ("regexp", "pcre")
 _FILES = ("hash", "btree", "lmdb", "cdb", "dbm", "sdbm", "texthash")
 
@@ -24,6 +33,12 @@ def rewriting(machine: Machine, draft: Draft) -> None:
     for name in ("always_bcc", "recipient_delimiter"):
         if name in machine.cf and machine.look(name):
             _text(machine, draft, name)
+    if "header_checks" in machine.cf and machine.look("header_checks"):
+        _checks(machine, draft)
+    if "canonical_classes" in machine.cf:
+        _classes(machine, draft)
+    if "local_header_rewrite_clients" in machine.cf:
+        _clients(machine, draft)
 
 
 def _files(machine: Machine, draft: Draft, name: str) -> None:
@@ -53,8 +68,56 @@ def _files(machine: Machine, draft: Draft, name: str) -> None:
         files.append(file)
     if files:
         draft.put("rewriting", name, files)
-        said = f"[rewriting] {name}, for the envelope of mail over SMTP; header fields are not changed"
-        (draft.taken if "bcc" in name or "virtual" in name else draft.changed)(where, machine.what(name), said)
+        draft.taken(where, machine.what(name), f"[rewriting] {name}")
+
+
+def _checks(machine: Machine, draft: Draft) -> None:
+    name = "header_checks"
+    where, files = machine.where(name), list[str]()
+    for given in machine.cf.list(name):
+        kind, _, rest = given.removeprefix("proxy:").partition(":")
+        try:
+            if kind not in _RULES:
+                raise TableFault(f"tables of type {kind} are not read here")
+            file = str(machine.tables.path(rest))
+            read_checks(file)
+        except TableFault as fault:
+            draft.left(where, f"{name} = {given}", str(fault))
+        except MapFault as fault:
+            lines = str(fault).splitlines()
+            more = f"; and {len(lines) - FAULTS_MAX} more" if len(lines) > FAULTS_MAX else ""
+            reason = "; ".join(lines[:FAULTS_MAX])
+            draft.left(
+                where, f"{name} = {given}", f"correct these lines and add the file to [rewriting]: {reason}{more}"
+            )
+        else:
+            files.append(file)
+    if files:
+        draft.put("rewriting", name, files)
+        draft.changed(where, machine.what(name), f"[rewriting] {name}; fields of MIME parts are not compared")
+
+
+def _classes(machine: Machine, draft: Draft) -> None:
+    name = "canonical_classes"
+    machine.seen.add(name)
+    given = machine.cf.list(name)
+    known = [each for each in CLASSES if each in given]
+    draft.put("rewriting", name, known)
+    draft.taken(machine.where(name), machine.what(name), f"[rewriting] {name} = {', '.join(known)}")
+
+
+def _clients(machine: Machine, draft: Draft) -> None:
+    name = "local_header_rewrite_clients"
+    machine.seen.add(name)
+    where, networks = machine.where(name), list[str]()
+    for given in machine.cf.list(name):
+        if given in _CLIENTS:
+            networks += _CLIENTS[given]
+        else:
+            draft.left(where, f"{name} = {given}", "header fields of mail of these clients are not changed")
+    draft.put("rewriting", name, networks)
+    if networks:
+        draft.taken(where, machine.what(name), f"[rewriting] {name}: {', '.join(networks)}")
 
 
 def _text(machine: Machine, draft: Draft, name: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from mailcore.import_postfix.clients import clients
 from mailcore.import_postfix.draft import Draft
 from mailcore.import_postfix.ehlo_keywords import ehlo_keywords
 from mailcore.import_postfix.encryption import encryption
@@ -49,6 +50,7 @@ def translate(directory: Path, hostname: str) -> tuple[Draft, Machine]:
     names = transports(machine, draft)
     encryption(machine, draft)
     filters(machine, draft)
+    clients(machine, draft)
     ehlo_keywords(machine, draft)
     routes(machine, draft, names, domains)
     rewriting(machine, draft)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mailcore.envelope import Envelope, Origin, Status, Verdict
+from mailcore.dsn_request import original_address
+from mailcore.envelope import Envelope, Options, Origin, Status, Verdict
 from mailcore.maillog.lines import Lines, json_line
 from mailcore.maillog.text import client_text, free, inside, seconds, word
 
@@ -136,11 +137,13 @@ class MailLines(Lines):
         transport: str = "smtp",
         tls: str = "",
         tls_level: str = "",
+        options: Options = (),
     ) -> None:
         """Logs the result of one attempt for one recipient, once it is synced.
 
         ``relay`` is ``host[address]:port``, or "none". ``delays_s``: before the manager, in the queue, connecting,
-        transmitting. ``tls_level`` is as ``Delivered.tls_level``; the line has the level alone.
+        transmitting. ``tls_level`` is as ``Delivered.tls_level``; the line has the level alone. ``options`` are those of the
+        recipient, with the address that it had before an alias.
         """
         status = STATUS[verdict.status]
         reply = verdict.reply
@@ -149,11 +152,13 @@ class MailLines(Lines):
             text = f"host {word(relay[: relay.rfind(']') + 1])} said: {text}"
         before, queued, connecting, transmitting = delays_s
         delay = before + queued + connecting + transmitting
+        original = original_address(options, recipient) if options else ""
+        before_alias = f", orig_to=<{inside(original)}>" if original else ""
         # Postfix 3.11 has ", tls=" here, which Debian's pflogsumm does not count yet; it takes what belongs to "delays=".
         level = f" tls={word(tls_level.partition(':')[0])}{'' if tls else '/cleartext'}" if tls_level else ""
         self._line(
             "smtp",
-            f"{queue_id}: to=<{inside(recipient)}>, relay={word(relay)}, delay={seconds(delay)}, "
+            f"{queue_id}: to=<{inside(recipient)}>{before_alias}, relay={word(relay)}, delay={seconds(delay)}, "
             f"delays={seconds(before)}/{seconds(queued)}/{seconds(connecting)}/{seconds(transmitting)}{level}, "
             f"dsn={word(verdict.dsn)}, status={status} ({text})",
         )
@@ -165,6 +170,7 @@ class MailLines(Lines):
                 "pid": self._pid,
                 "queue_id": queue_id,
                 "recipient": recipient,
+                **({"orig_to": original} if original else {}),
                 "relay": relay,
                 "transport": transport,
                 "tls": tls,

@@ -352,7 +352,7 @@ class Flow:
                 if recipient is not None:
                     log_delivery(
                         active.queue_id, recipient.address, frame.relay, verdict, delays,
-                        transport=entry.transport, tls=frame.tls, tls_level=frame.tls_level,
+                        transport=entry.transport, tls=frame.tls, tls_level=frame.tls_level, options=recipient.options,
                     )  # fmt: skip
             note(active.destinations.get(entry.recipients[0], entry.destination), frame.verdicts, frame.relay, wall)
             if measured is not None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from mailcore.envelope import Status
+from mailcore.envelope import Recipient, Status
 from mailcore.log.record import RecordType
 from mailcore.maillog.maillog import MailLog
 from mailcore.queue.fold import Folded, Known, Stage
@@ -69,7 +69,7 @@ def log_missing(log: MailLog, directory: Path, queue: Queue, records: list[Unlog
             if known.stage is Stage.FINISHED and known.queue_id not in queue.taken:
                 log.removed(known.queue_id)
             continue
-        addresses = _addresses(queue, known, {verdict.number for verdict in delivery.verdicts})
+        recipients = _recipients(queue, known, {verdict.number for verdict in delivery.verdicts})
         transport = delivery.destination.partition(":")[0] or "smtp"
         if delivery.tls_level:
             log.encrypted(
@@ -81,17 +81,18 @@ def log_missing(log: MailLog, directory: Path, queue: Queue, records: list[Unlog
                 delivery.delays[2],
             )
         for verdict in delivery.verdicts:
-            if verdict.number in addresses and verdict.status != Status.DELETED:
+            if verdict.number in recipients and verdict.status != Status.DELETED:
+                recipient = recipients[verdict.number]
                 log.delivery(
-                    known.queue_id, addresses[verdict.number], delivery.relay, verdict, delivery.delays,
-                    transport=transport, tls=delivery.tls, tls_level=delivery.tls_level,
+                    known.queue_id, recipient.address, delivery.relay, verdict, delivery.delays,
+                    transport=transport, tls=delivery.tls, tls_level=delivery.tls_level, options=recipient.options,
                 )  # fmt: skip
     log.end_missing()
 
 
-def _addresses(queue: Queue, known: Known, numbers: set[int]) -> dict[int, str]:
-    """Returns the addresses of recipients, by number, as far as an envelope of the message can be read."""
-    found: dict[int, str] = {}
+def _recipients(queue: Queue, known: Known, numbers: set[int]) -> dict[int, Recipient]:
+    """Returns recipients, by number, as far as an envelope of the message can be read."""
+    found: dict[int, Recipient] = {}
     for place in (known.place, *known.older):
         record = queue.reader(place.lane).read(place.offset)
         if record is None or record.type != RecordType.ENVELOPE:
@@ -101,7 +102,7 @@ def _addresses(queue: Queue, known: Known, numbers: set[int]) -> dict[int, str]:
             if envelope.queue_id != known.queue_id:  # law: believe-only-a-match
                 continue
             for recipients in recipients_at(queue, place.lane, place.offset, envelope):
-                found.update((each.number, each.address) for each in recipients if each.number in numbers)
+                found.update((each.number, each) for each in recipients if each.number in numbers)
         if numbers <= found.keys():
             break
     return found

@@ -236,7 +236,10 @@ class Passes:
                 recipient = active.pending[verdict.number]
                 transport = DISCARD if verdict.status is Status.DELIVERED else DEFAULT_TRANSPORT
                 delays = (waited, 0.0, 0.0, 0.0)
-                context.log.delivery(active.queue_id, recipient.address, "none", verdict, delays, transport=transport)
+                context.log.delivery(
+                    active.queue_id, recipient.address, "none", verdict, delays,
+                    transport=transport, options=recipient.options,
+                )  # fmt: skip
                 if verdict.status is Status.EXPIRED and recipient.destination:
                     context.outcomes.note(recipient.destination, (verdict,), "none", context.wall())
             context.balance.settle(context.queue.sizes, active, verdicts)

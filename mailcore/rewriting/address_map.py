@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import regex
 
-from mailcore.routing.address import comparable, comparable_domain, is_mailbox, split
+from mailcore.routing.address import comparable, comparable_domain, is_mailbox, split, split_extension
 from mailcore.routing.route import RouteError, domain_name
 
 __all__ = [
@@ -84,7 +84,7 @@ class AddressMap:
             if found is not None:
                 return tuple(_same_user(result, address) for result in found)
             local_part, domain = split(key)
-            user, extension = _extension(local_part, self._delimiter)
+            user, extension = split_extension(local_part, self._delimiter)
             if extension:
                 found = exact.get(f"{user}@{domain}")
                 if found is not None:
@@ -225,14 +225,6 @@ def filled(result: str, match: regex.Match[str]) -> str:
     return GROUP.sub(group, result)
 
 
-def _extension(local_part: str, delimiter: str) -> tuple[str, str]:
-    """Returns user and extension of a local part; the extension is "" without one. Owner- and -request names have none."""
-    if not delimiter or local_part.startswith('"'):
-        return local_part, ""
-    at = min((i for i in (local_part.find(each, 1) for each in delimiter) if i > 0), default=0)
-    return (local_part[:at], local_part[at:]) if at else (local_part, "")
-
-
 def _same_user(result: str, address: str) -> str:
     return split(address)[0] + result if result.startswith("@") else result
 
@@ -240,7 +232,7 @@ def _same_user(result: str, address: str) -> str:
 def _extended(result: str, address: str, delimiter: str) -> str:
     """Returns the result with the extension of the address that was looked up (propagate_unmatched_extensions)."""
     local_part, domain = split(result)
-    if _extension(local_part, delimiter)[1]:
+    if split_extension(local_part, delimiter)[1]:
         return result
-    extended = f"{local_part}{_extension(split(address)[0], delimiter)[1]}@{domain}"
+    extended = f"{local_part}{split_extension(split(address)[0], delimiter)[1]}@{domain}"
     return extended if is_mailbox(extended) else result

@@ -28,8 +28,11 @@ __all__ = [
     "is_mailbox",
     "is_return_path",
     "split",
+    "split_extension",
     "u_labels",
 ]
+
+WITHOUT_EXTENSION = frozenset({"postmaster", "mailer-daemon", "double-bounce"})  # as Postfix
 
 LOCAL_PART_MAX = 256  # octets; RFC 5321 4.5.3.1.1 says 64, real VERP senders are longer, a path has 256 (4.5.3.1.3)
 ADDRESS_MAX = 512  # octets: such a local part, an @ and a domain of 255 (4.5.3.1.2)
@@ -52,6 +55,20 @@ def split(address: str) -> tuple[str, str]:
     """Returns local part and domain, split at the last @; the domain is "" when there is no @."""
     local_part, at, domain = address.rpartition("@")
     return (local_part, domain) if at else (domain, "")
+
+
+def split_extension(local_part: str, delimiter: str) -> tuple[str, str]:
+    """Returns user and extension of a local part, the extension with its delimiter; "" without one.
+
+    As Postfix's split_addr: some names have none, and neither has a quoted local part.
+    """
+    name = local_part.lower()
+    if not delimiter or name.startswith('"') or name in WITHOUT_EXTENSION:
+        return local_part, ""
+    if "-" in delimiter and (name.startswith("owner-") or (name.endswith("-request") and len(name) > 8)):
+        return local_part, ""
+    at = min((place for place in map(local_part.find, delimiter) if place >= 0), default=0)
+    return (local_part[:at], local_part[at:]) if at else (local_part, "")
 
 
 def is_mailbox(address: str) -> bool:

@@ -1,6 +1,7 @@
 """Routing: from a recipient's address to transport, next hop and destination, without DNS.
 
-The most specific pattern wins: ``user@example.org``, then ``example.org``, then ``.example.org`` and ``.org`` (all
+The most specific pattern wins: ``user+extension@example.org``, ``user@example.org``, then
+``example.org``, then ``.example.org`` and ``.org`` (all
 below, not the domain itself), then ``*``; without a match it is transport ``smtp``. Case does not matter, in the local
 part of a pattern either. An operator's reroute of one recipient goes above them all. A route without a next hop sends to
 the recipient's domain by MX, or straight to an address literal (``user@[192.0.2.1]``, ``user@[IPv6:2001:db8::1]``). A
@@ -19,13 +20,13 @@ from __future__ import annotations
 import functools
 import ipaddress
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 
 import msgspec
 
 from mailcore.envelope import Status
 from mailcore.frames import NextHop
-from mailcore.routing.address import a_labels, comparable, is_mailbox, split
+from mailcore.routing.address import a_labels, comparable, is_mailbox, split, split_extension
 from mailcore.routing.route import BUILT_IN, DISCARD, Route, RouteError, code_and_text, domain_name, parse_route
 
 __all__ = ["Refused", "Resolve", "Resolved", "Routing", "next_hop_of"]
@@ -65,7 +66,8 @@ class Routing:
     """The routes table, in the form in which it is searched.
 
     ``routes`` maps patterns to routes as in the configuration file, ``transports`` are the names there are, ``port`` is
-    that of hosts found by MX, ``lmtp`` are the transports that speak LMTP. Raises RouteError at a route that cannot be read
+    that of hosts found by MX, ``lmtp`` are the transports that speak LMTP, ``delimiter`` separates
+    extensions. Raises RouteError at a route that cannot be read
     (the configuration refuses it before).
     """
 
@@ -77,7 +79,9 @@ class Routing:
         lmtp: Collection[str] = (),
         sender_routes: Mapping[str, str] = {},
         login_routes: Mapping[str, str] = {},
+        delimiter: str = "",
     ) -> None:
+        self._delimiter = delimiter
         self._transports = frozenset(transports)
         self._lmtp = frozenset(lmtp)
         self._port = port
@@ -105,9 +109,9 @@ class Routing:
                 known = self._overrides[override, domain] = self._override(override, domain)
             return known
         if self._users:
-            route = self._users.get(comparable(address))
-            if route is not None:
-                return self._follow(route, domain)
+            pattern = self._user(address, self._users)
+            if pattern:
+                return self._follow(self._users[pattern], domain)
         known = self._known.get(domain)
         if known is None:
             if len(self._known) >= DOMAINS_REMEMBERED:
@@ -127,7 +131,8 @@ class Routing:
         if not sender:
             return self._senders.get("<>", "")
         domain = split(sender)[1]
-        patterns = itertools.chain([comparable(sender)], self._patterns(domain) if domain else [])
+        user = self._user(sender, self._senders)
+        patterns = itertools.chain([user] if user else [], self._patterns(domain) if domain else [])
         return next((self._senders[pattern] for pattern in patterns if pattern in self._senders), "")
 
     def _resolve_by(self, route: str, address: str, override: str = "") -> Resolved | Refused:
@@ -139,9 +144,16 @@ class Routing:
         """Returns the pattern that ``resolve`` uses for the address; "" when none matches."""
         if not is_mailbox(address):
             return ""
-        if comparable(address) in self._users:
-            return comparable(address)
-        return self._pattern(split(address)[1])
+        return self._user(address, self._users) or self._pattern(split(address)[1])
+
+    def _user(self, address: str, patterns: Container[str]) -> str:
+        """Returns the pattern of an address: as it is, or without its extension; "" if there is none."""
+        key = comparable(address)
+        if key in patterns:
+            return key
+        local_part, domain = split(key)
+        user, extension = split_extension(local_part, self._delimiter)
+        return f"{user}@{domain}" if extension and f"{user}@{domain}" in patterns else ""
 
     def _override(self, text: str, domain: str) -> Resolved | Refused:
         try:

@@ -35,6 +35,8 @@ async def test_a_list_reaches_all_its_members_and_a_bounce_names_the_list(tmp_pa
             ((_, _, bounce),) = author.caught
             assert b"Final-Recipient: rfc822; robin@gone.example" in bounce
             assert b"Original-Recipient: rfc822;team@own.example" in bounce
+            assert logged(core, "to=<robin@gone.example>, orig_to=<team@own.example>, relay=")
+            assert logged(core, "to=<kim@open.example>, ")
 
 
 async def test_a_change_is_in_force_within_one_session_and_a_bad_file_is_not(tmp_path: Path) -> None:

@@ -256,3 +256,20 @@ def test_what_is_remembered_is_bounded(routing: Routing, monkeypatch: pytest.Mon
 
 def test_the_same_domain_is_worked_out_once(routing: Routing) -> None:
     assert routing.resolve("a@other.test") is routing.resolve("b@other.test")
+
+
+def test_an_extension_finds_the_route_of_its_user_after_its_own() -> None:
+    routes = {"kim@b.test": "bulk:[192.0.2.1]", "kim+list@b.test": "bulk:[192.0.2.2]", "b.test": "bulk:[192.0.2.3]"}
+    senders = {"app@c.test": "relay:[192.0.2.4]"}
+    routing = Routing(routes, TRANSPORTS, sender_routes=senders, delimiter="+-")
+    found = {
+        "Kim+List@b.test": "192.0.2.2", "kim+x@b.test": "192.0.2.1", "kim-x+y@b.test": "192.0.2.1",
+        "kimono+x@b.test": "192.0.2.3", "+kim@b.test": "192.0.2.3", "owner-kim@b.test": "192.0.2.3",
+    }  # fmt: skip
+    for address, host in found.items():
+        assert resolved(routing, address).destination == f"bulk:[{host}]", address
+        assert routing.matched(address) in routes
+    by_sender = routing.of_message("app+7@c.test", "")("x@d.test", "")
+    assert isinstance(by_sender, Resolved)
+    assert by_sender.destination == "relay:[192.0.2.4]"
+    assert resolved(Routing(routes, TRANSPORTS), "kim+x@b.test").destination == "bulk:[192.0.2.3]"
