@@ -51,6 +51,7 @@ class Agreement(NamedTuple):
     plans: dict[Step, StepPlan]
     changes: dict[int, bool]
     keep_space: bool  # behind the colon of a header field
+    refused_recipients: bool  # it sees recipients that we refuse
 
 
 def agreement(negotiated: Negotiated) -> Agreement:
@@ -61,10 +62,11 @@ def agreement(negotiated: Negotiated) -> Agreement:
         for step, (no, unanswered) in _FLAGS
     }
     changes = {code: bool(actions & action) for code, action in _ACTIONS}
-    return Agreement(plans, changes, bool(steps & _LEADING_SPACE))
+    return Agreement(plans, changes, bool(steps & _LEADING_SPACE), bool(steps & _REFUSED_RECIPIENTS))
 
 
 _FLAGS = [(step, (int(no), int(unanswered))) for step, (no, unanswered) in _LEFT_OUT.items()]
 _ACTIONS = [(int(code), int(action)) for code, action in _CHANGES.items()]
 _LEADING_SPACE = int(Protocol.LEADING_SPACE)
-NOTHING = Agreement({step: StepPlan(False, False, NO_MACROS) for step in _LEFT_OUT}, {}, False)
+_REFUSED_RECIPIENTS = int(Protocol.REFUSED_RECIPIENTS)
+NOTHING = Agreement({step: StepPlan(False, False, NO_MACROS) for step in _LEFT_OUT}, {}, False, False)

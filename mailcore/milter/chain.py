@@ -52,6 +52,17 @@ class Chain:
                 return decision
         return None
 
+    @property
+    def wants_refused(self) -> bool:
+        """Returns whether a filter sees recipients that we refuse."""
+        return not self._discarding and any(each.wants_refused for each in self._filters)
+
+    async def refused_recipient(self, values: Mapping[str, str], *parts: bytes) -> None:
+        """Sends a recipient that we refuse to those that asked for it. Their decisions change nothing, as in Postfix."""
+        for each in self._filters:
+            if each.wants_refused:
+                await each.command(Step.RCPT, values, *parts)
+
     def tell(self, step: Step, values: Mapping[str, str], *parts: bytes) -> Decision | None:
         """Sends a step that no filter answers to each; returns the first decision that refuses."""
         for each in () if self._discarding else self._filters:

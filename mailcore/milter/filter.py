@@ -93,6 +93,11 @@ class Filter:
             return self._agreed.plans[step].is_sent
         return self._state is not _State.MESSAGE_ACCEPTED and self._decision is not None
 
+    @property
+    def wants_refused(self) -> bool:
+        """Returns whether the filter sees recipients that we refuse."""
+        return self._agreed.refused_recipients and self.wants(Step.RCPT)
+
     def answers(self, step: Step) -> bool:
         """Returns whether the filter must be waited for at this step."""
         if self._state is not _State.OPEN:

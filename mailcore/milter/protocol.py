@@ -132,6 +132,7 @@ class Protocol(enum.IntFlag):
     NO_UNKNOWN = 0x000100
     NO_DATA = 0x000200
     SKIP = 0x000400
+    REFUSED_RECIPIENTS = 0x000800  # SMFIP_RCPT_REJ: recipients that we refuse are shown, too
     NR_CONNECT = 0x001000
     NR_HELO = 0x002000
     NR_MAIL = 0x004000
@@ -144,7 +145,7 @@ class Protocol(enum.IntFlag):
 
 
 OFFERED_ACTIONS = Action(0x1FF)
-OFFERED_STEPS = Protocol(0x1FF7FF)  # all but RCPT_REJ: recipients that we refuse are not shown to filters
+OFFERED_STEPS = Protocol(0x1FFFFF)
 # Stages for which a filter may choose its macros, as it numbers them.
 _STAGES = (Step.CONNECT, Step.HELO, Step.MAIL, Step.RCPT, Step.DATA, Step.END_OF_BODY, Step.END_OF_HEADER)
 Macros = dict[Step, tuple[str, ...]]

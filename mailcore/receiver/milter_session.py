@@ -27,6 +27,7 @@ from mailcore.routing.address import split
 __all__ = ["MilterSession"]
 
 _PARAMETERS = re.compile(rb'[^:]*:[ \t]*(?:<(?:"(?:[^"\\]|\\.)*"|[^>"])*>|[^ ]*)(.*)', re.DOTALL)
+_MISTAKES = (b"500", b"501", b"503", b"555")  # commands with a fault in them name no recipient
 _REFUSED_BEFORE = (b"MAIL", b"AUTH", b"STARTTLS", b"VRFY")  # as Postfix, after a refusal at CONNECT or HELO
 
 
@@ -45,6 +46,7 @@ class MilterSession(CheckedSession):
         self._chain = Chain(context.milters, self._milter_failed)
         self._decider = ""  # the milter that decided what is replied now
         self._values: dict[str, str] = {}
+        self._refused_recipient = ""  # by the command that runs
         self._chunk_decision: Decision | None = None  # that refuses the chunk that is thrown away
 
     # -- the connection
@@ -115,6 +117,8 @@ class MilterSession(CheckedSession):
     ) -> None:
         """Replies, and records the refusal, with the milter that it is from."""
         super().refuse(stage, reply, recipient, is_mistake, milter or self._decider)
+        if stage == "RCPT" and not (milter or self._decider) and reply[:3] not in _MISTAKES:
+            self._refused_recipient = recipient or ""
         self._decider = ""
         if reply[:3] == b"421" and self.state is State.COMMAND:  # as Postfix: a milter that says 421 ends the session
             self._replies.pop()
@@ -130,6 +134,7 @@ class MilterSession(CheckedSession):
             return
         before = len(self._replies)
         recipients = len(self.envelope.recipients)
+        self._refused_recipient = ""
         super().command(line)
         if self.state not in (State.COMMAND, State.DATA) or len(self._replies) <= before:
             return
@@ -143,6 +148,8 @@ class MilterSession(CheckedSession):
         elif verb == b"RCPT":
             if len(self.envelope.recipients) > recipients:
                 self._ask_for_recipient(argument)
+            elif self._refused_recipient and self._chain.wants_refused:
+                self._show_refused_recipient(argument)
         elif verb == b"XCLIENT":
             if reply[:3] == b"220":
                 self._renamed(self._replies.pop())
@@ -226,6 +233,24 @@ class MilterSession(CheckedSession):
     def recipient_taken(self, argument: bytes) -> None:
         """Asks the milters about a recipient that was accepted after a check."""
         self._ask_for_recipient(argument)
+
+    def _show_refused_recipient(self, argument: bytes) -> None:
+        """Shows a recipient that we refuse, with macros as in Postfix: the text, the status, "error"."""
+        reply = self._replies.pop()
+        _, status, text = (*reply.decode("utf-8", "replace").split(" ", 2), "", "")[:3]
+        self._values |= {
+            "{rcpt_addr}": text.partition(": ")[2] or text,
+            "{rcpt_host}": status,
+            "{rcpt_mailer}": "error",
+        }
+        address = b"<" + self._refused_recipient.encode() + b">"
+        asked = self._chain.refused_recipient(self._values, address, *_parameters(argument))
+
+        async def shown() -> Decision | None:
+            await asked
+            return None
+
+        self._ask(shown(), lambda _: self.reply(reply))
 
     def _recipient_answered(self, reply: bytes, decision: Decision | None) -> None:
         if decision is not None and decision.kind is Kind.REFUSE:
