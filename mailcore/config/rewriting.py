@@ -77,7 +77,7 @@ class Rewriting:
         (), "files of patterns that are compared with each header field; each a path", _file, values.distinct
     )
     header_size_limit: int = whole(102_400, 1_000, 10_000_000, "bytes", "bytes of a header field that are compared")
-    header_checks_time_ms: int = whole(200, 1, 10_000, "ms", "time for all patterns and all fields of one message")
+    header_checks_time_ms: int = whole(1_000, 1, 10_000, "ms", "time for all patterns and all fields of one message")
     header_checks_timeout_action: str = choice(
         "tempfail",
         ("tempfail", "accept"),

@@ -48,7 +48,7 @@ class HeaderRules(NamedTuple):
 
     checks: Sequence[HeaderChecks] = ()
     size_limit: int = 102_400
-    time_s: float = 0.2
+    time_s: float = 1.0
     passes_on_timeout: bool = False
     rewriter: Rewriter | None = None  # for clients whose header is rewritten
 
