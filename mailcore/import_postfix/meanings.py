@@ -26,7 +26,10 @@ HOUSEKEEPING = frozenset((
 _REWRITING = (
     "Waypost rewrites by aliases and canonical addresses ([rewriting]); for this, use a server before or after Waypost"
 )
-_TESTS = "Waypost has no such checks: [relay] networks may send anywhere, other clients only to [relay] domains"
+_TESTS = (
+    "Waypost has no such checks beside [recipients], [dnsbl] and [greylist]: [relay] networks may send anywhere, other "
+    "clients only to [relay] domains"
+)
 _BACKSCATTER = (
     "Waypost accepts any recipient in its domains unless [recipients] says how they are known (docs/recipients.md); what the "
     "next hop rejects is bounced, which can cause backscatter"

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from mailcore.import_postfix.clients import clients
+from mailcore.import_postfix.dns_lists import dns_lists
 from mailcore.import_postfix.draft import Draft
 from mailcore.import_postfix.ehlo_keywords import ehlo_keywords
 from mailcore.import_postfix.encryption import encryption
@@ -55,6 +56,7 @@ def translate(directory: Path, hostname: str) -> tuple[Draft, Machine]:
     routes(machine, draft, names, domains)
     rewriting(machine, draft)
     recipients(machine, draft, domains)
+    dns_lists(machine, draft)
     _instances(machine, draft)
     _rest(machine, draft)
     for fault in [*machine.faults, *(each for each in machine.cf.faults if each not in machine.faults)]:
