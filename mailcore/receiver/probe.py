@@ -2,7 +2,8 @@
 
 Laws
 - Only a reply to RCPT about the recipient decides. A reply that concerns us (a refused connection or sender, a policy, a
-  login that is missing) or is temporary decides nothing.
+  login that is missing), a full mailbox, or a temporary reply decides nothing.
+- A refusal whose code does not say what it is about counts only if the same server accepts postmaster of the domain.
 - Each step has a time-out, and each reply a bounded size.
 
 Keeps law: only-rcpt-decides (docs/laws.md).
@@ -13,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import re
 import ssl
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -25,7 +27,22 @@ __all__ = ["Answer", "Outcome", "Question", "ask"]
 LINE_MAX = 2_048  # bytes; RFC 5321 4.5.3.1.5 says 512
 LINES_MAX = 100  # of one reply
 TEXT_MAX = 200  # characters of a reply that are kept
-_NOT_ABOUT_IT = (500, 501, 502, 503, 504, 521, 530, 535, 538)  # of the command, the order, the host or a login
+_ENHANCED = re.compile(r"5\.\d{1,3}\.\d{1,3}(?!\S)")
+_REFUSALS = (550, 551, 553, 554, 556)  # not of the command, the order, the host, a login, or the space (552 means 452)
+_UNKNOWN = (
+    "5.1.1",
+    "5.1.3",
+    "5.1.6",
+    "5.1.10",
+)  # RFC 3463: no such mailbox, bad syntax, moved; RFC 7505: takes no mail
+_UNCLEAR = (
+    "5.0.0",
+    "5.1.0",
+    "5.1.2",
+    "5.1.4",
+    "5.4.1",
+)  # may be about the domain and us; 5.4.1 is Exchange's for unknown
+_UNCLEAR_BARE = (550, 551, 553)  # without an enhanced code
 
 
 class Outcome(enum.Enum):
@@ -122,13 +139,26 @@ async def _converse(question: Question, server: _Server, encrypts: bool) -> Answ
         raise _Failed(f"host {server.place} does not offer SMTPUTF8, which the recipient needs")
     server.expect(await server.command(f"MAIL FROM:<{question.sender}>{parameter}"), "reply to MAIL")
     reply = await server.command(f"RCPT TO:<{recipient}>")
+    outcome = _outcome(reply)
+    if outcome is None:
+        witness = await server.command(f"RCPT TO:<postmaster@{domain}>")
+        outcome = Outcome.UNKNOWN if witness.code < 300 else Outcome.UNDECIDED
     await server.quit()
-    words = f"host {server.place} said: {reply.code} {reply.text}"
+    return Answer(outcome, f"host {server.place} said: {reply.code} {reply.text}")
+
+
+def _outcome(reply: _Reply) -> Outcome | None:
+    """Returns what a reply to RCPT says; None if it may be about the recipient, or about us."""
     if reply.code < 300:
-        return Answer(Outcome.VALID, words)
-    if reply.code < 500 or reply.code in _NOT_ABOUT_IT or reply.text.startswith("5.7."):
-        return Answer(Outcome.UNDECIDED, words)
-    return Answer(Outcome.UNKNOWN, words)
+        return Outcome.VALID
+    if reply.code not in _REFUSALS:
+        return Outcome.UNDECIDED
+    match = _ENHANCED.match(reply.text)
+    if match is None:
+        return None if reply.code in _UNCLEAR_BARE else Outcome.UNDECIDED
+    if match[0] in _UNKNOWN:
+        return Outcome.UNKNOWN
+    return None if match[0] in _UNCLEAR else Outcome.UNDECIDED
 
 
 class _Server:

@@ -75,6 +75,16 @@ async def test_answers_survive_a_restart_and_are_shared(tmp_path: Path) -> None:
         ({"RCPT": b"450 4.2.0 greylisted\r\n"}, ()),
         ({"RCPT": b"554 5.7.1 you are on a list\r\n"}, ()),
         ({"RCPT": b"530 log in first\r\n"}, ()),
+        ({"RCPT": b"550 relay not permitted\r\n"}, ()),
+        ({"RCPT": b"550 5.4.1 Recipient address rejected: Access denied\r\n"}, ()),
+        ({"RCPT": b"553 sorry, that domain is not in my list\r\n"}, ()),
+        ({"RCPT": b"554 Service unavailable; Client host blocked\r\n"}, ()),
+        ({"RCPT": b"552 too many recipients\r\n"}, ()),
+        ({"RCPT": b"552 5.2.2 mailbox full\r\n"}, ()),
+        ({"RCPT": b"550 5.2.2 mailbox full\r\n"}, ()),
+        ({"RCPT": b"550 5.1.8 sender refused\r\n"}, ()),
+        ({"RCPT": b"550 5.7.1 relay denied\r\n"}, ()),
+        ({"RCPT": [b"550 who knows\r\n", Act.HANG_UP]}, ()),
         ({"MAIL": b"550 5.1.8 no bounces, please\r\n"}, ()),
         ({"GREETING": b"554 go away\r\n"}, ()),
         ({"GREETING": Act.HANG_UP}, ()),
@@ -92,6 +102,27 @@ async def test_what_is_not_about_the_recipient_decides_nothing(
         assert await server.codes("kim@example.org") == [LATER]
         hop.answers = {}
         assert await server.codes("kim@example.org") == [VALID]
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (b"550 No such user here\r\n", UNKNOWN),
+        (b"551 user not local\r\n", UNKNOWN),
+        (b"550 5.4.1 Recipient address rejected: Access denied\r\n", UNKNOWN),
+        (b"554 5.1.1 no such user\r\n", UNKNOWN),
+        (b"550-5.1.10 not\r\n550 5.1.10 found\r\n", UNKNOWN),
+        (b"554 Client host blocked\r\n", LATER),  # such checks often exempt postmaster
+        (b"550 5.7.1 Client host blocked\r\n", LATER),
+        (b"552 5.2.2 mailbox full\r\n", LATER),
+    ],
+)
+async def test_postmaster_shows_whether_an_unclear_refusal_is_about_us(
+    tmp_path: Path, reply: bytes, expected: str
+) -> None:
+    hop = ScriptedServer(refuse={"no@example.org": reply})
+    async with serving(hop), configured(tmp_path, settings(hop)) as server:
+        assert await server.codes("no@example.org") == [expected]
 
 
 async def test_a_next_hop_that_is_down_changes_nothing_that_is_known(tmp_path: Path) -> None:
