@@ -2,17 +2,13 @@
 
 The supervisor holds the lock of the home, so only one Waypost runs on it. Children end with the supervisor
 (PR_SET_PDEATHSIG), so no orphan can block the next start. There is no shutdown: SIGTERM has the same effect as SIGKILL.
-
-Keeps law: one-waypost-per-home, law: one-identity (docs/laws.md).
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
-import secrets
 import signal
 import socket
 import sys
@@ -24,16 +20,15 @@ from pathlib import Path
 
 from mailcore.config.settings import Settings
 from mailcore.config.values import listen_address
-from mailcore.faults import Code
-from mailcore.log.disk import Disk, Locked, is_full
+from mailcore.log.disk import Disk, is_full
 from mailcore.maillog.maillog import MailLog
 from mailcore.queue.exported import EXPORTED
-from mailcore.queue.identity import Held, IdentityError, establish
+from mailcore.queue.identity import Held, IdentityError
 from mailcore.queue.versions import NotOurs, look_at_versions
-from mailcore.supervisor.child import IDENTITY, SETTINGS_NAME, identity_variable, store_settings
-from mailcore.supervisor.listen import listen
+from mailcore.supervisor.child import IDENTITY, SETTINGS_NAME, identity_variable
+from mailcore.supervisor.preparation import HomeError, identify, prepare, prepare_home, refuse_shared_ports
 from mailcore.supervisor.pulse import PULSE, Pulse, until_begun
-from mailcore.supervisor.room import DiskFull, ballast_of, refuse_without_room
+from mailcore.supervisor.room import DiskFull, refuse_without_room
 from mailcore.supervisor.service import HANDED, Service, given_listeners, unlike
 from mailcore.supervisor.shared_counts import COUNTS, make_counts
 from mailcore.supervisor.start import Order, Process, Role, prepare_role, start
@@ -48,7 +43,6 @@ LOOK_S = 1.0  # between two looks at the children; systemd's watchdog is notifie
 STUCK = 2  # times silent_s: a child that was killed after silent_s has ended by then, or does not end at all
 RECEIVERS_FIRST_S = 5.0  # the other processes start at the latest then; until then receivers have the processor
 REFUSED_REST_S = 5.0  # under systemd, whose RestartSec is shorter
-LOCK_WAIT_S = 3.0  # children of the previous supervisor may still be ending
 
 
 @dataclass(slots=True)
@@ -82,77 +76,6 @@ def _say(message: str) -> None:
 def _both_clocks() -> tuple[float, float]:
     """Returns the wall clock and the seconds since the boot: a change of their difference is a jump of the wall clock."""
     return time.time(), time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-class HomeError(Exception):
-    """The home can't be used; the message says why."""
-
-
-def prepare_home(settings: Settings) -> int:
-    """Creates the home and takes its lock; returns the descriptor that holds it. Raises HomeError.
-
-    The directories of mail are created by ``identify``: their disks may be missing.
-    """
-    disk = Disk()
-    try:
-        for directory in (settings.home, settings.run_directory, settings.log_directory):
-            disk.make_directory(str(directory))
-            if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
-                raise HomeError(f"{directory} can't be read and written by this user (uid {os.getuid()})")
-        path = settings.home / "lock"
-        until = time.monotonic() + LOCK_WAIT_S
-        while True:
-            try:
-                lock = disk.lock(str(path))
-                break
-            except Locked as error:
-                if time.monotonic() > until:
-                    pid = path.read_text(errors="replace").strip()
-                    raise HomeError(f"another Waypost (process {pid}) is running on {settings.home}") from error
-                time.sleep(0.1)
-        # In place, and before it is cut to length: on a full disk there is no other block for it.
-        with contextlib.suppress(OSError):  # only a sentence needs it
-            os.ftruncate(lock, os.pwrite(lock, f"{os.getpid()}\n".encode(), 0))
-    except OSError as error:
-        raise HomeError(f"{error.filename or settings.home}: {error.strerror}") from error
-    return lock
-
-
-def identify(settings: Settings) -> Held:
-    """Checks and locks the directories that carry the identity; at a first start creates them.
-
-    Raises IdentityError.
-    """
-    directories = {name: str(path) for name, path in settings.identified_directories.items()}
-    try:
-        held = establish(
-            Disk(),
-            directories,
-            str(settings.log_directory),
-            str(settings.reports_directory),
-            time.time(),
-            lambda: secrets.token_hex(16),
-            LOCK_WAIT_S,
-        )
-    except OSError as error:
-        raise IdentityError(f"{error.filename or settings.home}: {error.strerror}", code=Code.INTERNAL) from error
-    for directory in directories.values():
-        if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
-            raise IdentityError(f"{directory} can't be read and written by this user (uid {os.getuid()})")
-    return held
-
-
-def prepare(settings: Settings, users: Users, stored: Path) -> None:
-    """Prepares directories and settings for the children; on a full disk with space that was set aside. Raises OSError."""
-    try:
-        users.prepare(settings)
-        store_settings(settings, stored)
-    except OSError as error:
-        if not is_full(error):
-            raise
-        ballast_of(settings, Disk()).make_room()
-        users.prepare(settings)
-        store_settings(settings, stored)
 
 
 class Supervisor:
@@ -340,26 +263,6 @@ class Supervisor:
             self._unpublished = True
 
 
-def _refuse_shared_ports(settings: Settings) -> None:
-    """Raises OSError if another process listens on a port of ours.
-
-    Receivers share their ports with each other (SO_REUSEPORT), so two Wayposts on one port would each get half of the mail.
-    """
-    for endpoint in (each.address for each in settings.all_listeners):
-        until = time.monotonic() + LOCK_WAIT_S
-        while True:
-            try:
-                listen(endpoint, shared=False).close()
-                break
-            except OSError as error:
-                if error.errno != errno.EADDRINUSE:
-                    break  # the address does not exist yet; the receivers wait for it
-                if time.monotonic() > until:
-                    name = "[receiver] listen" if endpoint in settings.receiver.listen else "[[listener]] address"
-                    raise OSError(f"{name}: {endpoint} is in use by another process") from None
-            time.sleep(0.05)
-
-
 def _refuse_start(settings: Settings, service: Service, why: str) -> None:
     """Logs why nothing is started, and waits under systemd."""
     log = MailLog(settings.log_directory)
@@ -387,7 +290,7 @@ def main(settings: Settings, roles: Mapping[str, Role], users: Users = ALONE) ->
     try:
         lock = prepare_home(settings)
         if not listeners:
-            _refuse_shared_ports(settings)
+            refuse_shared_ports(settings)
         look_at_versions(
             Disk(), str(settings.home), str(settings.queue_directory), str(settings.events_directory / EXPORTED)
         )

@@ -15,10 +15,12 @@ import pytest
 from mailcore import processes
 from mailcore.log.disk import Disk
 from mailcore.queue.identity import Identity, write_identity
+from mailcore.supervisor import preparation
 from mailcore.supervisor import supervisor as supervisor_module
 from mailcore.supervisor.listen import listen
+from mailcore.supervisor.preparation import HomeError, prepare_home
 from mailcore.supervisor.pulse import Pulse
-from mailcore.supervisor.supervisor import BACKOFF_S_MAX, HomeError, Supervisor, prepare_home
+from mailcore.supervisor.supervisor import BACKOFF_S_MAX, Supervisor
 from tests.receiver.running_receiver import settings_in
 
 
@@ -30,7 +32,7 @@ def supervisor(tmp_path: Path) -> Supervisor:
 
 
 def test_a_home_has_one_supervisor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor_module, "LOCK_WAIT_S", 0.0)
+    monkeypatch.setattr(preparation, "LOCK_WAIT_S", 0.0)
     settings = settings_in(tmp_path)
     lock = prepare_home(settings)
     try:
@@ -157,7 +159,7 @@ def _made(directory: Path) -> str:
 def test_a_port_somebody_else_listens_on_is_not_shared_with_him(
     tmp_path: Path, shared: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(supervisor_module, "LOCK_WAIT_S", 0.2)
+    monkeypatch.setattr(preparation, "LOCK_WAIT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as free:
         endpoint = f"127.0.0.1:{free.getsockname()[1]}"
     with listen(endpoint, shared=shared):
