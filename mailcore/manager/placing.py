@@ -15,12 +15,17 @@ import msgspec
 from mailcore.envelope import Aside, AsideKind, Recipient
 from mailcore.manager.context import ManagerContext
 from mailcore.queue.active import Active
-from mailcore.queue.aside import Change, Place, Tally, is_due, paused_s, with_its_state
+from mailcore.queue.aside import SLACK_S, Change, Place, Tally, is_due, paused_s, with_its_state
 from mailcore.queue.records import Administrative
 from mailcore.queue.rewrite import numbers_used, remaining_recipients
 from mailcore.routing.resolve import Refused
 
 __all__ = ["Placing", "change_of"]
+
+
+def _longer_than_slack(interval_s: float) -> float:
+    """Returns a wait that does not count as over when it begins: a recipient may be tried SLACK_S before its time."""
+    return max(interval_s, SLACK_S + 0.01)
 
 
 def change_of(context: ManagerContext, active: Active, order: Administrative) -> Change:
@@ -35,7 +40,7 @@ class Placing:
         self._context = context
         self._active = active
         self._now = context.wall()
-        self._deferred_until = self._now + interval_s
+        self._deferred_until = self._now + (_longer_than_slack(interval_s) if interval_s else 0)
         self._changes = [change_of(context, active, order) for order in active.orders]
         self.tally = Tally(self._now)
         self.added: list[Recipient] = []
