@@ -31,6 +31,7 @@ import uvloop
 from mailcore.config.arc import Arc
 from mailcore.config.protocol import conversions, fallback_hops
 from mailcore.config.settings import Settings
+from mailcore.config.values import listen_address
 from mailcore.deliverer.client import Client
 from mailcore.deliverer.conversion import Conversion
 from mailcore.deliverer.keyword_masks import masks_of
@@ -45,6 +46,7 @@ from mailcore.exhaustion import is_exhausted
 from mailcore.frames import Deliver, Delivered, FrameDecoder, FrameWriter, Hello, WireError
 from mailcore.log.disk import Disk
 from mailcore.routing.mx import HostFinder
+from mailcore.routing.own_addresses import OwnAddresses
 from mailcore.routing.resolve import next_hop_of
 from mailcore.supervisor.listen import fitting_path
 from mailcore.supervisor.pulse import beat
@@ -151,6 +153,7 @@ class Deliverer:
             own_name=our_name,
             chance=random.Random(),  # noqa: S311  which of two equal hosts comes first need not be secret
             clock=loop.time,
+            own_addresses=OwnAddresses(listen_address(each.address) for each in settings.all_listeners),
         )
         policies = Policies(settings.tls_policy, limits.port, settings.tls.ca_file)
         sts = None

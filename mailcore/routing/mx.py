@@ -36,10 +36,13 @@ import dns.resolver
 from mailcore.envelope import Status
 from mailcore.exhaustion import is_exhausted
 from mailcore.frames import NextHop
+from mailcore.routing.hosts_file import in_hosts_file
+from mailcore.routing.nameserver import parse_nameserver
+from mailcore.routing.own_addresses import OwnAddresses
 from mailcore.routing.resolve import Refused
 from mailcore.routing.tlsa import TlsaAnswer, TlsaFinder, is_validated
 
-__all__ = ["HOST_NOT_FOUND", "Address", "Host", "HostFinder", "parse_nameserver"]
+__all__ = ["HOST_NOT_FOUND", "Address", "Host", "HostFinder"]
 
 LIFETIME_S = 15.0  # of one look-up with all its retries; resolv.conf(5): 5 s, 2 attempts, and some for a second server
 TIMEOUT_S = 2.0  # of one question to one server, before the next is asked; dnspython's default
@@ -100,23 +103,10 @@ class _Found(NamedTuple):
     preferences: tuple[int, ...] = ()
 
 
-def parse_nameserver(text: str) -> tuple[str, int]:
-    """Reads "address" or "address:port" (IPv6 with a port in brackets). Raises ValueError at anything else."""
-    address, port = text, "53"
-    if text.startswith("["):
-        address, _, port = text[1:].partition("]")
-        port = port.removeprefix(":") or "53"
-    elif text.count(":") == 1:
-        address, _, port = text.partition(":")
-    if not port.isdecimal() or not 1 <= int(port) <= 65_535:
-        raise ValueError(f"{text!r}: the port is not in 1..65535")
-    return ipaddress.ip_address(address).compressed, int(port)
-
-
 class HostFinder:
     """Finds and remembers the addresses of next hops.
 
-    ``own_name`` is our host name, to detect loops; "" disables this check.
+    ``own_name`` is our host name, and ``own_addresses`` those of our receivers, to detect loops; "" and None disable this.
     """
 
     def __init__(
@@ -129,10 +119,12 @@ class HostFinder:
         clock: Callable[[], float],
         hosts_file: Path = Path("/etc/hosts"),
         resolv_conf: Path = Path("/etc/resolv.conf"),
+        own_addresses: OwnAddresses | None = None,
     ) -> None:
         self._nameservers = tuple(nameservers)
         self._addresses_max = addresses_max
         self._own_name = own_name.lower().removesuffix(".")
+        self._own_addresses = own_addresses
         self._chance = chance
         self._clock = clock
         self._hosts_file = hosts_file
@@ -226,6 +218,8 @@ class HostFinder:
     async def _ask(self, next_hop: NextHop) -> _Found | Refused:
         try:
             found, ttl_s = await (self._by_mx(next_hop.host) if next_hop.mx else self._by_name(next_hop.host))
+            if next_hop.mx and self._own_addresses is not None:
+                found = self._without_loops(found, next_hop, self._own_addresses)
             while len(self._known) >= ENTRIES_MAX:
                 del self._known[next(iter(self._known))]  # the one remembered first
             self._known.pop(next_hop, None)
@@ -233,6 +227,15 @@ class HostFinder:
             return found
         finally:
             del self._asking[next_hop]
+
+    def _without_loops(self, found: _Found | Refused, next_hop: NextHop, own: OwnAddresses) -> _Found | Refused:
+        """Leaves out the hosts that are us, and those of the same or a worse preference (RFC 5321 5.1)."""
+        if isinstance(found, Refused):
+            return found
+        for rank, group in enumerate(found.groups):
+            if any(own.hold(address.address, next_hop.port) for host in group for address in host):
+                return _Found(found.groups[:rank], found.preferences[:rank]) if rank else _loop(next_hop.host)
+        return found
 
     # One host, taken as it is
 
@@ -245,31 +248,13 @@ class HostFinder:
             pass
         else:
             return _Found((((Address(literal, literal),),),)), TTL_S_MAX
-        fixed = self._in_hosts_file(host)
+        fixed = in_hosts_file(self._hosts_file, host)[: self._addresses_max]
         if fixed:
             return _Found(((tuple(Address(host, address) for address in fixed),),)), NEGATIVE_TTL_S
         addresses, ttl_s, missing = await self._addresses(host)
         if addresses:
             return _Found(((addresses,),)), ttl_s
         return _no_host(host, "A", missing)
-
-    def _in_hosts_file(self, host: str) -> list[str]:
-        """Returns the addresses of ``host`` in hosts(5)."""
-        addresses: list[str] = []
-        try:
-            lines = self._hosts_file.read_text("utf-8", "replace").splitlines()
-        except OSError:
-            lines = []
-        for line in lines:
-            words = line.partition("#")[0].lower().split()
-            if host.lower() in words[1:]:
-                try:
-                    addresses.append(ipaddress.ip_address(words[0]).compressed)
-                except ValueError:
-                    continue
-        if not addresses and (host == "localhost" or host.endswith(".localhost")):
-            return ["127.0.0.1", "::1"]
-        return list(dict.fromkeys(addresses))[: self._addresses_max]
 
     # A domain, by MX
 
@@ -291,7 +276,7 @@ class HostFinder:
         if ours:
             hosts = [(preference, host) for preference, host in hosts if preference < min(ours)]
             if not hosts:
-                return Refused(Status.BOUNCED, "5.4.6", f"mail for {domain} loops back to myself"), answer.ttl_s
+                return _loop(domain), answer.ttl_s
         return await self._addresses_of_all(domain, self._ranked(hosts)[:MX_HOSTS_MAX], answer)
 
     def _ranked(self, hosts: list[tuple[int, str]]) -> list[tuple[int, str]]:
@@ -395,6 +380,10 @@ class HostFinder:
         resolver.timeout = TIMEOUT_S
         resolver.set_flags(ASK_FLAGS)
         return resolver
+
+
+def _loop(domain: str) -> Refused:
+    return Refused(Status.BOUNCED, "5.4.6", f"mail for {domain} loops back to myself")
 
 
 def _on_the_way(addresses: tuple[Address, ...], mx: _Answer) -> tuple[Address, ...]:

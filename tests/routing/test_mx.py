@@ -14,7 +14,8 @@ import pytest
 from mailcore.envelope import Status
 from mailcore.frames import NextHop
 from mailcore.routing import mx
-from mailcore.routing.mx import Address, HostFinder, parse_nameserver
+from mailcore.routing.mx import Address, HostFinder
+from mailcore.routing.nameserver import parse_nameserver
 from mailcore.routing.resolve import Refused
 from tests.exhausted import no_descriptors
 from tests.routing.nameserver import NameServer, name_server
