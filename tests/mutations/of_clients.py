@@ -24,8 +24,8 @@ MUTATIONS = [
     Mutation(
         "XCLIENT is for every host",
         "mailcore/receiver/named_client.py",
-        "        return self.is_named and networks.hold(self.connected_from)\n",
-        "        return self.is_named\n",
+        "        return self.is_named and networks.hold(self.connected_from) and verb",
+        "        return self.is_named and verb",
         "tests/receiver/test_named_client.py -k every_other_host",
     ),
     Mutation(

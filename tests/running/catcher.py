@@ -1,4 +1,4 @@
-"""A next hop that keeps the data: bounces are read with it. The lab keeps digests only."""
+"""A next hop that keeps the data: bounces are read with it. The lab keeps digests only. It takes 8-bit data, unconverted."""
 
 from __future__ import annotations
 
@@ -46,8 +46,9 @@ class Catcher:
                     writer.write(b"354 go on\r\n")
                     data = await reader.readuntil(b"\r\n.\r\n")
                     self.caught.append((sender, recipients, data[:-3].replace(b"\r\n..", b"\r\n.")))
-                if verb.startswith("EHLO") and self.tls is not None:
-                    writer.write(b"250-catcher.example\r\n250 STARTTLS\r\n")
+                if verb.startswith("EHLO"):
+                    more = b"250-STARTTLS\r\n" if self.tls is not None else b""
+                    writer.write(b"250-catcher.example\r\n" + more + b"250 8BITMIME\r\n")
                 elif verb == "STARTTLS" and self.tls is not None:
                     writer.write(b"220 go on\r\n")
                     await writer.start_tls(self.tls)
