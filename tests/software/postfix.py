@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+import signal
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
@@ -95,4 +97,8 @@ async def postfix(directory: Path, settings: Mapping[str, object]) -> AsyncItera
     (made.directory / "queue").mkdir()
     command = (program("postfix"), "-c", made.directory, "start-fg")
     async with started(command, made.port, made.log_file):
-        yield made
+        try:
+            yield made
+        finally:  # its master has a session of its own
+            with contextlib.suppress(OSError, ValueError):
+                os.kill(int((made.directory / "queue" / "pid" / "master.pid").read_text()), signal.SIGTERM)
