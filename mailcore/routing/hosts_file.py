@@ -9,7 +9,7 @@ __all__ = ["in_hosts_file"]
 
 
 def in_hosts_file(file: Path, host: str) -> list[str]:
-    """Returns the addresses of ``host``; those of loopback for localhost, if the file has none."""
+    """Returns the addresses of ``host``; those of loopback for localhost, if it is missing in the file."""
     addresses: list[str] = []
     try:
         lines = file.read_text("utf-8", "replace").splitlines()

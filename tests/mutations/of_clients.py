@@ -58,7 +58,7 @@ MUTATIONS = [
     ),
     Mutation(
         "recipients are counted only when they are accepted",
-        "mailcore/receiver/session.py",
+        "mailcore/receiver/recipient_session.py",
         "            and (refusal := self.context.rates.recipient(self.address))\n",
         "            and self.context.policy.accepts(path, self.trusted)\n"
         "            and (refusal := self.context.rates.recipient(self.address))\n",

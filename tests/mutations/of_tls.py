@@ -10,8 +10,8 @@ MUTATIONS = [
     Mutation(
         "a connection is kept without its policy",
         "mailcore/deliverer/client.py",
-        "    return work.transport, policy, address.host, address.address, work.next_hop.port, login\n",
-        "    return work.transport, Policy('may'), address.host, address.address, work.next_hop.port, login\n",
+        "    return work.transport, policy, address.host, address.address, work.next_hop.port, login, mask\n",
+        "    return work.transport, Policy('may'), address.host, address.address, work.next_hop.port, login, mask\n",
         "tests/deliverer/test_tls_levels.py tests/deliverer/test_client.py",
     ),
     Mutation(
