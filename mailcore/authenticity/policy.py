@@ -46,7 +46,7 @@ class Policy:
         self._failed = failed
 
     def is_for(self, purpose: str) -> bool:
-        """Returns whether the listeners with this purpose have the check."""
+        """Returns whether mail to the listeners with this purpose is evaluated; elsewhere forged results are removed."""
         return self._settings.evaluate in ("all", purpose)
 
     async def examine(self, message: CheckedMessage, address: str, helo: str, *, is_ours: bool) -> bytes:

@@ -54,7 +54,7 @@ class SenderCheck(Protocol):
     """Evaluates messages, writes the results into them, and says which are refused or held."""
 
     def is_for(self, purpose: str) -> bool:
-        """Returns whether the listeners with this purpose have the check."""
+        """Returns whether mail to the listeners with this purpose is evaluated; elsewhere forged results are removed."""
 
     async def examine(self, message: CheckedMessage, address: str, helo: str, *, is_ours: bool) -> bytes:
-        """Returns the reply that refuses a message, or b"". ``is_ours``: of a user who has logged in; it is not evaluated."""
+        """Returns the reply that refuses a message, or b"". ``is_ours``: it is not evaluated."""

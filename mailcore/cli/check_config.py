@@ -15,6 +15,7 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
+from mailcore.config.authenticity import authenticity_warnings
 from mailcore.config.dnsbl import dnsbl_warnings
 from mailcore.config.lines import report
 from mailcore.config.load import ConfigError, load
@@ -63,6 +64,7 @@ def _run(arguments: argparse.Namespace) -> int:
         *postmaster_faults(settings, socket.gethostname()),
         *warnings_about(settings.recipients, settings.relay.domains),
         *dnsbl_warnings(settings.dnsbl),
+        *authenticity_warnings(settings.authenticity),
     )
     warnings = [plain(line) for line in said]
     in_files = [] if arguments.file_only else [*map_faults(settings.rewriting), *recipient_faults(settings)]

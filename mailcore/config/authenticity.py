@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 
 from mailcore.bounds import bad, choice, number, text, whole
 from mailcore.routing.address import a_labels
 
-__all__ = ["Authenticity", "authserv_id"]
+__all__ = ["Authenticity", "authenticity_warnings", "authserv_id"]
 
 
 def authserv_id(given: str) -> str:
@@ -80,3 +81,16 @@ class Authenticity:
         20, 1, 120, "seconds", "time for all look-ups of a message; RFC 7208 asks for 20 seconds or more"
     )
     lookups_max: int = whole(100, 1, 10_000, "look-ups", "DNS questions of one process at once; further ones wait")
+
+
+def authenticity_warnings(settings: Authenticity) -> Iterator[str]:
+    """Yields a sentence for each setting that does less than it says."""
+    if settings.evaluate == "off":
+        changed = [each.name for each in fields(settings) if getattr(settings, each.name) != each.default]
+        if changed:
+            yield f'[authenticity] {", ".join(changed)}: no effect while evaluate is "off"; set evaluate to "mx" or "all"'
+    elif settings.dmarc == "reject" and settings.bad_from == "accept":
+        yield (
+            '[authenticity] dmarc = "reject" is evaded by mail with two From fields, or with a wrong address in From, for '
+            'which there is no DMARC; set bad_from = "reject"'
+        )

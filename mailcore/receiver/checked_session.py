@@ -72,7 +72,8 @@ class CheckedSession(ServerSession):
         check = self.context.sender_check
         if check is None or (self.trusted and not self.login):
             return b""
-        return await check.examine(message, self.address, self.session.host_name or "", is_ours=self.trusted)
+        is_ours = self.trusted or not self.context.evaluates
+        return await check.examine(message, self.address, self.session.host_name or "", is_ours=is_ours)
 
     async def _decide(self, envelope: Envelope, more: Sequence[Recipient], scratch: Scratch, done: Done) -> None:
         context = self.context

@@ -108,7 +108,8 @@ class ServerContext:
         self.rule = rule
         self.authentication = authentication  # None: no user can log in
         self.milters = milters_of(rule.milters, milters)
-        self.sender_check = sender_check if sender_check is not None and sender_check.is_for(rule.purpose) else None
+        self.sender_check = sender_check  # None: it is off
+        self.evaluates = sender_check is not None and sender_check.is_for(rule.purpose)
         self.is_implicit = rule.tls == "implicit"
         self.clients = clients
         names = (hostname, lenient.domain)

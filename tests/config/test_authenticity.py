@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from mailcore.config.authenticity import authenticity_warnings
 from mailcore.config.load import ConfigError, load_text
 from mailcore.config.settings import Settings
 
@@ -56,6 +57,21 @@ def test_the_key_of_the_seal_is_looked_for_beside_the_file() -> None:
         "[authenticity]\nevaluate = 'mx'\n[arc]\ndomain = 'Example.ORG'\nselector = 'A'\nkey = 'a.pem'\n"
     )
     assert (settings.arc.domain, settings.arc.selector, settings.arc.key) == ("example.org", "a", "/etc/waypost/a.pem")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("dmarc = 'reject'\ntemperror = 'defer'", "[authenticity] dmarc, temperror: no effect while evaluate"),
+        ("evaluate = 'mx'\ndmarc = 'reject'", '[authenticity] dmarc = "reject" is evaded by'),
+        ("evaluate = 'mx'\ndmarc = 'reject'\nbad_from = 'reject'", ""),
+        ("evaluate = 'mx'\ndmarc = 'quarantine'", ""),
+        ("", ""),
+    ],
+)
+def test_settings_that_do_less_than_they_say_are_named(text: str, said: str) -> None:
+    warnings = list(authenticity_warnings(settings_of("[authenticity]\n" + text).authenticity))
+    assert [each[: len(said)] for each in warnings] == [said] * bool(said)
 
 
 def test_the_examples_of_the_page_can_be_read() -> None:

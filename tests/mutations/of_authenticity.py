@@ -24,6 +24,14 @@ MUTATIONS = [
         f"{CHECK} -k user_who_logged_in",
     ),
     Mutation(
+        "users of a submission listener may forge our results",
+        "mailcore/receiver/server_context.py",
+        "        self.sender_check = sender_check  # None: it is off\n",
+        "        is_used = sender_check is not None and sender_check.is_for(rule.purpose)\n"
+        "        self.sender_check = sender_check if is_used else None\n",
+        f"{CHECK} -k users_of_a_submission",
+    ),
+    Mutation(
         "an evaluation with a bug is an error of the session",
         "mailcore/authenticity/policy.py",
         "        except Exception as error:\n",

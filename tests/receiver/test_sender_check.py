@@ -27,6 +27,7 @@ from tests.authenticity.mail import MESSAGE, dkimpy_verifies, rsa_key, signed, s
 from tests.deliverer.dns_server import NameServer, answering
 from tests.eventually import eventually
 from tests.milter.scripted import ScriptedMilter, milter
+from tests.receiver.logins import submission, user
 from tests.receiver.running_receiver import settings_in
 from tests.receiver.server_in_process import Client, Serving, serving, without_trace
 
@@ -217,11 +218,29 @@ async def test_a_user_who_logged_in_can_claim_no_results_and_is_not_evaluated() 
     assert message.fields.data == b"Received: x\r\nFrom: ann@shop.example\r\n"
 
 
+@pytest.mark.parametrize("evaluate", ["mx", "all"])
+async def test_users_of_a_submission_listener_can_claim_no_results(tmp_path: Path, evaluate: str) -> None:
+    """(law: forged-results-removed)"""
+
+    async def never(name: str, kind: str) -> Any:
+        raise AssertionError(name)
+
+    policy = open_policy(Authenticity(evaluate=evaluate), "mx.example.net", never, lambda address, error: None)
+    async with submission(tmp_path, user(), sender_check=policy) as server:
+        client = await server.logged_in()
+        await client.to_data(b"alice@example.org", b"b@example.org")
+        await client.send(OTHERS[0] + b"\r\n" + FORGED[0] + b"\r\n" + stuffed(MESSAGE) + b".\r\n")
+        assert (await client.reply()).startswith(OK)
+        ((envelope, _, data),) = server.intake.messages
+    assert without_trace(data) == OTHERS[0] + b"\r\n" + stuffed(MESSAGE)
+    assert envelope.authentication == ""
+
+
 @pytest.mark.parametrize(
     ("purpose", "evaluate", "has"),
     [("mx", "mx", True), ("submission", "mx", False), ("submission", "all", True), ("mx", "off", False)],
 )
-def test_listeners_have_the_check_by_their_purpose(purpose: str, evaluate: str, has: bool) -> None:
+def test_mail_is_evaluated_by_the_purpose_of_its_listener(purpose: str, evaluate: str, has: bool) -> None:
     async def never(name: str, kind: str) -> Any:
         raise AssertionError(name)
 
