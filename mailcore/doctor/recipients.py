@@ -42,7 +42,7 @@ def look(host: Host) -> Iterator[Finding]:
             "recipients", "cannot look with the rights of the receivers' user", "Run waypost doctor as root."
         )
     elif not faults and not closed:
-        yield good("recipients", f"{len(files)} files with valid recipients can be used")
+        yield good("recipients", f"all files with valid recipients can be used: {len(files)}")
 
 
 def _receiver_ids(host: Host) -> Ids | None:

@@ -20,6 +20,9 @@ _TIMES = tuple(
 _RESTRICTIONS = ("smtpd_recipient_restrictions", "smtpd_relay_restrictions", "smtpd_client_restrictions")
 _ASKS = "reject_unverified_recipient"
 _ACCEPTED = "every recipient of [relay] domains is accepted, and bounces may go to forged senders"
+_ASKED = (
+    "instead of this list, the next hop is asked for recipients of [relay] domains, as by reject_unverified_recipient"
+)
 
 
 def recipients(machine: Machine, draft: Draft, domains: Sequence[str]) -> None:
@@ -72,7 +75,8 @@ def _by_file(machine: Machine, draft: Draft, domains: Sequence[str]) -> None:
         except MapFault as fault:
             faults = str(fault).splitlines()
     if faults:
-        draft.left(where, what, f"{'; '.join(faults)}; {_ACCEPTED}")
+        asks = bool(domains) and any(_ASKS in machine.cf.list(each) for each in _RESTRICTIONS)
+        draft.left(where, what, f"{'; '.join(faults)}; {_ASKED if asks else _ACCEPTED}")
     elif not domains:
         draft.left(where, what, "there are no [relay] domains that it could be about")
     else:

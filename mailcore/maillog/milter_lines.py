@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mailcore.maillog.lines import Lines
 from mailcore.maillog.text import free, word
 
 __all__ = ["MilterLines"]
+
+RECIPIENTS_MAX = 20  # in a line; mail.jsonl has all
 
 
 class MilterLines(Lines):
@@ -32,15 +36,26 @@ class MilterLines(Lines):
         )
 
     def milter_acted(
-        self, milter: str, stage: str, action: str, why: str, client_address: str, queue_id: str = ""
+        self,
+        milter: str,
+        stage: str,
+        action: str,
+        why: str,
+        client_address: str,
+        queue_id: str = "",
+        sender: str = "",
+        recipients: Sequence[str] = (),
     ) -> None:
-        """Logs that a milter discards or holds a message."""
+        """Logs that a milter discards or holds a message, which has the ID that the client got with its 250."""
         client = f"unknown[{word(client_address)}]"
         by = f"milter {word(milter)}" if milter else "milters"
         about = f": {free(why)}" if why else ""
+        to = ",".join(f"<{word(each)}>" for each in recipients[:RECIPIENTS_MAX])
+        more = f" and {len(recipients) - RECIPIENTS_MAX} more" if len(recipients) > RECIPIENTS_MAX else ""
         self._line(
             "smtpd",
-            f"{queue_id or 'NOQUEUE'}: milter-{word(action)}: {word(stage)} from {client}: {by}{about}",
+            f"{queue_id or 'NOQUEUE'}: milter-{word(action)}: {word(stage)} from {client}: {by}{about}; "
+            f"from=<{word(sender)}> to={to}{more}",
         )
         self._object(
             "milter_acted",
@@ -50,4 +65,6 @@ class MilterLines(Lines):
             action=action,
             why=why,
             client_address=client_address,
+            sender=sender,
+            recipients=list(recipients),
         )

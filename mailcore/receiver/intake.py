@@ -42,6 +42,8 @@ class MilterEvent(NamedTuple):
     what: str
     client_address: str
     queue_id: str = ""
+    sender: str = ""
+    recipients: tuple[str, ...] = ()  # those that the client named
 
 
 class Upload(Protocol):

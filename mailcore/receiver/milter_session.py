@@ -47,6 +47,7 @@ class MilterSession(CheckedSession):
         self._decider = ""  # the milter that decided what is replied now
         self._values: dict[str, str] = {}
         self._refused_recipient = ""  # by the command that runs
+        self._discarded: tuple[str, Decision] | None = None  # the step that discards the message under way
         self._chunk_decision: Decision | None = None  # that refuses the chunk that is thrown away
 
     # -- the connection
@@ -110,6 +111,7 @@ class MilterSession(CheckedSession):
         """Forgets the mail transaction, also with the milters."""
         if self.phase > Phase.GREETED:
             self._chain.end_message()
+        self._discarded = None
         super().end_transaction()
 
     def refuse(
@@ -342,6 +344,8 @@ class MilterSession(CheckedSession):
     async def examine(self, message: MilterMessage) -> bytes | None:
         """Shows a message to the milters, after our own checks."""
         if self._chain.discards:
+            if self._discarded is not None:
+                self._log_action(*self._discarded)
             return None
         failure = await super().examine(message)
         if failure != b"":
@@ -367,17 +371,25 @@ class MilterSession(CheckedSession):
         self.context.intake.milter_failed(event)
 
     def _acted(self, stage: str, decision: Decision | None) -> None:
-        """Logs a decision of a milter that the client does not hear."""
-        if decision is not None:
-            event = MilterEvent(
-                decision.milter,
-                decision.kind.value,
-                stage,
-                decision.reason,
-                self.address,
-                self.envelope.queue_id,
-            )
-            self.context.intake.milter_acted(event)
+        """Logs a decision of a milter that the client does not hear; before the message's end, it has no ID yet."""
+        if decision is not None and stage != "END-OF-MESSAGE":
+            self._discarded = stage, decision
+        elif decision is not None:
+            self._log_action(stage, decision)
+
+    def _log_action(self, stage: str, decision: Decision) -> None:
+        envelope = self.envelope
+        event = MilterEvent(
+            decision.milter,
+            decision.kind.value,
+            stage,
+            decision.reason,
+            self.address,
+            envelope.queue_id,
+            envelope.mail_from or "",
+            tuple(envelope.recipients),
+        )
+        self.context.intake.milter_acted(event)
 
 
 def _parameters(argument: bytes) -> list[bytes]:

@@ -175,14 +175,23 @@ class Reception:
     def milter_failed(self, event: MilterEvent) -> None:
         """Logs that a milter failed, unless there are too many such lines."""
         if self._milters_logged.taken(self._loop.time()):
-            milter, action, stage, what, client_address, queue_id = event
-            self._log.milter_failed(milter, stage, what, action, client_address, queue_id)
+            self._log.milter_failed(
+                event.milter, event.stage, event.what, event.action, event.client_address, event.queue_id
+            )
             self._log.flush()
 
     def milter_acted(self, event: MilterEvent) -> None:
         """Logs that a milter discards or holds a message."""
-        milter, action, stage, what, client_address, queue_id = event
-        self._log.milter_acted(milter, stage, action, what, client_address, queue_id)
+        self._log.milter_acted(
+            event.milter,
+            event.stage,
+            event.action,
+            event.what,
+            event.client_address,
+            event.queue_id,
+            event.sender,
+            event.recipients,
+        )
         self._log.flush()
 
     def proxy_refused(self, balancer: str, why: str) -> None:

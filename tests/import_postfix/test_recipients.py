@@ -52,3 +52,9 @@ def test_a_host_that_asked_the_next_hop_still_does(tmp_path: Path) -> None:
     draft, settings = told_of(directory, main + "relay_recipient_maps = hash:DIR/valid\n", valid="kim@example.org x\n")
     assert settings.recipients.known_by == "file"
     assert any(each.fate is Fate.LEFT for each in said_of(draft, "reject_unverified_recipient"))
+    directory = tmp_path / "not-readable"
+    directory.mkdir()
+    draft, settings = told_of(directory, main + "relay_recipient_maps = ldap:DIR/x\n")
+    assert settings.recipients.known_by == "next_hop"
+    (finding,) = said_of(draft, "relay_recipient_maps")
+    assert "the next hop is asked" in finding.said

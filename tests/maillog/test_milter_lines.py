@@ -13,8 +13,8 @@ ADDRESS = "inet:127.0.0.1:11332"
 def test_each_line_names_the_milter(tmp_path: Path) -> None:
     log = MailLog(tmp_path, "mx")
     log.milter_failed(ADDRESS, "END-OF-MESSAGE", "did not answer within 300 s", "tempfail", "192.0.2.7", "4abc")
-    log.milter_acted(ADDRESS, "MAIL", "discard", "", "192.0.2.7", "4abc")
-    log.milter_acted(ADDRESS, "END-OF-MESSAGE", "hold", "looks\nbad", "192.0.2.7", "4abc")
+    log.milter_acted(ADDRESS, "MAIL", "discard", "", "192.0.2.7", "4abc", "a@x.example", ["b@x.example"])
+    log.milter_acted(ADDRESS, "END-OF-MESSAGE", "hold", "looks\nbad", "192.0.2.7", "4abc", "", ["b@x.example"] * 22)
     log.refused("MAIL", "550 5.7.1 no", "192.0.2.7", sender="a@example.com", helo="client.example", milter=ADDRESS)
     log.flush()
     log.close()
@@ -22,8 +22,9 @@ def test_each_line_names_the_milter(tmp_path: Path) -> None:
     assert lines == [
         f"warning: 4abc: milter {ADDRESS} did not answer within 300 s; END-OF-MESSAGE from [192.0.2.7]; "
         "default_action=tempfail",
-        f"4abc: milter-discard: MAIL from unknown[192.0.2.7]: milter {ADDRESS}",
-        f"4abc: milter-hold: END-OF-MESSAGE from unknown[192.0.2.7]: milter {ADDRESS}: looks\\nbad",
+        f"4abc: milter-discard: MAIL from unknown[192.0.2.7]: milter {ADDRESS}; from=<a@x.example> to=<b@x.example>",
+        f"4abc: milter-hold: END-OF-MESSAGE from unknown[192.0.2.7]: milter {ADDRESS}: looks\\nbad; from=<> "
+        f"to={','.join(['<b@x.example>'] * 20)} and 2 more",
         "NOQUEUE: milter-reject: MAIL from unknown[192.0.2.7]: 550 5.7.1 no; from=<a@example.com> proto=ESMTP "
         f"helo=<client.example> milter={ADDRESS}",
     ]

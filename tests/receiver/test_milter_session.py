@@ -245,7 +245,9 @@ async def test_a_message_that_is_discarded_is_answered_with_success_and_not_stor
         await client.hello()
         assert await send(client) == OK
         assert server.intake.messages == []
-        assert [(each.milter, each.action) for each in server.intake.milters_acted] == [(filter_.address, "discard")]
+        (event,) = server.intake.milters_acted
+        assert (event.milter, event.action) == (filter_.address, "discard")
+        assert (event.queue_id, event.sender, event.recipients) == ("ID1", "a@example.com", ("b@example.org",))
         assert (await send(client)).startswith(b"250")
         assert server.intake.content == MESSAGE
 
