@@ -17,6 +17,7 @@ from typing import Any
 
 from mailcore.config.authenticity import authenticity_warnings
 from mailcore.config.dnsbl import dnsbl_warnings
+from mailcore.config.greylist import greylist_warnings
 from mailcore.config.lines import report
 from mailcore.config.load import ConfigError, load
 from mailcore.config.maps import map_faults, recipient_faults
@@ -65,6 +66,7 @@ def _run(arguments: argparse.Namespace) -> int:
         *warnings_about(settings.recipients, settings.relay.domains),
         *dnsbl_warnings(settings.dnsbl),
         *authenticity_warnings(settings.authenticity),
+        *greylist_warnings(settings.greylist),
     )
     warnings = [plain(line) for line in said]
     in_files = [] if arguments.file_only else [*map_faults(settings.rewriting), *recipient_faults(settings)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from mailcore.bounds import bad, choice, flag, number, texts, whole
@@ -110,7 +110,26 @@ class Dnsbl:
 
 
 def dnsbl_warnings(settings: Dnsbl) -> Iterator[str]:
-    """Yields a sentence if the lists cannot do anything."""
+    """Yields a sentence for each key without effect: without lists, of a list that cannot count, of weights too low."""
+    if not settings.sites:
+        for each in fields(settings):
+            if getattr(settings, each.name) != getattr(Dnsbl(), each.name):
+                yield f"[dnsbl] {each.name} has no effect without sites"
+    for site in settings.sites:
+        if _never_counts(parse_list(site).octets):
+            yield f"[dnsbl] sites: {site} never counts; lists answer 127.x.x.x, but not 127.0.0.1 or 127.255.255.x"
     highest = sum(each.weight for each in settings.lists if each.weight > 0)
     if 0 < highest < settings.threshold:
         yield f"[dnsbl] threshold = {settings.threshold} is never reached: the weights of all lists are {highest} together"
+
+
+def _never_counts(octets: tuple[frozenset[int], ...]) -> bool:
+    """Returns whether a filter holds only answers that never count, as ``mailcore.receiver.dns_lists`` has it."""
+    if not octets:
+        return False
+    first, second, third, fourth = octets
+    return (
+        127 not in first
+        or (second == third == frozenset((0,)) and fourth == frozenset((1,)))
+        or second == third == frozenset((255,))
+    )

@@ -27,7 +27,8 @@ from mailcore.routing.networks import Networks
 
 __all__ = ["LOOK_S", "LiveMaps", "MapLog"]
 
-LOOK_S = 0.5  # how often to look whether a file has changed; a change is in force within a second
+LOOK_S = 0.5  # how often to look whether a file has changed; a change is in force within two seconds
+QUIET_LOOKS = 2  # looks without a change before the files are read
 
 
 class MapLog(Protocol):
@@ -60,7 +61,8 @@ class LiveMaps:
         self._threads = threads
         self._paths = [name.removeprefix(REGEXP) for name in settings.files]
         self._seen = self._signature()
-        self._changed = self._reading = False
+        self._reading = False
+        self._looks_left = 0  # until files that have changed are read
         clients = settings.local_header_rewrite_clients
         self._local = Networks(tuple(each for each in clients if each not in (NETWORKS, LOGINS)))
         self._local_networks, self._local_logins = NETWORKS in clients, LOGINS in clients
@@ -119,11 +121,14 @@ class LiveMaps:
             return
         seen = self._signature()
         if seen != self._seen:
-            self._seen, self._changed = seen, True
-            return  # it may be half written: it is read when it has not changed between two looks
-        if not self._changed:
+            self._seen, self._looks_left = seen, QUIET_LOOKS
+            return  # it may be half written: it is read when it has not changed for a second
+        if not self._looks_left:
             return
-        self._changed, self._reading = False, True
+        self._looks_left -= 1
+        if self._looks_left:
+            return
+        self._reading = True
         self._loop.run_in_executor(self._threads, read_files, self._settings).add_done_callback(self._read)
 
     def _read(self, future: asyncio.Future[Files]) -> None:
@@ -131,6 +136,8 @@ class LiveMaps:
         if future.cancelled():
             return
         error = future.exception()
+        if self._signature() != self._seen:  # they are read again when they do not change
+            return
         if error is None:
             self.files = future.result()
             self._log.maps_read(len(self._paths))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mailcore.bounds import DAY_S, choice, number, text, texts, whole
-from mailcore.config import rewriting, values
+from mailcore.config import greylist, rewriting, values
 
 __all__ = ["STATE", "Recipients", "domain_pattern_of", "settle", "warnings_about"]
 
@@ -113,12 +113,13 @@ class Recipients:
 
 
 def settle(sections: dict[str, Any], base: Path, fault: Callable[[tuple[str, ...], str], object]) -> None:
-    """Makes the paths of map files absolute, and calls ``fault`` for keys of [recipients] that contradict each other."""
+    """Makes the paths of map files absolute, and calls ``fault`` for keys that contradict each other, also of [greylist]."""
     rewriting.absolute(sections["rewriting"], base)
     section = sections["recipients"]
     if "relay_recipient_maps" in section:
         section["relay_recipient_maps"] = tuple(str(base / each) for each in section["relay_recipient_maps"])
     made = Recipients(**section)
+    greylist.settle(sections["greylist"], fault)
     taken: dict[str, str] = {}
     for name in LISTS:
         for pattern in getattr(made, name):

@@ -2,7 +2,7 @@
 
 Laws
 - What cannot be read never replaces what is in use.
-- A file is read when it has not changed between two looks: it may be half written.
+- A file is read when it has not changed for QUIET_LOOKS looks, and is not used if it changed meanwhile: it may be half written.
 
 Keeps law: recipients-stay-good (docs/laws.md).
 """
@@ -18,6 +18,8 @@ from typing import Generic, TypeVar
 from mailcore.rewriting.address_map import MapFault
 
 __all__ = ["WatchedFiles"]
+
+QUIET_LOOKS = 2  # a second without a change
 
 Read = TypeVar("Read")
 
@@ -39,7 +41,8 @@ class WatchedFiles(Generic[Read]):
         self._loop = loop
         self._threads = threads
         self._seen = self._signature()
-        self._changed = self._reading = False
+        self._reading = False
+        self._looks_left = 0  # until files that have changed are read
         self.value: Read | None = None  # None: nothing was read yet
         try:
             self.value = read()
@@ -52,9 +55,12 @@ class WatchedFiles(Generic[Read]):
             return
         seen = self._signature()
         if seen != self._seen:
-            self._seen, self._changed = seen, True
-        elif self._changed:
-            self._changed, self._reading = False, True
+            self._seen, self._looks_left = seen, QUIET_LOOKS
+        elif self._looks_left:
+            self._looks_left -= 1
+            if self._looks_left:
+                return
+            self._reading = True
             self._loop.run_in_executor(self._threads, self._read).add_done_callback(self._done)
 
     def _done(self, future: asyncio.Future[Read]) -> None:
@@ -62,6 +68,8 @@ class WatchedFiles(Generic[Read]):
         if future.cancelled():
             return
         error = future.exception()
+        if self._signature() != self._seen:  # it is read again when it does not change
+            return
         if error is None:
             self.value = future.result()
             self._report(())

@@ -135,13 +135,13 @@ def read_map(name: str, delimiter: str = "") -> AddressMap:
 
 
 def read_text(path: str) -> str:
-    """Returns the text of a file. Raises MapFault."""
+    """Returns the text of a file, without a byte order mark. Raises MapFault."""
     try:
         with open(path, "rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
         if len(data) > FILE_BYTES_MAX:
             raise MapFault(f"{path}: the file is larger than {FILE_BYTES_MAX} bytes")
-        return data.decode()
+        return data.decode("utf-8-sig")
     except OSError as error:
         raise MapFault(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -179,6 +179,8 @@ def _key(text: str) -> str:
         return f"@{comparable_domain(text[1:])}"
     if not is_mailbox(text):
         raise ValueError(f"{text!a} is neither an address nor @domain")
+    if text.startswith("*@"):
+        raise ValueError(f"{text!a} must be {text[1:]!a}, which stands for all addresses of the domain")
     return comparable(text)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from mailcore.rewriting.address_map import MapFault
+from mailcore.rewriting.address_map import MapFault, read_text
 from mailcore.rewriting.rewriting import Maps
 from mailcore.routing.address import comparable, comparable_domain, is_mailbox, split
 from mailcore.routing.route import RouteError, domain_name
@@ -23,7 +23,6 @@ from mailcore.routing.route import RouteError, domain_name
 __all__ = ["RecipientList", "is_rewritten", "read_recipients"]
 
 _ESCAPED = re.compile(r"\\(.)")
-FILE_BYTES_MAX = 64 << 20  # two million addresses
 FAULTS_MAX = 20  # lines that are named; the rest is counted
 
 
@@ -73,27 +72,21 @@ def is_rewritten(maps: Maps, address: str) -> bool:
 
 
 def _entries(path: str) -> set[str]:
-    try:
-        with open(path, "rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
-        if len(data) > FILE_BYTES_MAX:
-            raise MapFault(f"{path}: the file is larger than {FILE_BYTES_MAX} bytes")
-        text = data.decode()
-    except OSError as error:
-        raise MapFault(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        at = error.object.count(b"\n", 0, error.start) + 1
-        raise MapFault(f"{path}:{at}: the line is not UTF-8") from None
     entries: set[str] = set()
     faults: list[str] = []
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip() or line[0].isspace() or line[0] == "#":
             continue
-        key = _key(line.split(None, 1)[0])
-        if key:
+        word = line.split(None, 1)[0]
+        key = _key(word)
+        if word.startswith("*@"):
+            faults.append(
+                f"{path}:{number}: {word!a} must be {word[1:]!a}, which stands for all addresses of the domain"
+            )
+        elif key:
             entries.add(key)
         else:
-            faults.append(f"{path}:{number}: {line.split(None, 1)[0]!a} is neither an address nor @domain")
+            faults.append(f"{path}:{number}: {word!a} is neither an address nor @domain")
     if faults:
         more = [f"{path}: and {len(faults) - FAULTS_MAX} more lines"] if len(faults) > FAULTS_MAX else []
         raise MapFault("\n".join(faults[:FAULTS_MAX] + more))

@@ -34,3 +34,16 @@ def test_a_threshold_that_is_never_reached_is_named() -> None:
     assert [each[:22] for each in dnsbl_warnings(settings)] == ["[dnsbl] threshold = 4 "]
     assert list(dnsbl_warnings(dataclasses.replace(settings, threshold=3))) == []
     assert list(dnsbl_warnings(Dnsbl(sites=("good.example*-1",)))) == []
+
+
+@pytest.mark.parametrize(
+    ("site", "never"),
+    [("y=10.0.0.1", True), ("y=127.0.0.1", True), ("y=127.255.255.[0..255]", True), ("y=127.0.0.[1..2]", False), ("y", False)],
+)  # fmt: skip
+def test_a_list_that_never_counts_is_named(site: str, never: bool) -> None:
+    assert [f"sites: {site} never counts" in each for each in dnsbl_warnings(Dnsbl(sites=(site,)))] == [True] * never
+
+
+def test_keys_without_lists_are_named() -> None:
+    assert list(dnsbl_warnings(Dnsbl())) == []
+    assert list(dnsbl_warnings(Dnsbl(threshold=3))) == ["[dnsbl] threshold has no effect without sites"]

@@ -102,3 +102,12 @@ def test_a_file_that_is_missing_or_not_text_is_a_fault(tmp_path: Path) -> None:
     (tmp_path / "map").write_bytes(b"a@x.example b@x.example\n\xff\n")
     with pytest.raises(MapFault, match="map:2: the line is not UTF-8"):
         read_map(str(tmp_path / "map"))
+
+
+def test_a_byte_order_mark_does_not_count(tmp_path: Path) -> None:
+    assert made(tmp_path, "\ufeffteam@example.org kim@example.org\n").find("team@example.org") == ("kim@example.org",)
+
+
+def test_a_star_for_the_addresses_of_a_domain_is_a_fault(tmp_path: Path) -> None:
+    with pytest.raises(MapFault, match=r"map:1: '\*@example.org' must be '@example.org'"):
+        made(tmp_path, "*@example.org b@example.org\n")

@@ -52,6 +52,7 @@ def test_an_address_is_found_as_mail_compares_it(tmp_path: Path, address: str, d
         (b"kim@example.org\nkim\n", ":2: 'kim' is neither an address nor @domain"),
         (b"@-.example\n", ":1: '@-.example' is neither"),
         (b"kim@example.org\n\xff@example.org\n", ":2: the line is not UTF-8"),
+        (b"kim@example.org\n*@example.org\n", ":2: '*@example.org' must be '@example.org'"),
         (b"", ": no address is in it"),
         (b"# nothing yet\n\n", ": no address is in it"),
         (b"x\n" * 30, ": and 10 more lines"),
@@ -70,3 +71,8 @@ def test_one_of_several_files_may_be_empty_and_none_may_be_missing(tmp_path: Pat
     assert len(read_recipients([f"{tmp_path}/empty", f"{tmp_path}/list"])) == 1
     with pytest.raises(MapFault, match="cannot be read: No such file"):
         read_recipients([f"{tmp_path}/gone", f"{tmp_path}/list"])
+
+
+def test_a_byte_order_mark_does_not_count(tmp_path: Path) -> None:
+    (tmp_path / "list").write_bytes(b"\xef\xbb\xbfkim@example.org\n")
+    assert read_recipients([str(tmp_path / "list")]).has("kim@example.org")
