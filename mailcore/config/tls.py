@@ -10,11 +10,14 @@ import ipaddress
 import ssl
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from mailcore.bounds import BadValue, bad, choice, number, text, texts, whole
 from mailcore.config import values
-from mailcore.frames import NextHop
 from mailcore.routing.route import RouteError, domain_name
+
+if TYPE_CHECKING:  # Ansible checks a text with Python alone, and frames need msgspec
+    from mailcore.frames import NextHop
 
 __all__ = [
     "LEVELS",

@@ -136,6 +136,8 @@ def _forked(main: Main, order: Order) -> Process:
     try:
         _become_a_child(order)
         status = run_child(lambda: main, order.number, parent, order.stored)
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else 1
     except BaseException:  # nothing may return into the supervisor's code
         with contextlib.suppress(OSError):
             os.write(2, traceback.format_exc().encode())

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from mailcore.config.ehlo_keywords import USED
 from mailcore.config.load import load
+from mailcore.esmtp import EXTENSIONS
 from tests.config.test_load import fault, file
 
 __all__ = ["file"]  # the fixture
@@ -55,3 +57,7 @@ def test_patterns_and_keywords_have_one_spelling(file: Path) -> None:
         "192.0.2.1/32": ("SIZE",),
     }
     assert settings.smtpd_discard_ehlo_keywords == {"2001:db8::/32": ("XCLIENT",)}
+
+
+def test_every_extension_can_be_discarded() -> None:
+    assert {row.keyword for row in EXTENSIONS} == set(USED)

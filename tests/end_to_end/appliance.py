@@ -209,7 +209,8 @@ class Appliance:
         return self.output.read_text(errors="replace")[-4000:] if self.output.exists() else ""
 
     async def _is_written_down(self) -> bool:
-        return alive(self.processes().get("supervisor", 0))  # not those that the one before wrote
+        """Those that the one before wrote do not count. On a full disk nothing can be written down."""
+        return alive(self.processes().get("supervisor", 0)) or "processes.json can't be written" in self._tail()
 
     async def _greets(self) -> bool:
         try:

@@ -110,6 +110,11 @@ def test_an_error_of_a_child_ends_the_child_alone(tmp_path: Path, capfd: pytest.
     assert "RuntimeError: the bug that was made for this test" in capfd.readouterr().err
 
 
+def test_a_child_may_end_with_a_status_of_its_own(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert ended(start(Role(lambda: lambda settings, number: sys.exit(75)), order_in(tmp_path, []))) == 75
+    assert capfd.readouterr().err == ""
+
+
 def test_a_child_can_be_killed_and_a_second_kill_reaches_no_other_process(tmp_path: Path) -> None:
     child = start(Role(lambda: lambda settings, number: time.sleep(PATIENCE_S)), order_in(tmp_path, []))
     assert child.poll() is None
