@@ -31,7 +31,7 @@ __all__ = ["reference"]
 _HEAD = """\
 # Configuration
 
-Made by `python -m mailcore.config.reference > docs/configuration.md`; edit `mailcore/config/settings.py`, not this page.
+Made by `python -m mailcore.config.reference > docs/configuration.md`; edit the files of `mailcore/config/`, not this page.
 
 The settings are one TOML file, `waypost.toml`. Waypost does not start while a key or a value in it is wrong: it prints each
 fault with its line and the values allowed. `waypost check-config --config FILE` checks a file without a start. A setting that

@@ -10,10 +10,10 @@ from mailcore.cli.main import main
 from mailcore.config.load import ConfigError, load_text
 from tests.config.test_client_auth import FAULTS as CLIENT_AUTH_FAULTS
 from tests.config.test_ehlo_keywords import FAULTS as KEYWORD_FAULTS
-from tests.config.test_load import FAULTS
 from tests.config.test_milters import FAULTS as MILTER_FAULTS
 from tests.config.test_tls import FAULTS as TLS_FAULTS
 from tests.config.test_transports import FAULTS as TRANSPORT_FAULTS
+from tests.config.wrong_settings import FAULTS
 from tests.golden_files import Golden
 
 MISTAKES = """\
