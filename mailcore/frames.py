@@ -17,6 +17,7 @@ from mailcore.envelope import Options, Verdict
 from mailcore.faults import Fault
 
 __all__ = [
+    "TLS_NOT_OFFERED",
     "Deliver",
     "Delivered",
     "Durable",
@@ -32,6 +33,7 @@ __all__ = [
     "encode",
 ]
 
+TLS_NOT_OFFERED = "TLS not offered"  # the last words of Delivered.tls_level if the server has no STARTTLS
 FRAME_BYTES_MAX = 16 * 1024 * 1024  # a browse page or 50 recipients is far below; a longer one is an error of the peer
 
 
@@ -103,8 +105,8 @@ class Delivered(msgspec.Struct, frozen=True, array_like=True, tag=4):
     source_address: str = ""  # of our end of the connection; "" when no host was reached
     tls_verified: bool = False  # the certificate was checked, as the level demands
     damage: str = ""  # of the data on disk: why it was not sent; the message must be held
-    # The level that the connection was made under, ": " and the reason for it unless that is a plain default; also of mail
-    # that was sent in the clear although the server offers TLS. "" in the clear otherwise.
+    # The level that the connection was made under, ": " and the reason for it unless that is a plain default; of mail that
+    # was sent in the clear, also why (``TLS_NOT_OFFERED``, or how TLS failed). "" under the level "none".
     tls_level: str = ""
 
 

@@ -4,8 +4,8 @@ Laws:
 - A connection is returned only if it has what its policy demands: under any level but "none" and "may" it is encrypted, and
   under "verify" its certificate is trusted and has one of the policy's names.
 - Only under the level "may" is a failed handshake followed by one try in the clear at the same address. The address is
-  remembered, so that this does not happen for every message. If the server offered TLS and mail goes in the clear,
-  ``Connection.tls_level`` says so, which is logged and recorded.
+  remembered, so that this does not happen for every message. If mail goes in the clear under any level but "none",
+  ``Connection.tls_level`` says so, with the reason, which is logged and recorded.
 - Commands and replies in the clear count for nothing after the handshake (RFC 3207 4.2): EHLO is said again.
 
 Knows nothing of messages; DNS and connections that are kept are the client's.
@@ -31,6 +31,7 @@ from mailcore.deliverer.replies import Reply, enhanced_code, status_of
 from mailcore.deliverer.tls_policy import Policy
 from mailcore.envelope import Status
 from mailcore.esmtp import Extension, OutgoingTable
+from mailcore.frames import TLS_NOT_OFFERED
 from mailcore.remote_reply import refused_to_talk
 from mailcore.routing.mx import Address
 
@@ -162,9 +163,8 @@ class Opener:
             if policy.demands_tls:
                 why = "STARTTLS is discarded by a setting for" if hidden else "was not offered by"
                 return Unusable(Status.DEFERRED, "4.7.4", f"TLS is required, but {why} host {connection.name}")
-            connection.tls_level = str(policy) if policy.why else ""
-            if hidden:
-                connection.tls_level = _in_the_clear(policy, "a setting discards STARTTLS of this server")
+            why = "a setting discards STARTTLS of this server" if hidden else TLS_NOT_OFFERED
+            connection.tls_level = _in_the_clear(policy, why)
             return None
         try:
             context = self._contexts.of(policy)
@@ -228,7 +228,7 @@ def _unfulfilled(connection: Connection, policy: Policy) -> str:
 
 
 def _in_the_clear(policy: Policy, why: str) -> str:
-    """Returns what is recorded of mail that is sent in the clear to a server that offers TLS."""
+    """Returns what is recorded of mail that is sent in the clear under a level that allows it."""
     why = why[:CLEAR_WHY_MAX]
     return f"{policy}; sent in the clear: {why}" if policy.why else f"{policy.level}: sent in the clear: {why}"
 

@@ -159,7 +159,7 @@ class Attempt(_Event, tag="attempt"):
     delays: list[float]  # seconds: before the manager, in the queue, connecting, transmitting
     verdicts: list[AttemptVerdict]
     verdicts_left_out: int
-    tls_level: str = ""  # the level and its reason; "" in the clear, unless TLS was offered and failed
+    tls_level: str = ""  # the level and its reason; "" under the level "none"
 
 
 class Settled(_Event, tag="settled"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mailcore.dsn_request import original_address
 from mailcore.envelope import Envelope, Options, Origin, Status, Verdict
+from mailcore.frames import TLS_NOT_OFFERED
 from mailcore.maillog.lines import Lines, json_line
 from mailcore.maillog.text import client_text, free, inside, seconds, word
 
@@ -23,6 +24,7 @@ STATUS = {
     Status.EXPIRED: "expired",
     Status.DELETED: "deleted",
 }
+_NOT_OFFERED = "/not-offered"
 
 
 class MailLines(Lines):
@@ -155,7 +157,7 @@ class MailLines(Lines):
         original = original_address(options, recipient) if options else ""
         before_alias = f", orig_to=<{inside(original)}>" if original else ""
         # Postfix 3.11 has ", tls=" here, which Debian's pflogsumm does not count yet; it takes what belongs to "delays=".
-        level = f" tls={word(tls_level.partition(':')[0])}{'' if tls else '/cleartext'}" if tls_level else ""
+        level = f" tls={word(tls_level.partition(':')[0])}{'' if tls else _without(tls_level)}" if tls_level else ""
         self._line(
             "smtp",
             f"{queue_id}: to=<{inside(recipient)}>{before_alias}, relay={word(relay)}, delay={seconds(delay)}, "
@@ -188,11 +190,14 @@ class MailLines(Lines):
     def encrypted(
         self, queue_id: str, relay: str, tls: str, tls_level: str, verified: bool, connecting_s: float
     ) -> None:
-        """Logs the encryption of a new connection, as Postfix does; and mail that was sent in the clear instead.
+        """Logs the encryption of a new connection, as Postfix does; and mail that was sent in the clear because TLS failed.
 
+        That a server has no TLS is in the line of the delivery alone.
         ``connecting_s`` is 0 for a connection that was used before; its encryption is not logged again.
         """
         if not tls:
+            if _without(tls_level) == _NOT_OFFERED:
+                return
             text = f"{queue_id}: no TLS with {word(relay)}: {free(tls_level)}"
         elif connecting_s:
             protocol, _, cipher = tls.partition(" ")
@@ -228,6 +233,11 @@ class MailLines(Lines):
             f"{envelope.queue_id}: from=<{inside(envelope.sender)}>, size={envelope.size_bytes}, "
             f"nrcpt={envelope.recipient_count} (queue active)",
         )
+
+
+def _without(tls_level: str) -> str:
+    """Returns what follows the level of mail in the clear: the server has no TLS, or it failed."""
+    return _NOT_OFFERED if tls_level.endswith(TLS_NOT_OFFERED) else "/cleartext"
 
 
 def _original(envelope: Envelope) -> dict[str, str]:

@@ -168,7 +168,8 @@ async def test_a_level_is_recorded_only_if_there_is_something_to_say(tmp_path: P
     tls = authority.issue("example.org").server(tmp_path)
     async with serving(ScriptedServer(keywords=("PIPELINING",))) as server:
         result = await Sender(tmp_path, server.port).send(tls="may")
-        assert (outcomes(result), result.tls_level) == (DELIVERED, "")
+        assert (outcomes(result), result.tls_level) == (DELIVERED, "may: sent in the clear: TLS not offered")
+        assert (await Sender(tmp_path, server.port).send(tls="none")).tls_level == ""
     async with serving(ScriptedServer(keywords=OFFERED, tls=tls)) as server:
         sender = Sender(tmp_path, server.port)
         found = [(await sender.send(tls=level)).tls_level for level in ("none", "may", "encrypt")]

@@ -30,10 +30,11 @@ async def test_each_next_hop_gets_the_encryption_that_is_demanded_and_the_record
         verified = ScriptedServer(keywords=OFFERED, keywords_in_tls=("AUTH PLAIN",), tls=good, users=users)
         broken = ScriptedServer({"STARTTLS": Act.GARBAGE}, keywords=OFFERED)
         wrong = ScriptedServer(keywords=OFFERED, tls=bad)
-        for server in (verified, broken, wrong):
+        plain = ScriptedServer(keywords=OFFERED[:1])
+        for server in (verified, broken, wrong, plain):
             await stack.enter_async_context(serving(server))
         hops = {name: f"[127.0.0.1]:{server.port}" for name, server in
-                (("verified", verified), ("broken", broken), ("wrong", wrong))}  # fmt: skip
+                (("verified", verified), ("broken", broken), ("wrong", wrong), ("plain", plain))}  # fmt: skip
         passwords = tmp_path / "passwords"
         passwords.write_text(f"{hops['verified']} me:hunter2\n")
         passwords.chmod(0o600)
@@ -50,12 +51,12 @@ async def test_each_next_hop_gets_the_encryption_that_is_demanded_and_the_record
         )
         try:
             await core.start()
-            await to_thread(send, core, "a@verified.test", "b@broken.test", "c@wrong.test")
+            await to_thread(send, core, "a@verified.test", "b@broken.test", "c@wrong.test", "d@plain.test")
             log = core.home / "log" / "mail.log"
-            await core.until(lambda: log.read_text().count(" status=") >= 3, "three attempts")
+            await core.until(lambda: log.read_text().count(" status=") >= 4, "four attempts")
             text = log.read_text()
             async with core.client() as client:
-                names = [line.split(": ")[1] for line in text.splitlines() if "(queue active)" in line][:3]
+                names = [line.split(": ")[1] for line in text.splitlines() if "(queue active)" in line][:4]
                 told = [await client.call("history", {"queue_id": name}) for name in names]
         finally:
             core.stop()
@@ -68,6 +69,8 @@ async def test_each_next_hop_gets_the_encryption_that_is_demanded_and_the_record
     assert " tls=verify, dsn=2.0.0, status=sent" in text
     assert f"no TLS with 127.0.0.1{hops['broken']}: may: sent in the clear: Cannot start TLS" in text
     assert " tls=may/cleartext, dsn=2.0.0, status=sent" in text
+    assert f"relay=127.0.0.1{hops['plain']}, " in text
+    assert " tls=may/not-offered, dsn=2.0.0, status=sent" in text
     assert (
         "dsn=4.7.5, status=deferred (Server certificate of 127.0.0.1[127.0.0.1] not verified: its certificate is for"
         in text
@@ -79,6 +82,7 @@ async def test_each_next_hop_gets_the_encryption_that_is_demanded_and_the_record
     levels = {event["destination"].removeprefix("smtp:"): event["tls_level"] for event in attempts}
     assert levels[hops["verified"]] == policy
     assert levels[hops["broken"]].startswith("may: sent in the clear: Cannot start TLS with 127.0.0.1[127.0.0.1]")
+    assert levels[hops["plain"]] == "may: sent in the clear: TLS not offered"
     assert levels[hops["wrong"]] == ""
     for file in (*(core.home / "log").iterdir(), *(core.home / "run").glob("*.json"), core.output):
         assert b"hunter2" not in file.read_bytes(), file

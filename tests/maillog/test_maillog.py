@@ -18,6 +18,8 @@ from mailcore.maillog import MailLog
 HOSTILE = "a>, relay=evil, delay=0, dsn=2.0.0, status=sent (x)\r\nJan  1 00:00:00 h postfix/smtp[1]: F: to=<x\x1b[2J\x00é\udc80"
 LINE = re.compile(r"^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d mx waypost/[a-z]+\[\d+\]: ")
 
+NOT_OFFERED = "may: sent in the clear: TLS not offered"
+
 
 class Clock:
     now = 1_700_000_000.25
@@ -270,6 +272,18 @@ def test_mail_in_the_clear_instead_of_tls_has_a_line_each_time(log: MailLog, tmp
     assert "/1.2 tls=may/cleartext, dsn=2.0.0, status=sent" in delivery
 
 
+@pytest.mark.parametrize("level", [NOT_OFFERED, f"may: dane, mx.b.example has no TLSA records; {NOT_OFFERED[5:]}"])
+def test_mail_in_the_clear_to_a_server_without_tls_says_so_in_the_line_of_its_delivery(
+    log: MailLog, tmp_path: Path, level: str
+) -> None:
+    log.encrypted("4abc", "mx.b.example[192.0.2.9]:25", "", level, False, 0.1)
+    deliver(log, tls_level=level)
+    log.flush()
+    (delivery,) = lines(tmp_path)
+    assert "/1.2 tls=may/not-offered, dsn=2.0.0, status=sent" in delivery
+    assert objects(tmp_path)[-1]["tls_level"] == level
+
+
 # -- pflogsumm
 
 
@@ -296,7 +310,7 @@ def test_pflogsumm_counts_what_happened(log: MailLog, tmp_path: Path) -> None:
     log.accepted(envelope("4m0B0", origin=Origin.BOUNCE, sender="", size_bytes=700))
     tls = ("", "TLSv1.3 X")
     for at in range(5):
-        level = ("", "may", "verify: [tls_policy] b.example", "may: sent in the clear: no")[at % 4]
+        level = (NOT_OFFERED, "may", "verify: [tls_policy] b.example", "may: sent in the clear: no")[at % 4]
         log.encrypted(f"4m{at}", "mx.b.example[192.0.2.9]:25", tls[at % 2], level, False, 0.1)
         deliver(log, f"4m{at}", recipient=f"r{at % 2}@b.example", tls=tls[at % 2], tls_level=level)
     deliver(

@@ -20,8 +20,8 @@ def encryption(facts: Facts) -> DataFrame:
     """Returns direction ("in", "out"), version ("TLSv1.3"), level ("may", "verify", …), reason, cipher, count: of messages in,
     of recipients delivered out.
 
-    The level is "" for mail that came in, and for what is sent in the clear to a server without TLS or was exported by an
-    earlier version. In reasons, host names are replaced by a placeholder; in those for mail in the clear, which quote replies,
+    The level is "" for mail that came in, and for what is sent under the level "none" or was exported by an earlier
+    version. In reasons, host names are replaced by a placeholder; in those for mail in the clear, which quote replies,
     addresses, ids and numbers, too.
     """
     came = facts.accepted.where((F.col("part") == 0) & (F.col("origin") == "smtp")).select(
