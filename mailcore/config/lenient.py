@@ -32,7 +32,9 @@ class Lenient:
         special={"": "`[receiver] hostname`"},
     )
     without_brackets: bool = flag(True, "accept addresses without < and >, as Postfix without strict_rfc821_envelopes")
-    helo_blanks: bool = flag(True, "accept blanks in the name after HELO and EHLO; each is recorded as _")
+    helo_blanks: bool = flag(
+        True, "accept blanks and octets that are not ASCII in the name after HELO and EHLO; each is recorded as _"
+    )
     bare_lf_networks: tuple[str, ...] = texts(
         (),
         "networks of clients in whose data a bare LF becomes CRLF, as Postfix's smtpd_forbid_bare_newline = normalize; mail "

@@ -97,7 +97,7 @@ TABLE: dict[bytes, Rule] = {
     b"NOOP": Rule(Argument.ANY, b"", _ALWAYS, is_junk=True),
     b"VRFY": Rule(Argument.REQUIRED, b"VRFY address", _ALWAYS, is_junk=True),
     b"HELP": Rule(Argument.ANY, b"", _ALWAYS, is_junk=True),
-    b"QUIT": Rule(Argument.NONE, b"QUIT", _ALWAYS),
+    b"QUIT": Rule(Argument.ANY, b"", _ALWAYS),  # with any argument: the client leaves
     b"STARTTLS": Rule(Argument.NONE, b"STARTTLS", _ALWAYS),
     b"AUTH": Rule(Argument.ANY, b"", (_NO_AUTH,) * 6, is_offered=False),
     b"XCLIENT": _NAMES_CLIENT,

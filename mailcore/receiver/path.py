@@ -1,7 +1,8 @@
 """Paths and addresses of MAIL FROM and RCPT TO: the grammar of RFC 5321 4.1.2 and RFC 6531, and nothing beside it.
 
 Laws: no control character, no bare LF, CR or NUL ever gets into an address; what is parsed is stored as it was written, a
-source route excepted, which is ignored (RFC 5321 appendix C). Where this is wider or narrower than the RFC, decision 0004
+source route excepted, which is ignored (RFC 5321 appendix C). A domain is not a number (an IPv4 address without brackets), as
+in Postfix. Where this is wider or narrower than the RFC, decision 0004
 says why: a label may hold an underscore; of address literals only IPv4 and IPv6 exist; a local part may be as long as its
 path lets it.
 Pure.
@@ -34,6 +35,7 @@ _DOMAIN = rf"{_LABEL}(?:\.{_LABEL})*"
 _LITERAL = r"\[[0-9A-Za-z.:]++\]"
 _ROUTE = rf"@{_DOMAIN}(?:,@{_DOMAIN})*:"
 _PATH = re.compile(rf"<(?:{_ROUTE})?({_DOT_STRING}|{_QUOTED_STRING})@({_DOMAIN}|{_LITERAL})>")
+_DIGITS = "0123456789"
 _POSTMASTER = re.compile(r"<(postmaster)>", re.IGNORECASE)  # the one address without domain, RFC 5321 4.5.1
 
 
@@ -63,6 +65,8 @@ def parse_path(text: str, at: int = 0) -> tuple[Path, str] | None:
     address = f"{local_part}@{domain}"
     octets = len(address) if address.isascii() else len(address.encode())
     if octets > ADDRESS_OCTETS_MAX or not (_is_literal(domain) if domain[0] == "[" else _labels_fit(domain)):
+        return None
+    if domain[-1] in _DIGITS and not domain.strip(_DIGITS + "."):
         return None
     return Path(address, local_part, domain), text[match.end() :]
 

@@ -10,6 +10,7 @@ Laws (law: command-ends-at-crlf, law: error-is-451, law: starttls-forgets; docs/
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 import time
 from collections.abc import Callable
@@ -27,6 +28,8 @@ from mailcore.receiver.server_context import ServerContext
 
 __all__ = ["ACTIONS", "COMMANDS", "ServerSession"]
 
+_BLANKS = re.compile(rb"[ \t]+")
+_NOT_ASCII = re.compile("[^\x00-\x7f]")
 HELO_OCTETS_MAX = 255  # a domain, RFC 5321 4.5.3.1.2
 # Reading a member from its class takes 0.1 us, and these are read for every command.
 _CONNECTED, _GREETED, _MAIL = Phase.CONNECTED, Phase.GREETED, Phase.MAIL
@@ -99,7 +102,7 @@ class ServerSession(RecipientSession):
             return
         command = self._commands.get(verb) or self._commands.get(verb.upper())
         if command is None:
-            self.error(b"500 5.5.2 Error: command not recognized" if verb else b"500 5.5.2 Error: bad syntax")
+            self._unknown(line)
             return
         act, replies, takes_none, needs_argument, syntax_error, is_junk = command
         argument = argument.strip(b" \t")
@@ -128,6 +131,16 @@ class ServerSession(RecipientSession):
                 return
         self._replies.append(reply)
 
+    def _unknown(self, line: bytes) -> None:
+        """Runs a command with blanks or tabs around its verb; ends a session that sends a header field. As Postfix."""
+        verb, *rest = _BLANKS.split(line.strip(b" \t"), 1)
+        if verb.upper() in self._commands:
+            self.command(b" ".join((verb, *rest)))  # of the whole session: milters hear of it, too
+        elif b":" in verb[1:]:
+            self.end_forbidden(b"")
+        else:
+            self.error(b"500 5.5.2 Error: command not recognized" if verb else b"500 5.5.2 Error: bad syntax")
+
     # Each command's action returns its reply, or b"" when it has sent it.
 
     def smtp_HELO(self, argument: bytes) -> bytes:
@@ -145,8 +158,8 @@ class ServerSession(RecipientSession):
 
     def _greet(self, argument: bytes, verb: bytes, extended: bool) -> bool:
         name = argument.decode("ascii", "replace")
-        if " " in name and self.context.lenient.helo_blanks and (self.trusted or self.login):
-            name = name.replace(" ", "_")
+        if self.context.lenient.helo_blanks and (self.trusted or self.login):
+            name = _NOT_ASCII.sub("_", name.replace(" ", "_"))
         if len(name) > HELO_OCTETS_MAX or " " in name or not name.isascii() or not name.isprintable():
             self.error(COMMANDS[verb].syntax_error)
             return False

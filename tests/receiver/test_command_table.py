@@ -41,6 +41,7 @@ GOOD: dict[bytes, tuple[bytes, bytes, bytes, bytes, bytes, bytes]] = {
     b"VRFY a@example.com": (b"252 2.0.0",) * 6,
     b"HELP": (b"214 2.0.0",) * 6,
     b"QUIT": (b"221 2.0.0",) * 6,
+    b"QUIT x": (b"221 2.0.0",) * 6,
     b"STARTTLS": (b"503 5.5.1",) * 6,  # this server has no certificate
     b"AUTH PLAIN AGEAYg==": (b"503 5.5.1",) * 6,
     **dict.fromkeys(
@@ -61,7 +62,6 @@ BAD: dict[bytes, tuple[bytes, bytes, bytes, bytes, bytes, bytes]] = {
     b"DATA x": (b"501 5.5.4 Syntax: DATA",) * 6,
     b"RSET x": (b"501 5.5.4 Syntax: RSET",) * 6,
     b"VRFY": (b"501 5.5.4 Syntax: VRFY address",) * 6,
-    b"QUIT x": (b"501 5.5.4 Syntax: QUIT",) * 6,
     b"STARTTLS x": (b"501 5.5.4 Syntax: STARTTLS",) * 6,
 }
 

@@ -22,7 +22,9 @@ LABEL = st.builds(
     st.text(st.sampled_from("abc019-"), max_size=6),
     LET_DIG,
 )
-DOMAIN = st.lists(LABEL | LET_DIG, min_size=1, max_size=4).map(".".join)
+DOMAIN = (  # without those that are a number, as an IPv4 address without brackets is
+    st.lists(LABEL | LET_DIG, min_size=1, max_size=4).map(".".join).filter(lambda name: name.strip("0123456789."))
+)
 LITERAL = st.ip_addresses(v=4).map(lambda address: f"[{address}]") | st.ip_addresses(v=6).map(
     lambda address: f"[IPv6:{address}]"
 )
