@@ -35,7 +35,8 @@ WARNINGS = frozenset(
     {
         "accepting_paused", "certificate_refused", "child_ended", "data_damaged", "disk_full", "dns_list_failed", "dns_listed",
         "greylist_full", "lane_lags", "login_failed", "maildrop_damaged", "maps_refused", "milter_failed",
-        "positions_damaged", "probes_exceeded", "proxy_refused", "rate_exceeded", "recipient_store_failed",
+        "positions_damaged", "probes_exceeded", "proxy_refused", "rate_exceeded",
+        "recipient_store_damaged", "recipient_store_failed",
         "recipients_refused", "record_set_aside", "refusals_not_recorded", "rewriting_failed", "session_failed",
         "stopped_accepting", "sync_failed", "tuned_ignored", "users_refused",
     }

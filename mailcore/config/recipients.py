@@ -15,9 +15,11 @@ from typing import Any
 from mailcore.bounds import DAY_S, choice, number, text, texts, whole
 from mailcore.config import greylist, rewriting, values
 
-__all__ = ["STATE", "Recipients", "domain_pattern_of", "settle", "warnings_about"]
+__all__ = ["FILE", "STATE", "SUFFIX", "Recipients", "domain_pattern_of", "settle", "warnings_about"]
 
 STATE = "receiver"  # the directory below home with the receivers' own small store
+FILE = "recipients.sqlite3"  # the store
+SUFFIX = ".damaged"  # of a store that was set aside
 LISTS = {"file_domains": "file", "next_hop_domains": "next_hop", "any_domains": "any"}
 
 

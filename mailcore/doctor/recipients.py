@@ -1,12 +1,17 @@
-"""Valid recipients: whether the files that list them can be used, and the receivers' own user can read them."""
+"""Valid recipients: whether the files that list them can be used, and the receivers' own user can read them; damage of their
+own store.
+"""
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Iterator
 
 from mailcore.config.maps import recipient_faults
+from mailcore.config.recipients import FILE, STATE, SUFFIX
 from mailcore.doctor.as_user import Ids, ids_of, unreadable
-from mailcore.doctor.finding import Finding, bad, good, not_known
+from mailcore.doctor.finding import Finding, bad, good, not_known, warn
 from mailcore.doctor.host import Host
 from mailcore.doctor.secrets import name_of_user
 
@@ -14,7 +19,27 @@ __all__ = ["look"]
 
 
 def look(host: Host) -> Iterator[Finding]:
-    """Yields findings about the files of [recipients]."""
+    """Yields findings about the files of [recipients], and about the receivers' own store."""
+    yield from _store(host)
+    yield from _files(host)
+
+
+def _store(host: Host) -> Iterator[Finding]:
+    """Yields a finding about a store that was set aside. Without the permission to look there is none."""
+    aside = host.settings.home / STATE / (FILE + SUFFIX)
+    try:
+        at = os.stat(aside).st_mtime
+    except OSError:
+        return
+    day = time.strftime("%Y-%m-%d", time.gmtime(at))
+    yield warn(
+        "recipients",
+        f"{aside}: a damaged store of the receivers, last written on {day}; clients were new to the greylist after it",
+        f"Look for errors of the disk in the log of the kernel; then delete {aside}.",
+    )
+
+
+def _files(host: Host) -> Iterator[Finding]:
     recipients = host.settings.recipients
     if "file" not in recipients.ways.values():
         known = "known by asking the next hop" if recipients.is_on else "not checked"

@@ -39,8 +39,17 @@ class RecipientLines(Lines):
 
     def recipient_store_failed(self, why: str) -> None:
         """Logs that the receivers' own store cannot be used; mail does not wait for it."""
-        self._warning("smtpd", f"store of recipients: {free(why)}; continuing without it")
+        then = "continuing without it: the greylist puts nothing off, and next hops are asked each time"
+        self._warning("smtpd", f"store of recipients: {free(why)}; {then}")
         self._object("recipient_store_failed", why=why)
+
+    def recipient_store_damaged(self, path: str, aside: str, why: str) -> None:
+        """Logs that a damaged store was set aside, and a new one is in use."""
+        then = "a new one is in use: all clients are new to the greylist, and next hops are asked for recipients again"
+        self._warning(
+            "smtpd", f"store of recipients: {word(path)}: {free(why)}; set aside as {word(aside)}, and {then}"
+        )
+        self._object("recipient_store_damaged", path=path, aside=aside, why=why)
 
     def dns_list_failed(self, domain: str, why: str) -> None:
         """Logs that a list in the DNS counts as if the client were not on it."""

@@ -70,7 +70,7 @@ class RecipientChecks:
         self._lists: DnsLists | None = None
         self._dnsbl = settings.dnsbl
         if "next_hop" in self._ways.values() or settings.greylist.enabled:
-            self._store = RecipientStore(settings.home / STATE, loop, log.recipient_store_failed)
+            self._store = RecipientStore(settings.home / STATE, loop, log)
             if "next_hop" in self._ways.values():
                 self._verification = _verification(settings, self._store, log, loop)
             if settings.greylist.enabled:

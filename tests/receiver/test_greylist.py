@@ -28,13 +28,20 @@ class Grey:
         self.home = home
         self.now = 1_000_000.0
         self.failures: list[str] = []
+        self.damaged: list[str] = []
         self.full = 0
         self._stores: list[RecipientStore] = []
 
     def opened(self, **settings: object) -> GreyStore:
-        store = RecipientStore(self.home / "receiver", asyncio.get_running_loop(), self.failures.append)
+        store = RecipientStore(self.home / "receiver", asyncio.get_running_loop(), self)
         self._stores.append(store)
         return GreyStore(Greylist(enabled=True, **settings), store, self, lambda: self.now)  # type: ignore[arg-type]
+
+    def recipient_store_failed(self, why: str) -> None:
+        self.failures.append(why)
+
+    def recipient_store_damaged(self, path: str, aside: str, why: str) -> None:
+        self.damaged.append(f"{path} {aside} {why}")
 
     def greylist_full(self) -> None:
         self.full += 1
@@ -117,13 +124,12 @@ async def test_exempted_recipients_and_networks_are_not_put_off(grey: Grey) -> N
 
 
 async def test_a_store_that_cannot_be_used_puts_nothing_off(grey: Grey) -> None:
-    (grey.home / "receiver").mkdir()
-    (grey.home / "receiver" / "recipients.sqlite3").write_bytes(b"not a database" * 100)
+    (grey.home / "receiver").write_text("in the way")
     greylist = grey.opened()
     assert await greylist.refusal(KIM, SENDER, CLIENT) == b""
     assert await greylist.refusal(KIM, SENDER, CLIENT) == b""
     assert len(grey.failures) == 1
-    assert "recipients.sqlite3: file is not a database" in grey.failures[0]
+    assert "recipients.sqlite3: [Errno" in grey.failures[0]
 
 
 async def test_a_greylist_that_is_full_of_new_entries_puts_nothing_off(grey: Grey) -> None:
