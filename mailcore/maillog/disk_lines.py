@@ -43,18 +43,24 @@ class DiskLines(Lines):
         self._line("qmgr", f"swept: {files} spool files without a message removed")
         self._object("swept", files=files)
 
-    def sync_failed(self, file: str, error: str) -> None:
+    def sync_failed(self, file: str, error: str, service: str = "qmgr") -> None:
         """Logs a failed sync: the segment is sealed at the last good one, and a new one begins."""
-        self._warning("qmgr", f"sync of {word(file)} failed: {free(error)}; the segment is sealed, a new one begins")
+        self._warning(service, f"sync of {word(file)} failed: {free(error)}; the segment is sealed, a new one begins")
         self._object("sync_failed", file=file, error=error)
 
     def disk_full(
-        self, directory: str, free_bytes: int, reserve_bytes: int, free_inodes: int, reserve_inodes: int
+        self,
+        directory: str,
+        free_bytes: int,
+        reserve_bytes: int,
+        free_inodes: int,
+        reserve_inodes: int,
+        service: str = "smtpd",
     ) -> None:
-        """Logs that new mail gets 452 because space or inodes are short; deliveries continue."""
+        """Logs that new mail gets 452 because space or inodes are short; deliveries continue. ``service``: of this process."""
         inodes = f", {free_inodes} inodes free, {reserve_inodes} needed" if free_inodes < reserve_inodes else ""
         sizes = f"{free_bytes} bytes free, {reserve_bytes} needed{inodes}"
-        self._warning("smtpd", f"{word(directory)} is full: {sizes}; refusing new mail with 452")
+        self._warning(service, f"{word(directory)} is full: {sizes}; refusing new mail with 452")
         self._object(
             "disk_full",
             directory=directory,

@@ -57,7 +57,12 @@ class FullDisk:
         if room is not None:
             if not context.stalled:
                 context.log.disk_full(
-                    room.directory, room.free_bytes, settings.reserve_bytes, room.free_inodes, settings.reserve_inodes
+                    room.directory,
+                    room.free_bytes,
+                    settings.reserve_bytes,
+                    room.free_inodes,
+                    settings.reserve_inodes,
+                    service="qmgr",
                 )
             what = "is full" if room.free_bytes < least_bytes else "has no free inodes"
             context.stalled = f"the disk of {room.directory} {what}"

@@ -249,7 +249,7 @@ class Reception:
     def _lane_failed(self, error: LaneFailed) -> None:
         if not self._recovering:
             self._recovering = True
-            self._log.sync_failed(self._writer.lane, str(error))
+            self._log.sync_failed(self._writer.lane, str(error), service="smtpd")
             # When all who waited know: until then nothing can be appended.
             self._loop.call_soon(self._recover, str(error))
 
@@ -280,7 +280,7 @@ class Reception:
 
     def _spool_failed(self, path: str, error: BaseException) -> None:
         if self._failures.taken(self._loop.time()):
-            self._log.sync_failed(path, str(error))
+            self._log.sync_failed(path, str(error), service="smtpd")
 
     # -- room
 
