@@ -35,6 +35,7 @@ __all__ = [
     "wants",
     "wants_headers_only",
     "wants_nothing",
+    "with_original",
 ]
 
 NOTIFY, ORCPT, RET, ENVID = "NOTIFY", "ORCPT", "RET", "ENVID"
@@ -113,6 +114,14 @@ def original_address(options: Options, address: str) -> str:
     """Returns the address that became ``address`` by an alias, by ORCPT; "" if it is the same, or not known."""
     kind, _, original = original_recipient(options).partition(";")
     return original if kind.lower() == "rfc822" and original.lower() != address.lower() else ""
+
+
+def with_original(options: Options, address: str) -> Options:
+    """Returns the parameters of RCPT with ORCPT; an address beyond ASCII is left out, as RFC 3461 has no form for it."""
+    if not address.isascii() or any(keyword == ORCPT for keyword, _ in options):
+        return options
+    xtext = "".join(c if "!" <= c <= "~" and c not in "+=" else f"+{ord(c):02X}" for c in address)
+    return (*options, (ORCPT, f"rfc822;{xtext}"))
 
 
 def _value(options: Options, keyword: str) -> str | None:

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from mailcore.dsn_request import with_original
 from mailcore.envelope import Options
 from mailcore.receiver.check import NOT_DETERMINED, Asked
 from mailcore.receiver.command import ReplyOf, parse_rcpt
@@ -56,6 +57,7 @@ class RecipientSession(ErrorSession):
         postmaster = self.context.postmaster
         is_postmaster = postmaster is not None and postmaster.is_meant(path)
         if postmaster is not None and is_postmaster:
+            options = with_original(options, path.address if path.domain else f"{path.address}@{self.context.hostname}")
             path = postmaster.path
         elif not path.domain:  # RFC 5321 4.5.1: <postmaster> without a domain is accepted; it is ours
             name = self.context.hostname

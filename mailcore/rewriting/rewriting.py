@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from mailcore.dsn_request import NOTIFY_NEVER, ORCPT
-from mailcore.envelope import RECIPIENTS_PER_RECORD, Envelope, Options, Recipient
+from mailcore.dsn_request import NOTIFY_NEVER, with_original
+from mailcore.envelope import RECIPIENTS_PER_RECORD, Envelope, Recipient
 from mailcore.rewriting.address_map import AddressMap, PatternTooSlow
 from mailcore.routing.address import comparable
 
@@ -147,13 +147,5 @@ def _find(maps: Sequence[AddressMap], address: str) -> tuple[str, ...] | None:
 def _as(recipient: Recipient, number: int, address: str) -> Recipient:
     if address == recipient.address:
         return recipient if number == recipient.number else msgspec.structs.replace(recipient, number=number)
-    options = _with_original(recipient.options, recipient.address)
+    options = with_original(recipient.options, recipient.address)
     return msgspec.structs.replace(recipient, number=number, address=address, options=options)
-
-
-def _with_original(options: Options, address: str) -> Options:
-    """Returns the parameters of RCPT with ORCPT; an address beyond ASCII is left out, as RFC 3461 has no form for it."""
-    if not address.isascii() or any(keyword == ORCPT for keyword, _ in options):
-        return options
-    xtext = "".join(c if "!" <= c <= "~" and c not in "+=" else f"+{ord(c):02X}" for c in address)
-    return (*options, (ORCPT, f"rfc822;{xtext}"))

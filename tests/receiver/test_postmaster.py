@@ -10,6 +10,8 @@ from mailcore.config.clients import Clients
 from mailcore.config.lenient import Lenient
 from mailcore.config.load import load_text
 from mailcore.config.postmaster import postmaster_faults
+from mailcore.envelope import Status, Verdict
+from tests.bounce.report import Read, make
 from tests.receiver.server_in_process import serving
 
 ADDRESS = "admin@example.com"
@@ -37,6 +39,29 @@ async def test_mail_for_the_postmaster_is_taken_from_everyone(source: str, recip
         assert (await client.reply()).startswith(b"250")
     ((envelope, _, _),) = server.intake.messages
     assert [each.address for each in envelope.recipients] == [ADDRESS]
+
+
+@pytest.mark.parametrize(
+    ("rcpt", "original"),
+    [
+        (b"<postmaster>", "postmaster@mx.example.net"),
+        (b"<PostMaster@MX.example.net>", "PostMaster@MX.example.net"),
+        (b"<postmaster> ORCPT=rfc822;root+40else.example", "root@else.example"),
+    ],
+)
+async def test_a_report_names_the_address_that_the_sender_knows(rcpt: bytes, original: str) -> None:
+    """RFC 3461 5.2.7: the address of the setting is not the one that the sender wrote to."""
+    async with serving(clients=SET, networks=[US]) as server:
+        client = await server.client(STRANGER)
+        await client.hello()
+        await client.ask(b"MAIL FROM:<a@example.org>")
+        assert (await client.ask(b"RCPT TO:" + rcpt)).startswith(b"250")
+        await client.ask(b"DATA")
+        assert (await client.ask(b"x\r\n.")).startswith(b"250")
+    ((envelope, _, _),) = server.intake.messages
+    (recipient,) = envelope.recipients
+    report = Read(make((recipient, Verdict(0, Status.BOUNCED, "5.1.1", "550 no"))).data)
+    assert report.groups[ADDRESS]["Original-Recipient"] == f"rfc822;{original}"
 
 
 @pytest.mark.parametrize(
