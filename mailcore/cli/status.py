@@ -9,11 +9,15 @@ import time
 import msgspec
 
 from mailcore.config.certificates import CertificateError, load_pair
+from mailcore.config.maps import map_faults, recipient_faults
+from mailcore.config.rewriting import REGEXP
 from mailcore.config.settings import Settings
 from mailcore.control.client import Refused
 from mailcore.control.protocol.state import Disk, Disks, Processes
 from mailcore.faults import Fault
 from mailcore.manager_answers import Size, State
+from mailcore.queue.lanes import incoming
+from mailcore.queue.queue_id import PICKUP
 from mailcore.terminal.command import DONE, NOT_DONE, add_common, control_client, settings_of
 from mailcore.terminal.output import complain, plain, print_json, rows_to_lines, say, size_shown
 from mailcore.terminal.times import shown_duration
@@ -62,7 +66,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _problems(settings: Settings) -> list[str]:
-    """Returns what keeps clients from TLS or from a login, as far as this user can read the files."""
+    """Returns what keeps clients from TLS, from a login or from mail at all, as far as this user can read the files."""
     problems = []
     for pair in settings.certificate_pairs:
         try:
@@ -80,7 +84,20 @@ def _problems(settings: Settings) -> list[str]:
             problems += str(error).splitlines()
         except OSError:
             pass  # this user may not read it
-    return [plain(problem) for problem in problems]
+    return [plain(problem) for problem in [*problems, *_map_problems(settings)]]
+
+
+def _map_problems(settings: Settings) -> list[str]:
+    """Returns the faults of the files of [rewriting] and [recipients], after which mail gets 451."""
+    problems = []
+    files = [name.removeprefix(REGEXP) for name in settings.rewriting.files]
+    if all(map(_is_readable, files)):
+        then = "what was read before stays in use, and all mail gets 451 after a restart"
+        problems += [f"[rewriting] {fault}; {then}" for fault in map_faults(settings.rewriting)]
+    if all(map(_is_readable, settings.recipients.relay_recipient_maps)):
+        then = "the list read before stays in use, and recipients of its domains get 451 after a restart"
+        problems += [f"[recipients] {fault}; {then}" for fault in recipient_faults(settings)]
+    return problems
 
 
 def _is_readable(path: str) -> bool:
@@ -142,7 +159,7 @@ def _lines(processes: Processes, state: State | None, size: Size | None, error: 
             f"{state.scheduler.recipients_in_core} recipients in memory, "
             f"{state.scheduler.entries_in_flight} deliveries in progress",
         ),
-        ("receivers", len(state.receivers)),
+        ("receivers", len(state.receivers.keys() - {incoming(PICKUP)})),
         ("deliverers", len(state.deliverers)),
     ]
     if state.counters:

@@ -61,7 +61,7 @@ async def test_status_says_what_runs_and_what_is_queued(running: RunningControl,
     running.manager.answers["state"] = lambda _: {
         "uptime_s": 3700.0,
         "active_messages": 2,
-        "receivers": {"incoming.0": 1},
+        "receivers": {"incoming.0": 1, "incoming.1021": 2},
     }
     running.manager.answers["size"] = lambda _: {
         "messages": 3, "recipients": 4, "lanes": {"hold": {"messages": 3, "recipients": 4}}, "destinations": {}, "unheard": [],
@@ -70,6 +70,7 @@ async def test_status_says_what_runs_and_what_is_queued(running: RunningControl,
     assert said.status == 0
     assert "processes:  manager 11, supervisor 10\n" in said.out
     assert "queued:     3 messages, 4 recipients\n" in said.out
+    assert "receivers:  1\n" in said.out  # not the lane of the pickup
     assert (await waypost("status", "--json")).json["state"]["active_messages"] == 2
 
 
@@ -81,6 +82,24 @@ async def test_status_without_the_manager_is_a_failure_that_says_why(running: Ru
     told = await waypost("status", "--json")
     assert told.status == 1
     assert told.json["error"] == {"code": "unavailable", "message": other_words(Code.UNAVAILABLE), "argument": ""}
+
+
+async def test_status_names_files_because_of_which_mail_gets_451(running: RunningControl, waypost: Waypost) -> None:
+    aliases, valid = running.config.with_name("aliases"), running.config.with_name("valid")
+    aliases.write_text("nonsense\n")
+    valid.write_text("")
+    text = running.config.read_text()
+    running.config.write_text(
+        f'{text}[rewriting]\nvirtual_alias_maps = ["{aliases}"]\n[relay]\ndomains = ["example.org"]\n'
+        f'[recipients]\nknown_by = "file"\nrelay_recipient_maps = ["{valid}"]\n'
+    )
+    first, second = (await waypost("status", "--json")).json["problems"]
+    assert first.startswith(f"[rewriting] {aliases}:1: 'nonsense' has no address behind it; ")
+    assert second.startswith(f"[recipients] {valid}: no address is in it")
+    assert "all mail gets 451 after a restart" in (await waypost("status")).err
+    aliases.write_text("a@example.org b@example.org\n")
+    valid.write_text("kim@example.org\n")
+    assert (await waypost("status", "--json")).json["problems"] == []
 
 
 # -- inject
