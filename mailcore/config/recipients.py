@@ -14,6 +14,7 @@ from typing import Any
 
 from mailcore.bounds import DAY_S, choice, number, text, texts, whole
 from mailcore.config import greylist, rewriting, values
+from mailcore.config.map_file import map_file
 
 __all__ = ["FILE", "STATE", "SUFFIX", "Recipients", "domain_pattern_of", "settle", "warnings_about"]
 
@@ -37,7 +38,7 @@ class Recipients:
         (),
         "files with the valid recipients, an address or @domain at the beginning of each line, as Postfix's "
         "relay_recipient_maps. They are read again when they change",
-        None,
+        map_file,
         values.distinct,
     )
     file_domains: tuple[str, ...] = texts(

@@ -11,6 +11,7 @@ from typing import Any
 
 from mailcore.bounds import bad, choice, text, texts, whole
 from mailcore.config import values
+from mailcore.config.map_file import REGEXP, map_or_pattern_file, pattern_file
 
 __all__ = ["CLASSES", "MAPS", "REGEXP", "Rewriting", "absolute"]
 
@@ -22,16 +23,9 @@ MAPS = (
     "sender_bcc_maps",
     "recipient_bcc_maps",
 )
-REGEXP = "regexp:"  # before the path of a file of regular expressions
 CLASSES = ("envelope_sender", "envelope_recipient", "header_sender", "header_recipient")
 NETWORKS, LOGINS = "networks", "logins"  # of local_header_rewrite_clients
 _FORM = "each a path, or regexp: and a path for regular expressions"
-
-
-def _file(given: str) -> str:
-    if not given.removeprefix(REGEXP):
-        raise bad(given, "must be the path of a file")
-    return given
 
 
 def _class(given: str) -> str:
@@ -55,13 +49,13 @@ class Rewriting:
     """[rewriting]: aliases and canonical addresses of mail that clients send, in files that are read again when they change."""
 
     sender_canonical_maps: tuple[str, ...] = texts(
-        (), f"files with canonical addresses of senders; {_FORM}", _file, values.distinct
+        (), f"files with canonical addresses of senders; {_FORM}", map_or_pattern_file, values.distinct
     )
     recipient_canonical_maps: tuple[str, ...] = texts(
-        (), "files with canonical addresses of recipients", _file, values.distinct
+        (), "files with canonical addresses of recipients", map_or_pattern_file, values.distinct
     )
     canonical_maps: tuple[str, ...] = texts(
-        (), "files with canonical addresses of both; they are asked last", _file, values.distinct
+        (), "files with canonical addresses of both; they are asked last", map_or_pattern_file, values.distinct
     )
     canonical_classes: tuple[str, ...] = texts(
         CLASSES, f"uses of canonical addresses: {', '.join(CLASSES)}", _class, values.distinct
@@ -74,7 +68,7 @@ class Rewriting:
         values.distinct,
     )
     header_checks: tuple[str, ...] = texts(
-        (), "files of patterns that are compared with each header field; each a path", _file, values.distinct
+        (), "files of patterns that are compared with each header field; each a path", pattern_file, values.distinct
     )
     header_size_limit: int = whole(102_400, 1_000, 10_000_000, "bytes", "bytes of a header field that are compared")
     header_checks_time_ms: int = whole(1_000, 1, 10_000, "ms", "time for all patterns and all fields of one message")
@@ -84,14 +78,14 @@ class Rewriting:
         "reply to mail whose header takes longer: 451, or 250 without further checks",
     )
     virtual_alias_maps: tuple[str, ...] = texts(
-        (), "files with aliases: one address may stand for several", _file, values.distinct
+        (), "files with aliases: one address may stand for several", map_or_pattern_file, values.distinct
     )
     always_bcc: str = text("", "address that gets a copy of all mail", values.mailbox, special={"": "no copies"})
     sender_bcc_maps: tuple[str, ...] = texts(
-        (), "files with the address that gets a copy of a sender's mail", _file, values.distinct
+        (), "files with the address that gets a copy of a sender's mail", map_or_pattern_file, values.distinct
     )
     recipient_bcc_maps: tuple[str, ...] = texts(
-        (), "files with the address that gets a copy of a recipient's mail", _file, values.distinct
+        (), "files with the address that gets a copy of a recipient's mail", map_or_pattern_file, values.distinct
     )
     recipient_delimiter: str = text(
         "",

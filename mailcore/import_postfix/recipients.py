@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mailcore.config.map_file import INDEXED
 from mailcore.import_postfix.draft import Draft
 from mailcore.import_postfix.machine import Machine
 from mailcore.import_postfix.measures import TIME
@@ -13,7 +14,6 @@ from mailcore.rewriting.recipient_list import read_recipients
 
 __all__ = ["recipients"]
 
-_FILES = ("hash", "btree", "lmdb", "cdb", "dbm", "sdbm", "texthash")
 _TIMES = tuple(
     f"address_verify_{answer}_{what}_time" for answer in ("positive", "negative") for what in ("expire", "refresh")
 )
@@ -64,9 +64,15 @@ def _by_file(machine: Machine, draft: Draft, domains: Sequence[str]) -> None:
     for each in given:
         kind, colon, rest = each.removeprefix("proxy:").partition(":")
         try:
-            if colon and kind not in _FILES:
-                raise TableFault(f"tables of type {kind} are not read here")
-            files.append(str(machine.tables.path(rest if colon else kind)))
+            if colon and kind not in INDEXED:
+                raise TableFault(
+                    f"tables of type {kind} are not read here: write the addresses of {each} to a file, one a line"
+                )
+            path = machine.tables.path(rest if colon else kind)
+            if not path.exists():
+                how = f"postmap -s {kind}:{rest} writes it from the index" if colon else "is its source elsewhere?"
+                raise TableFault(f"{path}, the source of {each}, does not exist; {how}")
+            files.append(str(path))
         except TableFault as fault:
             faults.append(str(fault))
     if not faults:
@@ -76,7 +82,8 @@ def _by_file(machine: Machine, draft: Draft, domains: Sequence[str]) -> None:
             faults = str(fault).splitlines()
     if faults:
         asks = bool(domains) and any(_ASKS in machine.cf.list(each) for each in _RESTRICTIONS)
-        draft.left(where, what, f"{'; '.join(faults)}; {_ASKED if asks else _ACCEPTED}")
+        then = f"{_ASKED if asks else _ACCEPTED}, until [recipients] relay_recipient_maps names a file with all of them"
+        draft.left(where, what, f"{'; '.join(faults)}; {then}")
     elif not domains:
         draft.left(where, what, "there are no [relay] domains that it could be about")
     else:

@@ -6,6 +6,7 @@ The files are used where they are, if they can be read.
 from __future__ import annotations
 
 from mailcore.bounds import BadValue, bounds_by_name
+from mailcore.config.map_file import INDEXED
 from mailcore.config.rewriting import CLASSES, LOGINS, MAPS, NETWORKS, Rewriting
 from mailcore.import_postfix.draft import Draft
 from mailcore.import_postfix.machine import Machine
@@ -22,7 +23,6 @@ _CLIENTS = {
     "permit_sasl_authenticated": [LOGINS],
 }
 _RULES = ("regexp", "pcre")
-_FILES = ("hash", "btree", "lmdb", "cdb", "dbm", "sdbm", "texthash")
 
 
 def rewriting(machine: Machine, draft: Draft) -> None:
@@ -50,7 +50,7 @@ def _files(machine: Machine, draft: Draft, name: str) -> None:
         if not colon:
             kind, rest = "hash", kind
         try:
-            if kind not in (*_RULES, *_FILES):
+            if kind not in (*_RULES, *INDEXED):
                 raise TableFault(f"tables of type {kind} are not read here")
             file = ("regexp:" if kind in _RULES else "") + str(machine.tables.path(rest))
             read_map(file)

@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mailcore.config.map_file import INDEXED
 from mailcore.import_postfix.main_cf import logical_lines, split_list
 
 __all__ = ["CONFIG_DIRECTORY", "Table", "TableFault", "Tables", "is_of_this_host", "networks_without"]
 
 CONFIG_DIRECTORY = Path("/etc/postfix")  # Postfix's default of config_directory
 SOURCE_BYTES_MAX = 64 << 20  # of one table; a million routes have 40 MB
-_INDEXED = frozenset({"hash", "btree", "lmdb", "cdb", "dbm", "sdbm", "texthash"})
 _RULES = {"regexp": "regular expressions", "pcre": "regular expressions"}
 _LIST_DEPTH_MAX = 5  # files named in files
 
@@ -116,7 +116,7 @@ class Tables:
             return Table(name, list(_inline(rest)))
         if kind in _RULES:
             raise TableFault(f"{_RULES[kind]} are not taken over{self._count(rest)}")
-        if kind not in _INDEXED:
+        if kind not in INDEXED:
             raise TableFault(f"tables of type {kind} are not read here")
         path = Path(rest)
         found = Table(name, [])

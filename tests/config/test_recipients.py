@@ -29,6 +29,22 @@ def loaded(directory: Path, text: str) -> Settings:
         ),
         ('known_by = "ldap"', 'known_by must be "any", "file" or "next_hop"'),
         ('any_domains = ["*"]', "must be a domain"),
+        (
+            'relay_recipient_maps = ["hash:/etc/postfix/relay_recipients"]',
+            "relay_recipient_maps must be the path of a text file: write '/etc/postfix/relay_recipients', the source that "
+            "postmap reads (got 'hash:/etc/postfix/relay_recipients')",
+        ),
+        ('relay_recipient_maps = ["proxy:lmdb:/x"]', "write '/x', the source that postmap reads"),
+        ('relay_recipient_maps = ["ldap:/x"]', "write the entries of this table to a file, and name that file"),
+        (
+            'relay_recipient_maps = ["regexp:/x"]',
+            "must be the path of a file with addresses; patterns are not read here",
+        ),
+        ('relay_recipient_maps = [""]', "must be the path of a file"),
+        ('[rewriting]\nvirtual_alias_maps = ["hash:/x"]', "write '/x', the source that postmap reads"),
+        ('[rewriting]\nvirtual_alias_maps = ["pcre:/x"]', "write 'regexp:/x' for a file of patterns"),
+        ('[rewriting]\nvirtual_alias_maps = ["regexp:"]', "must be the path of a file"),
+        ('[rewriting]\nheader_checks = ["regexp:/x"]', "must be the path of a text file: write '/x', without the type"),
     ],
 )
 def test_a_contradiction_is_a_fault(tmp_path: Path, text: str, fault: str) -> None:

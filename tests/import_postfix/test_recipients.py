@@ -26,6 +26,8 @@ def test_a_part_of_the_list_is_not_taken_over(tmp_path: Path) -> None:
     for value, fault in (
         ("hash:DIR/valid, ldap:DIR/x", "type ldap"),
         ("hash:DIR/valid hash:DIR/bad", "'kim' is neither"),
+        ("lmdb:DIR/gone", "does not exist; postmap -s lmdb:"),
+        ("proxy:mysql:DIR/x", "write the addresses of proxy:mysql:"),
     ):
         directory = tmp_path / str(len(fault))
         directory.mkdir()
@@ -35,7 +37,7 @@ def test_a_part_of_the_list_is_not_taken_over(tmp_path: Path) -> None:
         (finding,) = said_of(draft, "relay_recipient_maps")
         assert finding.fate is Fate.LEFT
         assert fault in finding.said
-        assert "bounces may go to forged senders" in finding.said
+        assert "bounces may go to forged senders, until [recipients] relay_recipient_maps names a file" in finding.said
 
 
 def test_a_host_that_asked_the_next_hop_still_does(tmp_path: Path) -> None:
