@@ -23,7 +23,7 @@ SYNONYMS = {
     r"\b(work|delivery|retry)_?queues?\b": "lane",
     r"\bshards?\b": "lane",
     r"\bsmart_?hosts?\b": "next hop",
-    r"(?<!journal_mode = )\bWAL\b|\bwrite-ahead\b": "journal",
+    r"(?<!journal_mode = )(?<!\"-)\bWAL\b|\bwrite-ahead\b": "journal",
     r"\btombstones?\b": "mark",
     r"\bworking_?set\b": "working suffix",
     r"\bworker(?!s?')s?\b": "receiver or deliverer",

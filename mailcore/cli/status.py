@@ -92,7 +92,7 @@ def _map_problems(settings: Settings) -> list[str]:
     problems = []
     files = [name.removeprefix(REGEXP) for name in settings.rewriting.files]
     if all(map(_is_readable, files)):
-        then = "what was read before stays in use, and all mail gets 451 after a restart"
+        then = "the content read before stays in use, and all mail gets 451 after a restart"
         problems += [f"[rewriting] {fault}; {then}" for fault in map_faults(settings.rewriting)]
     if all(map(_is_readable, settings.recipients.relay_recipient_maps)):
         then = "the list read before stays in use, and recipients of its domains get 451 after a restart"

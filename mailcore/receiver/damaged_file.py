@@ -22,13 +22,13 @@ from mailcore.config.recipients import SUFFIX
 
 __all__ = ["inode_of", "is_damage", "locked", "remove_rest", "set_aside"]
 
-RESTS = ("-wal", "-shm")  # of a database in WAL mode
+RESTS = ("-wal", "-shm")  # of a database with journal_mode = WAL
 LOCK_S = 2.0  # for another receiver, which holds the lock for milliseconds
 LOCK_STEP_S = 0.01
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Tells whether an error says that the file is no database, or that a part of it is damaged."""
+    """Tells whether an error says that the file is not a database, or that a part of it is damaged."""
     code = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
