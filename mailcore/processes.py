@@ -5,7 +5,7 @@ The supervisor loads the room and forks; the exporter alone is a fresh Python, b
     python -m mailcore.processes ROLE NUMBER PARENT SETTINGS
 
 Here a process is also given what it needs of rooms it does not know itself: the control process gets the archive of events,
-the pickup and the page of the metrics to run beside its server.
+the pickup and the page of the metrics to run beside its server; the exporter gets the tracer.
 
 Laws
 - Each role imports its room inside its own function, so that receivers are started before the other rooms are loaded.
@@ -109,7 +109,14 @@ async def _metrics(settings: Settings, _: LiveMaps | None) -> None:
 def _exporter() -> Main:
     from mailcore.events import exporter
 
-    return exporter.main
+    return partial(exporter.main, _start_traces)
+
+
+def _start_traces(settings: Settings) -> None:
+    if settings.traces.endpoint:  # else the exporter does not load it
+        from mailcore.traces import tracer
+
+        tracer.start(settings)
 
 
 # role, as ``Child.role`` of the supervisor -> how its children are started

@@ -33,7 +33,7 @@ from mailcore.bounce.returned import Returned, returned
 from mailcore.bounce.text import clean, encode, header_address, is_seven_bit, quoted_printable
 from mailcore.envelope import Envelope, Origin, Status
 
-__all__ = ["Bounce", "bounce", "bounce_queue_id", "bounce_sender"]
+__all__ = ["MESSAGE_CHARACTERS", "Bounce", "bounce", "bounce_queue_id", "bounce_sender"]
 
 MESSAGE_CHARACTERS = 13  # of a message's queue id (mailcore/queue/queue_id.py); that of a bounce is longer
 BASE32 = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mailcore.bounds import BadValue, shown
-from mailcore.config import client_auth, recipients, tls, values
+from mailcore.config import client_auth, recipients, tls, traces, values
 from mailcore.config.arc import arc_faults
 from mailcore.config.dkim import DkimKey, check_key_file, dkim_faults
 from mailcore.config.document import ConfigError, Document
@@ -99,6 +99,7 @@ class _Reading(Document):
         milters = self._milters(sections["receiver"], listeners)
         self._ca_file(("tls",), sections["tls"])
         recipients.settle(sections, self._base, self._fault)
+        traces.settle(sections, self._fault)
         levels = [each.get("tls") for each in transports.values()] + [each.get("level") for each in policies.values()]
         self._checked(
             ("deliverer", "nameservers"),

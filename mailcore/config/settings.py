@@ -40,6 +40,7 @@ from mailcore.config.reports import Reports
 from mailcore.config.rewriting import Rewriting
 from mailcore.config.supervisor import Supervisor
 from mailcore.config.tls import Tls, TlsPolicy
+from mailcore.config.traces import Traces
 from mailcore.config.transports import Destination, Scheduler, Transport
 
 __all__ = [
@@ -78,6 +79,7 @@ class Settings:
     export: Export = field(default_factory=Export)
     maildrop: Maildrop = field(default_factory=Maildrop)
     metrics: Metrics = field(default_factory=Metrics)
+    traces: Traces = field(default_factory=Traces)
     portal: Portal = field(default_factory=Portal)
     reports: Reports = field(default_factory=Reports)
     scheduler: Scheduler = field(default_factory=Scheduler)
@@ -174,6 +176,7 @@ SECTIONS: dict[str, type] = {
     "export": Export,
     "maildrop": Maildrop,
     "metrics": Metrics,
+    "traces": Traces,
     "portal": Portal,
     "reports": Reports,
     "scheduler": Scheduler,

@@ -40,6 +40,7 @@ from mailcore.doctor import (
     rewriting,
     secrets,
     sync,
+    traces,
     versions,
 )
 from mailcore.doctor.finding import Finding, not_known, warn
@@ -75,6 +76,7 @@ CHECKS = (
     Check("recipients", recipients.look, 5.0),
     Check("rewriting", rewriting.look, 5.0),
     Check("milters", milters.look, 15.0),
+    Check("traces", traces.look, 10.0),
     Check("versions", versions.look, 10.0),
     Check("balance", balance.look, 5.0),
     Check("log", log.look, 10.0),

@@ -17,7 +17,7 @@ import select
 import socket
 import time
 import zoneinfo
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -284,7 +284,8 @@ def _request_of(client: socket.socket) -> Request | None:
     return None
 
 
-def main(settings: Settings, number: int) -> None:
-    """Runs until it is killed. There is one exporter, number 0."""
+def main(start_traces: Callable[[Settings], None], settings: Settings, number: int) -> None:
+    """Runs until it is killed. There is one exporter, number 0. ``start_traces``: beside it, if the settings want them."""
     os.nice(NICE)
+    start_traces(settings)
     Exporter(settings).run()

@@ -19,6 +19,7 @@ from mailcore.maillog.operator_lines import OperatorLines
 from mailcore.maillog.process_lines import ProcessLines
 from mailcore.maillog.receiver_lines import ReceiverLines
 from mailcore.maillog.recipient_lines import RecipientLines
+from mailcore.maillog.trace_lines import TraceLines
 
 __all__ = ["MailLog"]
 
@@ -33,5 +34,6 @@ class MailLog(
     LoginLines,
     MilterLines,
     HeaderLines,
+    TraceLines,
 ):
     """The log of one process."""

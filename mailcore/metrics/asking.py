@@ -21,6 +21,7 @@ from mailcore.metrics.exposition import Family, text_of
 from mailcore.metrics.families import Answers, families
 from mailcore.queue.exported import EXPORTED, UNEXPORTED, read_exported
 from mailcore.queue.lanes import JOURNAL
+from mailcore.traces.progress import Progress, behind, progress_directory, read_progress
 
 __all__ = ["Asking", "certificates_of"]
 
@@ -56,6 +57,7 @@ class Asking:
                     return None
 
             state = ask("state", State)
+            traced = self._traced()
             answers = Answers(
                 processes=processes,
                 state=state,
@@ -66,6 +68,8 @@ class Asking:
                 export_lag_bytes=self._export_lag(state),
                 export_lag_bytes_max=self._settings.export.lag_bytes_max if self._settings.export.enabled else None,
                 certificates=certificates_of(self._settings),
+                traces=traced,
+                traces_lag_bytes=behind(_ends(state), traced) if state is not None and traced is not None else None,
             )
         return families(answers, time.time(), self._settings.metrics.destinations_max)
 
@@ -77,17 +81,28 @@ class Asking:
             exported = read_exported(Disk(), str(self._settings.events_directory / EXPORTED))
         except (OSError, ValueError):
             return None
-        ends = {lane: at.end for lane, at in state.lanes.items() if lane not in UNEXPORTED} | {
-            JOURNAL: state.journal.end
-        }
+        ends = {lane: end for lane, end in _ends(state).items() if lane not in UNEXPORTED}
         at = {lane: each.at for lane, each in exported.lanes.items()} if exported is not None else {}
         return sum(max(0, end - at.get(lane, 0)) for lane, end in ends.items())
+
+    def _traced(self) -> Progress | None:
+        """Returns how far the traces are; None if that is not known, or there are none."""
+        if not self._settings.traces.endpoint:
+            return None
+        try:
+            return read_progress(Disk(), progress_directory(self._settings))
+        except (OSError, ValueError):
+            return None
 
     def _aged(self, ask: Callable[[], AgesPart | None]) -> AgesPart | None:
         if time.monotonic() - self._ages_at >= AGES_S:
             self._ages_at = time.monotonic()
             self._ages = ask()
         return self._ages
+
+
+def _ends(state: State) -> dict[str, int]:
+    return {lane: at.end for lane, at in state.lanes.items()} | {JOURNAL: state.journal.end}
 
 
 def certificates_of(settings: Settings) -> dict[str, float]:

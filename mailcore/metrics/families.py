@@ -16,6 +16,7 @@ from mailcore.control.protocol.messages import AgesPart
 from mailcore.control.protocol.state import Disks, Processes
 from mailcore.manager_answers import Destinations, Size, State
 from mailcore.metrics.exposition import Family
+from mailcore.traces.progress import Progress
 
 __all__ = ["OTHER", "Answers", "families"]
 
@@ -36,6 +37,8 @@ class Answers:
     export_lag_bytes: int | None = None
     export_lag_bytes_max: int | None = None
     certificates: Mapping[str, float] | None = None  # file -> end of its validity, wall clock
+    traces: Progress | None = None  # how far the traces are, and what became of the spans
+    traces_lag_bytes: int | None = None
 
 
 def families(answers: Answers, now: float, destinations_max: int) -> list[Family]:
@@ -47,6 +50,7 @@ def families(answers: Answers, now: float, destinations_max: int) -> list[Family
         *_queue(answers, now),
         *_deliveries(answers, destinations_max),
         *_export(answers),
+        *_traces(answers),
         *_disks(answers.disks),
         *_certificates(answers.certificates),
     ]
@@ -218,6 +222,22 @@ def _export(answers: Answers) -> Iterable[Family]:
     lag.add(answers.export_lag_bytes)
     limit.add(answers.export_lag_bytes_max)
     return lag, limit
+
+
+def _traces(answers: Answers) -> Iterable[Family]:
+    lag = Family("waypost_traces_lag_bytes", "Bytes of the log whose traces are not sent yet.")
+    spans = Family(
+        "waypost_traces_spans_total", "Spans that the collector of traces took (sent) or refused (rejected).", "counter"
+    )
+    lost = Family(
+        "waypost_traces_lost_bytes_total", "Bytes of the log that were deleted before traces were made.", "counter"
+    )
+    lag.add(answers.traces_lag_bytes)
+    if (progress := answers.traces) is not None:
+        spans.add(progress.sent, result="sent")
+        spans.add(progress.rejected, result="rejected")
+        lost.add(progress.lost_bytes)
+    return lag, spans, lost
 
 
 def _disks(disks: Disks | None) -> Iterable[Family]:

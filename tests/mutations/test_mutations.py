@@ -26,6 +26,7 @@ from tests.mutations import (
     of_reports,
     of_scheduler,
     of_tls,
+    of_traces,
 )
 from tests.mutations.mutation import Mutation
 
@@ -44,6 +45,7 @@ MUTATIONS = [
     *of_reports.MUTATIONS,
     *of_scheduler.MUTATIONS,
     *of_tls.MUTATIONS,
+    *of_traces.MUTATIONS,
 ]
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 300.0
