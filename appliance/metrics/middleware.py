@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Any
 
 from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
 
@@ -41,15 +40,36 @@ class MetricsMiddleware:
         page = page_of(request)
         REQUESTS.labels(page, f"{response.status_code // 100}xx").inc()
         REQUEST_SECONDS.labels(page).observe(time.perf_counter() - begun)
-        if isinstance(response, StreamingHttpResponse) and response.is_async:
-            response.streaming_content = _counted(response.streaming_content)
+        if isinstance(response, StreamingHttpResponse) and isinstance(response.streaming_content, AsyncIterator):
+            response.streaming_content = _Counted(response.streaming_content)
         return response
 
 
-async def _counted(events: Any) -> AsyncIterator[bytes]:
-    STREAMS.inc()
-    try:
-        async for event in events:
-            yield event
-    finally:
-        STREAMS.dec()
+class _Counted:
+    """Passes on the parts of a response, which counts as a live page from the first part to its end.
+
+    Django calls ``close`` when the client has left. A generator would end, and be counted down, only when memory is cleaned up.
+    """
+
+    def __init__(self, parts: AsyncIterator[bytes]) -> None:
+        self._parts = parts
+        self._is_open = False
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self._is_open:
+            self._is_open = True
+            STREAMS.inc()
+        try:
+            return await anext(self._parts)
+        except BaseException:  # the end is an exception, too
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Counts the page down, once."""
+        if self._is_open:
+            self._is_open = False
+            STREAMS.dec()

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from mailcore.config.settings import Settings
 from mailcore.control.client import ControlClient
+from mailcore.control.starting import wait_until_it_listens
 from mailcore.events.checksum import ChecksumError, check
 from mailcore.events.exporter import EXPORTER_SOCKET
 from mailcore.events.schema import KINDS
@@ -77,7 +78,11 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _ask(settings: Settings, operation: str, ids: bool) -> dict[str, Any]:
-    with ControlClient(settings.run_directory / EXPORTER_SOCKET, timeout_s=TIMEOUT_S) as exporter:
+    if not settings.export.enabled:
+        raise UsageError("export: it is switched off; set enabled = true in [export] and restart the core")
+    path = settings.run_directory / EXPORTER_SOCKET
+    wait_until_it_listens(path, settings.run_directory / "control.sock")
+    with ControlClient(path, timeout_s=TIMEOUT_S) as exporter:
         answer: dict[str, Any] = exporter.call(operation, {"ids": ids})
     return answer
 

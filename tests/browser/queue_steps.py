@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from playwright.async_api import Page, expect
+from playwright.async_api import Error, Page, expect
 
 from tests.browser.site import Site
 from tests.eventually import PATIENCE_MS
@@ -47,7 +47,10 @@ async def select(page: Page, *queue_ids: str) -> None:
 async def give_reason(page: Page, why: str = "asked for by its sender", **fields: str) -> None:
     """In the dialog that is open."""
     for name, value in {**fields, "why": why}.items():
-        await page.fill(f"#dialog input[name={name}]", value)
+        try:
+            await page.fill(f"#dialog input[name={name}]", value)
+        except Error as error:
+            raise AssertionError(f"{error}\nthe dialog is: {await page.locator('#dialog').inner_html()}") from error
     await page.click("#dialog form button[type=submit]")
 
 

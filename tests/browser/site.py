@@ -29,13 +29,13 @@ from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, 
 from mailcore.lab.lab import Lab
 from tests.browser.chromium import SHARED
 from tests.end_to_end.appliance import free_port
-from tests.eventually import PATIENCE_S
+from tests.eventually import PATIENCE_MS, PATIENCE_S
 from tests.running.running_core import RunningCore, Sections, running
 from tests.test_tidy import ROOT
 
 __all__ = ["PASSWORD", "RUN", "Site", "site"]
 
-expect.set_options(timeout=30_000)  # ms; five seconds are too few beside a busy machine
+expect.set_options(timeout=PATIENCE_MS)  # five seconds are too few beside a busy machine
 
 RUN: dict[str, Path] = {}  # "directory": what all workers of a run share (tests/browser/conftest.py)
 PASSWORD = "a long enough password"
@@ -150,6 +150,7 @@ class Site:
 
     async def page(self, **context: Any) -> Page:
         made: BrowserContext = await self.browser.new_context(**{"timezone_id": "Europe/Vienna", **context})
+        made.set_default_timeout(PATIENCE_MS)
         self.contexts.append(made)
         page = await made.new_page()
         page.on("console", self._console)

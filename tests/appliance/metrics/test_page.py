@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -23,7 +22,6 @@ from appliance.metrics.names import NAMES
 from appliance.metrics.views import may_read
 from appliance.reports.models import Run, State
 from tests.appliance.accounts.sample_users import client_of
-from tests.eventually import eventually
 from tests.test_tidy import ROOT
 
 pytestmark = pytest.mark.django_db
@@ -103,28 +101,40 @@ def test_another_process_is_in_the_sums_and_a_dead_one_listens_no_more() -> None
     assert found.get(("waypost_portal_live_streams",), 0.0) == 0
 
 
-async def test_a_stream_counts_while_it_is_open() -> None:
+@pytest.mark.parametrize("how", ["client left", "its end", "a fault"])
+async def test_a_stream_counts_while_it_is_open(how: str) -> None:
     async def events() -> Any:
         yield b"one"
+        if how == "a fault":
+            raise ZeroDivisionError
         yield b"two"
 
-    middleware = MetricsMiddleware(lambda request: StreamingHttpResponse(events()))
-    response = middleware(RequestFactory().get("/"))
+    before = streams()
+    response = MetricsMiddleware(lambda request: StreamingHttpResponse(events()))(RequestFactory().get("/"))
     assert isinstance(response, StreamingHttpResponse)
-    stream = response.streaming_content
-    assert isinstance(stream, AsyncGenerator)
-    assert await anext(stream) == b"one"
-    assert b"waypost_portal_live_streams 1.0" in streams()
-    del response
-    await stream.aclose()
-    del stream
-    await eventually(lambda: b"waypost_portal_live_streams 0.0" in streams())
+    assert streams() == before
+    content = aiter(response)
+    assert await anext(content) == b"one"
+    assert streams() == before + 1
+    if how == "a fault":
+        with pytest.raises(ZeroDivisionError):
+            await anext(content)
+    elif how == "its end":
+        assert [part async for part in content] == [b"two"]
+    else:
+        response.close()
+    assert streams() == before
+    response.close()
+    assert streams() == before
 
 
-def streams() -> bytes:
+def streams() -> float:
     registry = CollectorRegistry()
     multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-    return generate_latest(registry)
+    found = prometheus(generate_latest(registry).decode())
+    return sum(
+        each.value for family in found if family.name == "waypost_portal_live_streams" for each in family.samples
+    )
 
 
 def test_the_tasks_of_reports_and_the_age_of_the_last() -> None:
