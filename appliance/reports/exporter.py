@@ -10,7 +10,6 @@ import logging
 from django.conf import settings
 
 from mailcore.control.client import ControlClient, ControlError
-from mailcore.control.starting import wait_until_it_listens
 
 __all__ = ["cut", "tell_zone"]
 
@@ -22,7 +21,6 @@ log = logging.getLogger(__name__)
 def cut(who: str, zone: str) -> str:
     """Exports all events up to now and counts the queue, so that a report includes them. Returns why that failed; "" if
     it succeeded or there is no core."""
-    wait_until_it_listens(settings.EXPORTER_SOCKET, settings.CONTROL_SOCKET)
     if not settings.EXPORTER_SOCKET.exists():
         return ""
     tell_zone(zone)
