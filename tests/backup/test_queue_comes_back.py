@@ -106,6 +106,7 @@ async def test_whatever_a_message_was_it_comes_back_held_and_is_delivered_when_r
         await core.eventually(lambda: asyncio.sleep(0, len(lab.messages) == 6), "the last one to arrive")
 
 
+@pytest.mark.long
 async def test_killed_in_the_middle_of_the_holding_nothing_is_delivered_and_nothing_is_lost(tmp_path: Path) -> None:
     async with Lab([f"{NEVER}:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as core:
         everybody = {f"r{number}@example.org" for number in range(100)}

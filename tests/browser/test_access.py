@@ -31,7 +31,14 @@ from tests.eventually import PATIENCE_MS
 
 SECONDS_READ = 120  # a number of seconds above it is one to divide
 WIDE, NARROW = ViewportSize(width=1440, height=900), ViewportSize(width=360, height=800)
-LOOKS = [  # the last: whether the pages are looked at before there is anything on them, too
+# In ./test: one of each kind of page, with something on it.
+SOME = frozenset(
+    (
+        "/", "/queue/", "/destinations/", "/tuning/", "/positions/", "/audit/", "/reports/", "/admin/auth/user/add/",
+        "/accounts/login/", "/accounts/two-factor/", "/no/such/page",
+    )
+)  # fmt: skip
+LOOKS = [  # the last: whether all pages are looked at, and before there is anything on them, too
     ("light", WIDE, False),
     *(
         pytest.param(*look, True, marks=pytest.mark.long)
@@ -56,25 +63,27 @@ def test_every_page_that_can_be_asked_for_is_in_the_list() -> None:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("scheme", "viewport", "empty"), LOOKS)
-async def test_no_page_keeps_anybody_out(tmp_path: Path, scheme: str, viewport: ViewportSize, empty: bool) -> None:
+@pytest.mark.parametrize(("scheme", "viewport", "whole"), LOOKS)
+async def test_no_page_keeps_anybody_out(tmp_path: Path, scheme: str, viewport: ViewportSize, whole: bool) -> None:
     look = {"color_scheme": scheme, "viewport": viewport, "bypass_csp": True}
     async with Lab(["reject(1, 450):127.0.0.1:0"]) as lab, site(tmp_path, lab, SLOW) as it:
         found: list[str] = []
 
         async def visit(page: Page, path: str) -> None:
+            if not (whole or path in SOME or path.startswith("/queue/1")):  # the page of a message
+                return
             answer = await page.goto(it.url(path))
             assert answer is not None
             assert answer.status < 500, f"{path}: {answer.status}"
             found.extend(await faults(page, path))
 
         page = await it.sign_in_by_form("administrator", **look)
-        if empty:  # the first hour of an installation
+        if whole:  # the first hour of an installation
             for path in [*plain(), "/destinations/smtp:x.example/"]:
                 await visit(page, path)
 
         places = await prepare(it, lab)
-        for path in [*(listing() if empty else plain()), *places.paths("administrator")]:
+        for path in [*(listing() if whole else plain()), *places.paths("administrator")]:
             await visit(page, path)
         found += await dialogs(page, it)
         viewer = await it.sign_in_by_form("viewer", **look)

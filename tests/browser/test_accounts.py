@@ -98,6 +98,7 @@ async def test_too_many_wrong_passwords_lock_and_an_administrator_unlocks(tmp_pa
         await page.wait_for_url(it.url("/"))
 
 
+@pytest.mark.long
 async def test_a_user_is_made_changed_and_put_out_and_the_audit_shows_it(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
         boss = await it.sign_in_by_form("administrator")

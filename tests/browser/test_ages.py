@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from playwright.async_api import expect
 
 from mailcore.lab.lab import Lab
@@ -11,6 +12,7 @@ from tests.browser.site import site
 from tests.running.running_core import route_to
 
 
+@pytest.mark.long
 async def test_a_cell_leads_into_the_queue_and_a_new_count_is_shown(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0", "accept:127.0.0.1:0"]) as lab:
         routes = {"other.example": route_to(lab, 1)}

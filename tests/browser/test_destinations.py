@@ -81,6 +81,7 @@ async def set_value(page: Page, value: str, duration: str, why: str) -> None:
     await give_reason(page, "Set", why)
 
 
+@pytest.mark.long
 async def test_a_value_for_a_time_is_seen_in_the_window_and_ends(tmp_path: Path) -> None:
     async with Lab(["slow(0.7):127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
         name = route_to(lab, 0)

@@ -41,6 +41,7 @@ SCROLLED = f"""cells => cells.flatMap(cell => {{
 }})"""
 
 
+@pytest.mark.long
 async def test_a_message_is_a_line_or_a_card_and_nothing_of_it_stays_hidden(tmp_path: Path) -> None:
     async with (
         Lab(["reject(1, 450):127.0.0.1:0", "reject(1, 450):127.0.0.1:0"]) as lab,

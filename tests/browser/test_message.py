@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from playwright.async_api import expect
 
 from mailcore.lab.lab import Lab
@@ -25,6 +26,7 @@ HOSTILE = (
 ).encode()
 
 
+@pytest.mark.long
 async def test_a_greylisted_message_has_a_timeline_and_is_found_when_it_is_gone(tmp_path: Path) -> None:
     async with Lab(["greylist(0.5):127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
         queue_id = await it.core.send("a@example.org", "b@example.org")
@@ -99,6 +101,7 @@ async def test_a_body_is_read_by_who_may_and_nothing_hostile_comes_to_life(tmp_p
         assert await page.locator("main img").count() == 0
 
 
+@pytest.mark.long
 async def test_a_message_for_many_shows_them_a_page_at_a_time(tmp_path: Path) -> None:
     async with Lab(["reject(1, 450):127.0.0.1:0"]) as lab, site(tmp_path, lab, SLOW) as it:
         queue_id = await it.core.send(*(f"r{number}@example.org" for number in range(450)))

@@ -120,6 +120,7 @@ def wait_for_the_end(pids: list[int]) -> None:
     eventually_blocking(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), f"the end of {pids}")
 
 
+@pytest.mark.long
 async def test_a_time_on_another_day_has_its_date(tmp_path: Path) -> None:
     """On the axis, which is painted and therefore asked for its labels, and below the chart."""
     at = int(time.time())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from playwright.async_api import expect
 
 from mailcore.lab.lab import Lab
@@ -14,6 +15,7 @@ from tests.running.exported_only import EXPORTING, until_forgotten
 MARKUP = "<img src=x onerror=alert(1)>"
 
 
+@pytest.mark.long
 async def test_a_message_that_no_segment_knows_is_found_and_told(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab, EXPORTING) as it:
         data = f"Message-ID: <{MARKUP}@x.example>\r\n\r\nHello.\r\n".encode()

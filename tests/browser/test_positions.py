@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from playwright.async_api import expect
 
 from mailcore.lab.lab import Lab
@@ -11,6 +12,7 @@ from tests.browser.site import site
 from tests.running.running_core import route_to
 
 
+@pytest.mark.long
 async def test_the_lanes_are_shown_and_stay_as_the_reader_left_them(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
         await it.core.ask("suspend", destination=route_to(lab, 0))

@@ -38,6 +38,7 @@ class Stopped:
         os.kill(self._pid, signal.SIGCONT)
 
 
+@pytest.mark.long
 async def test_a_change_that_nobody_answers_is_told_and_made_whole_or_not_at_all(tmp_path: Path) -> None:
     async with Lab(["reject(1, 450):127.0.0.1:0"]) as lab, site(tmp_path, lab, IMPATIENT) as it:
         ids = await send_deferred(it, 3, "a@sender.example")

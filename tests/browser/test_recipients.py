@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from playwright.async_api import expect
 
 from mailcore.lab.lab import Lab
@@ -14,6 +15,7 @@ from tests.running.running_core import recipients_of
 X, Y, Z = "x@one.example", "y@two.example", "z@two.example"
 
 
+@pytest.mark.long
 async def test_some_recipients_are_held_deleted_shown_and_brought_back(tmp_path: Path) -> None:
     async with Lab(["reject(1, 450):127.0.0.1:0"]) as lab, site(tmp_path, lab, SLOW) as it:
         queue_id = await it.core.send(X, Y, Z)

@@ -77,6 +77,7 @@ def send(core: RunningCore) -> None:
     assert manage(core.config, "mail_reports") == "sent 2\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "looks", [pytest.param(LOOKS, id="two looks"), pytest.param(ALL_LOOKS, id="all looks", marks=pytest.mark.long)]
 )

@@ -74,6 +74,7 @@ async def test_a_report_is_read_sorted_and_taken_along(tmp_path: Path, width: in
         await expect(page.locator("#balance")).to_contain_text("It balances.")
 
 
+@pytest.mark.long
 async def test_run_now_while_nothing_makes_reports_says_that_it_waits(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
         page = await it.sign_in("operator")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from playwright.async_api import expect
 
 from mailcore.lab.lab import Lab
@@ -13,6 +14,7 @@ from tests.running.running_core import route_to
 HOSTILE = "a@<img src=x onerror=alert(1)>\u202e.example"
 
 
+@pytest.mark.long
 async def test_an_address_is_followed_and_a_hostile_one_does_no_harm(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab:
         routes = {"name.example": "smtp:[nowhere.invalid]"}

@@ -7,6 +7,8 @@ import smtplib
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from mailcore.lab.lab import Lab
 from tests.eventually import PATIENCE_S
 from tests.running.running_core import SENDER, RunningCore, running
@@ -43,6 +45,7 @@ def damage(core: RunningCore, queue_id: str) -> None:
     raise AssertionError(f"{queue_id} is in no lane")
 
 
+@pytest.mark.long
 async def test_recipients_lost_to_damage_are_named_while_their_lane_holds_mail(tmp_path: Path) -> None:
     settings = {
         "scheduler": {"message_active_limit": ACTIVE},

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from bench.slow_hop import beside_a_slow_hop
 from tests.eventually import PATIENCE_S
 
@@ -13,6 +15,7 @@ ACTIVE_LIMIT = 100
 NEW = 40
 
 
+@pytest.mark.long
 async def test_new_mail_goes_through_though_the_active_set_is_full_of_a_slow_next_hop(tmp_path: Path) -> None:
     run = await beside_a_slow_hop(
         tmp_path, queued=QUEUED, active_limit=ACTIVE_LIMIT, service_s=NEVER_S, messages=NEW, patience_s=PATIENCE_S

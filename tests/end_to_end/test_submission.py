@@ -105,6 +105,7 @@ async def in_thread(function: Callable[..., T], *arguments: object) -> T:
     return await asyncio.to_thread(function, *arguments)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = Place(tmp_path)

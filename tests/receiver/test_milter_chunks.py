@@ -86,6 +86,7 @@ async def test_a_milter_that_accepts_or_discards_at_data_sees_no_more(answer: by
         assert len(server.intake.messages) == (answer == ACCEPT)
 
 
+@pytest.mark.long
 async def test_a_client_that_goes_while_a_milter_is_asked_leaves_nothing_behind() -> None:
     async with milter(script={"T": SILENT}) as filter_, session(filter_) as (server, client):
         await client.hello()

@@ -141,6 +141,7 @@ def test_what_was_exported_agrees_with_its_counters(builder: ReportBuilder, expo
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_cuts_of_an_older_version_have_no_counters_to_compare_with(
     builder: ReportBuilder, exported: ExportedLanes
 ) -> None:
@@ -153,6 +154,7 @@ def test_cuts_of_an_older_version_have_no_counters_to_compare_with(
     assert (found.state, found.altered) == (BALANCED, None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("some", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_attempts_that_an_older_version_exported_have_no_routes_to_compare_with(
     builder: ReportBuilder, exported: ExportedLanes, some: bool
@@ -172,6 +174,7 @@ def test_attempts_that_an_older_version_exported_have_no_routes_to_compare_with(
     assert (found.state, found.altered) == (BALANCED, [])
 
 
+@pytest.mark.long
 def test_a_lane_that_was_counted_anew_is_not_compared(builder: ReportBuilder, exported: ExportedLanes) -> None:
     path = max((exported.events / "cuts").glob("*.json"))
     said = json.loads(path.read_text())
@@ -225,6 +228,7 @@ def test_a_file_without_checksum_is_told(builder: ReportBuilder, events: Path) -
     assert told_.balances is True
 
 
+@pytest.mark.long
 def test_samples_of_windows_are_of_no_lane_and_are_not_compared(builder: ReportBuilder, events: Path) -> None:
     sample = SampleMail()
     sample.cut(events, SAMPLE_DAY.begin)

@@ -104,7 +104,9 @@ LOSSES: dict[str, tuple[Lost, str]] = {
 }
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(
+    "loss", [each if each == "an acceptance" else pytest.param(each, marks=pytest.mark.long) for each in LOSSES]
+)
 def test_a_lost_event_turns_it_red_and_its_message_is_named_with_its_files(
     builder: ReportBuilder, events: Path, loss: str
 ) -> None:
@@ -136,6 +138,7 @@ def two_losses(row: Row, came: str, went: str) -> bool:
     return bool(row["queue_id"] == (came if row["kind"] == "accepted" else went if ended else None))
 
 
+@pytest.mark.long
 def test_a_lost_acceptance_and_the_lost_end_of_another_message_do_not_make_up_for_each_other(
     builder: ReportBuilder, events: Path
 ) -> None:
@@ -154,6 +157,7 @@ def test_a_lost_acceptance_and_the_lost_end_of_another_message_do_not_make_up_fo
     ]
 
 
+@pytest.mark.long
 def test_a_count_that_has_no_checksum_compares_numbers_only_and_says_so(builder: ReportBuilder, events: Path) -> None:
     """Also: checksums beyond what eight bytes hold, on both sides, are compared as they wrap."""
     sample, _ = some_mail(events)
@@ -201,6 +205,7 @@ def test_an_end_that_is_told_twice_turns_it_red(builder: ReportBuilder, events: 
     assert [(each.queue_id, each.why) for each in found.suspects] == [(chosen, "a recipient has two outcomes")]
 
 
+@pytest.mark.long
 def test_recipients_that_an_operator_added_came_in(builder: ReportBuilder, events: Path) -> None:
     sample, _ = some_mail(events)
     queue_id = sample.accept(NOON + 50)
@@ -213,6 +218,7 @@ def test_recipients_that_an_operator_added_came_in(builder: ReportBuilder, event
     assert found.message_by_message is True
 
 
+@pytest.mark.long
 def test_events_beyond_the_cut_are_of_the_next_day_whatever_their_time(builder: ReportBuilder, events: Path) -> None:
     sample, _ = some_mail(events)
     sample.cut(events, DAY.end - 30)
@@ -221,6 +227,7 @@ def test_events_beyond_the_cut_are_of_the_next_day_whatever_their_time(builder: 
     assert told(builder, events).state == BALANCED
 
 
+@pytest.mark.long
 def test_a_cut_without_positions_counts_by_time(builder: ReportBuilder, events: Path) -> None:
     sample, _ = some_mail(events)
     sample.write(events)

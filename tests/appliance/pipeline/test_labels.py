@@ -58,6 +58,7 @@ def report(builder: ReportBuilder, events: Path) -> Path:
     return day_version
 
 
+@pytest.mark.long
 def test_what_was_tried_is_apart_from_what_was_put_off_and_an_event_of_an_earlier_version_has_the_label_nothing(
     report: Path,
 ) -> None:

@@ -91,6 +91,7 @@ def exported(tmp_path: Path) -> ExportedLanes:
     return exported
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("each_file", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_what_ended_nobody_is_missed_as_well(builder: ReportBuilder, exported: ExportedLanes, each_file: bool) -> None:
     """Without --long, only the file of deferrals and that of refusals are lost."""

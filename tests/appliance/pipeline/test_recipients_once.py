@@ -192,6 +192,7 @@ def said_everywhere(total: dict[str, Any], balance: dict[str, Any]) -> None:
             assert words in " ".join(part.split()), words
 
 
+@pytest.mark.long
 @pytest.mark.django_db
 def test_of_two_outcomes_of_a_recipient_the_first_counts_and_the_report_is_red(
     builder: ReportBuilder, events: Path, sample: SampleMail, settings: Any
