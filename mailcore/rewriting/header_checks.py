@@ -71,11 +71,20 @@ class Action(NamedTuple):
 
 
 class Budget:
-    """The time for all patterns and all fields of one message."""
+    """The time for all patterns and all fields of one message. Only what is within ``with`` counts: not the client's time."""
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
-        self._until = clock() + seconds
+        self._left = seconds
+        self._until = 0.0
         self._clock = clock
+
+    def __enter__(self) -> None:
+        """Begins to count."""
+        self._until = self._clock() + self._left
+
+    def __exit__(self, *_: object) -> None:
+        """Ends counting."""
+        self._left = self._until - self._clock()
 
     def for_pattern(self) -> float:
         """Returns the time of the next pattern; 0 or less: there is none left."""

@@ -6,7 +6,8 @@ byte for byte as it is. A line that is neither a field nor folded ends the heade
 Laws
 - At most one field up to ``size_limit`` is kept. Of a longer one its beginning decides, and what follows goes the same way.
 - A check that cannot be finished is a refusal for now (451), or as if there were none, by setting; never a lost message.
-- What a check writes is a header field, or it is not written.
+- What a check writes is a header field, or it is not written. What it puts into a reply, a reason or the log can be put there.
+- A header costs time by its bytes, however the client cuts it into pieces; the client's own time does not count.
 
 Pure, except for the clock.
 
@@ -26,6 +27,7 @@ from mailcore.envelope import Envelope, Recipient
 from mailcore.rewriting.address_map import PatternTooSlow
 from mailcore.rewriting.header_checks import Action, Budget, Deed, HeaderChecks
 from mailcore.routing.address import is_mailbox
+from mailcore.routing.route import TEXT_MAX
 
 __all__ = ["HeaderRules", "HeaderSection", "Note"]
 
@@ -34,6 +36,7 @@ REJECTED = "message content rejected"  # as Postfix
 NAME_BYTES_MAX = 1_000  # a line has at most 998 characters (RFC 5322 2.1.1)
 NOTES_MAX = 100  # lines of the log about one message
 COPIES_MAX = 100  # recipients that checks add to one message
+REASON_MAX = 400  # characters of a reply or a reason
 _FIELD_END = re.compile(rb"\r\n(?![ \t])")
 _FIELD = re.compile(rb"\.?([!-9;-~]+)[ \t]*:")
 _CODE = re.compile(r"([45])\.\d{1,3}\.\d{1,3}(?=\s|\Z)")
@@ -77,34 +80,41 @@ class HeaderSection:
         self._checks = rules.checks
         self._budget = Budget(rules.time_s, clock)
         self._held = b""  # the field that has begun
+        self._sought = 0  # bytes of it in which its end was looked for
         self._is_over = False
         self._long = ""  # of a field beyond the limit: "keep" or "drop" what follows
 
     def take(self, field: bytes) -> bytes:
         """Returns what becomes of a whole field that is put in front of the data."""
-        return self._field(field)
+        with self._budget:
+            return self._field(field)
 
     def feed(self, block: bytes) -> bytes:
         """Returns what is certain of the message so far."""
         if self._is_over:
             return block
-        data = self._held + block
+        with self._budget:
+            return self._fed(self._held + block)
+
+    def _fed(self, data: bytes) -> bytes:
         made: list[bytes] = []
         at = 0
-        while (end := self._next(data, at, made)) > at:
-            at = end
-        if end < 0:
+        while not self.refusal and (end := self._next(data, at, made)) > at:
+            at, self._sought = end, 0
+        if self.refusal or end < 0:
             self._is_over = True
             made.append(data[at:])
             at = len(data)
         self._held = data[at:]
+        self._sought = max(0, len(self._held) - 2)  # its last CRLF may be followed by a space
         return b"".join(made)
 
     def of_local_mail(self, envelope: Envelope) -> Envelope:
-        """Returns the envelope of a message without a client that could be refused: its mail bounces, or is thrown away."""
+        """Returns the envelope of a message without a client that could be refused: it bounces, waits, or is thrown away."""
         route = "discard:" if self.is_discarded else ""
         if self.refusal:
-            route = f"error:{self.refusal.partition(' ')[2]}"
+            code, _, text = self.refusal.partition(" ")
+            route = f"{'retry' if code[0] == '4' else 'error'}:{text[:TEXT_MAX]}"
         recipients = envelope.recipients if route else self.recipients(envelope.recipients)
         if route:
             recipients = tuple(msgspec.structs.replace(each, route=route) for each in recipients)
@@ -129,7 +139,7 @@ class HeaderSection:
         if _FIELD.match(data, at) is None:
             is_over = data.find(b"\r\n", at) >= 0 or len(data) - at > NAME_BYTES_MAX
             return -1 if is_over else at
-        found = _FIELD_END.search(data, at)
+        found = _FIELD_END.search(data, at + self._sought)
         if found is not None and found.end() < len(data):
             made.append(self._field(data[at : found.end()]))
             return found.end()
@@ -147,7 +157,10 @@ class HeaderSection:
         self._is_over = True
         if self._long:
             return rest if self._long == "keep" else b""
-        return self._field(rest) if _FIELD.match(rest) else rest
+        if _FIELD.match(rest) is None:
+            return rest
+        with self._budget:
+            return self._field(rest)
 
     def _skip(self, data: bytes, at: int, made: list[bytes]) -> int:
         """Takes the rest of a field that is too long; returns where it ends, or where its end may begin."""
@@ -228,9 +241,10 @@ class HeaderSection:
             self.refusal = _refusal(text)
             self._checks = ()
         elif deed is Deed.HOLD:
-            self.held_because = text or f"header check {action.place}"
+            self.held_because = _clean(text) or f"header check {action.place}"
         elif deed is Deed.DISCARD:
             self.is_discarded = True
+            self._checks = ()  # as Postfix; the message must not be refused after all
         elif deed is Deed.PASS:
             self._checks = ()
         if deed is not Deed.IGNORE:
@@ -258,9 +272,15 @@ def _written(text: str) -> bytes:
     return field if _FIELD.match(field) and b"\0" not in field else b""
 
 
+def _clean(text: str) -> str:
+    """Returns a text on one line, without characters that cannot be shown; groups of a pattern may have any."""
+    words = " ".join(text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").split())[:REASON_MAX]
+    return "".join(each if each.isprintable() else "?" for each in words)
+
+
 def _refusal(text: str) -> str:
     """Returns the reply for REJECT; its text may begin with an enhanced status code."""
-    text = " ".join(text.encode("ascii", "replace").decode("ascii").split())[:400]
+    text = _clean(text).encode("ascii", "replace").decode("ascii")
     code = _CODE.match(text)
     if code is None:
         return f"550 5.7.1 {text or REJECTED}"

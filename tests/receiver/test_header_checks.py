@@ -13,6 +13,8 @@ from mailcore.config.rewriting import Rewriting
 from mailcore.envelope import DataPlace
 from mailcore.log.data_blocks import sums_of
 from mailcore.maillog import MailLog
+from tests.eventually import eventually
+from tests.receiver.configured_receiver import US, configured
 from tests.receiver.server_in_process import Client, serving
 
 CHECKS = """/^subject: no/     REJECT not here
@@ -65,6 +67,29 @@ async def test_a_header_whose_checks_do_not_end_stays_with_the_client(tmp_path: 
         assert reply == b"451 4.3.0 Error: the header cannot be checked; try again later\r\n"
         assert (await send(client, b"mark")).startswith(b"250 ")
         assert len(server.intake.messages) == 1
+
+
+async def test_a_client_that_sends_its_header_slowly_is_not_refused(tmp_path: Path) -> None:
+    """The time for checks is that of the checks: it was over a second after DATA, for every client on a slow line."""
+    rewriting = live(tmp_path, header_checks_time_ms=100)
+    async with serving(rewriting=rewriting) as server:
+        client = await server.ready()
+        await client.to_data(b"kim@in.example")
+        await client.send(b"Subject: mark\r\nX-B: ")
+        await asyncio.sleep(0.3)
+        assert (await client.ask(b"1\r\n\r\nx\r\n.")).startswith(b"250 ")
+
+
+async def test_a_reason_with_bytes_of_the_message_is_stored(tmp_path: Path) -> None:
+    checks = tmp_path / "checks"
+    checks.write_text("/^subject: (.*)/ HOLD $1\n")
+    async with configured(tmp_path, f'[rewriting]\nheader_checks = ["{checks}"]\n') as server:
+        assert isinstance(server.receiving.reception.rewriting, LiveMaps)
+        await eventually(lambda: server.receiving.reception.rewriting.files is not None)
+        client = await server.client(US)
+        assert (await send(client, b"a \xff\x1b")).startswith(b"250 ")
+        ((envelope, _),) = server.lane.messages
+        assert envelope.held_because == "a \ufffd?"
 
 
 async def test_the_header_of_another_client_is_checked_and_not_rewritten(tmp_path: Path) -> None:

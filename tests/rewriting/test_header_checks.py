@@ -13,7 +13,9 @@ from mailcore.rewriting.header_checks import Action, Budget, Deed, read_checks
 def find(directory: Path, text: str, field: str) -> Action | None:
     path = directory / "checks"
     path.write_text(text)
-    return read_checks(str(path)).find(field, Budget(10, lambda: 0.0))
+    budget = Budget(10, lambda: 0.0)
+    with budget:
+        return read_checks(str(path)).find(field, budget)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +70,20 @@ def test_all_patterns_together_have_the_time_of_the_budget(tmp_path: Path) -> No
     path = tmp_path / "checks"
     path.write_text("/nothing/ WARN\n/neither/ WARN\n")
     checks = read_checks(str(path))
-    times = iter([0.0, 0.1, 0.21])
-    with pytest.raises(PatternTooSlow, match=r"checks:2: the pattern takes too long"):
-        checks.find("Subject: x", Budget(0.2, lambda: next(times)))
+    times = iter([0.0, 0.1, 0.21, 0.21])
+    budget = Budget(0.2, lambda: next(times))
+    with pytest.raises(PatternTooSlow, match=r"checks:2: the pattern takes too long"), budget:
+        checks.find("Subject: x", budget)
+
+
+def test_only_the_time_of_the_checks_counts() -> None:
+    now = [0.0]
+    budget = Budget(0.2, lambda: now[0])
+    for work, pause in ((0.15, 100.0), (0.0, 100.0)):
+        with budget:
+            now[0] += work
+            assert budget.for_pattern() > 0
+        now[0] += pause  # the client sends slowly
+    with budget:
+        now[0] += 0.06
+        assert budget.for_pattern() <= 0

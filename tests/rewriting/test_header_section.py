@@ -6,10 +6,24 @@ from pathlib import Path
 
 import pytest
 
+from mailcore.envelope import DataPlace, Envelope, Recipient
+from mailcore.rewriting import header_section
 from mailcore.rewriting.header_checks import read_checks
 from mailcore.rewriting.header_section import HeaderRules, HeaderSection
+from mailcore.routing.route import parse_route
 
 DATA = b"Subject: a\r\n folded\r\nX-Spam: yes\r\nTo: b@x.example\r\n\r\nSubject: in the body\r\n..\r\n"
+
+LOCAL = Envelope(
+    queue_id="id",
+    generation=0,
+    sender="a@x.example",
+    recipients=(Recipient(0, "b@x.example"),),
+    recipient_count=1,
+    arrived_at=0.0,
+    size_bytes=1,
+    data=DataPlace.INLINE,
+)
 
 
 def rules(directory: Path, text: str, **more: object) -> HeaderRules:
@@ -68,7 +82,7 @@ def test_a_message_is_refused_with_a_reply(tmp_path: Path, text: str, refusal: s
 
 
 def test_a_message_is_held_discarded_redirected_and_copied(tmp_path: Path) -> None:
-    text = "/^subject/ HOLD look\n/^x-spam/ DISCARD\n/^to:/ BCC c@x.example\n"
+    text = "/^subject/ HOLD look\n/^x-spam/ BCC c@x.example\n/^to:/ DISCARD\n"
     section, made = passed(rules(tmp_path, text), DATA)
     assert (section.held_because, section.is_discarded, section.copies) == ("look", True, ["c@x.example"])
     assert made == DATA
@@ -76,6 +90,55 @@ def test_a_message_is_held_discarded_redirected_and_copied(tmp_path: Path) -> No
     assert section.redirect == "d@x.example"
     section, _ = passed(rules(tmp_path, "/^subject/ PASS\n/^x-spam/ REJECT"), DATA)
     assert section.refusal == ""
+    section, _ = passed(rules(tmp_path, "/^subject/ DISCARD\n/^x-spam/ REJECT"), DATA)
+    assert (section.is_discarded, section.refusal) == (True, "")  # as Postfix: the rest is not looked at
+    section, made = passed(
+        rules(tmp_path, "/^subject/ HOLD\n/^x-spam/ PREPEND X-A: 1\n/^to:/ REDIRECT d@x.example"), DATA
+    )
+    assert (section.held_because[:13], section.redirect) == ("header check ", "d@x.example")
+    assert made == DATA.replace(b"X-Spam", b"X-A: 1\r\nX-Spam")
+
+
+@pytest.mark.parametrize(
+    "value", [b"\xff\xfe", b"a\0b", b"\x1b[31m", b"\xc2\x9b", b"a\r\n folded\r\n\tline", b"x" * 5_000]
+)
+def test_what_a_group_has_is_cleaned_before_it_is_shown(tmp_path: Path, value: bytes) -> None:
+    """Bytes of the message reach a reply, a reason that is stored, and the route of a local message."""
+    text = "/^x-r: (.*)/ REJECT $1\n/^x-h: (.*)/ HOLD $1\n"
+    for name in (b"X-R", b"X-H"):
+        section, _ = passed(rules(tmp_path, text), name + b": " + value + b"\r\n\r\n")
+        shown = section.refusal or section.held_because
+        assert shown.isprintable()
+        assert 0 < len(shown.encode()) < 1_300
+        assert shown.isascii() or name == b"X-H"
+    section, _ = passed(rules(tmp_path, text), b"X-R: " + value + b"\r\n\r\n")
+    (recipient,) = section.of_local_mail(LOCAL).recipients
+    assert parse_route(recipient.route).transport == "error"
+
+
+@pytest.mark.parametrize(("text", "route"), [("4.7.1 later", "retry:4.7.1 later"), ("5.7.9 no", "error:5.7.9 no")])
+def test_local_mail_that_is_refused_bounces_or_waits(tmp_path: Path, text: str, route: str) -> None:
+    section, _ = passed(rules(tmp_path, f"/^subject/ REJECT {text}"), DATA)
+    (recipient,) = section.of_local_mail(LOCAL).recipients
+    assert str(parse_route(recipient.route)) == route
+
+
+def test_a_field_in_many_pieces_is_searched_once(tmp_path: Path) -> None:
+    """Else a client could make a receiver busy for half a minute with 100 kB, line by line."""
+    section = HeaderSection(rules(tmp_path, "/x/ WARN"), None, lambda: 0.0)
+    section.feed(b"X-A: 1\r\n")
+    looked = 0
+
+    class Ends:
+        def search(self, data: bytes, at: int) -> None:
+            nonlocal looked
+            looked += len(data) - at
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(header_section, "_FIELD_END", Ends())
+        for _ in range(1_000):
+            section.feed(b" \r\n")
+    assert looked < 10_000  # 1.5 million, if all of it were searched each time
 
 
 @pytest.mark.parametrize("pieces", [0, 100])
