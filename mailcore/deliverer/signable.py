@@ -20,20 +20,20 @@ class Signable:
 
     def __init__(self, data: MessageData) -> None:
         self._data = data
-        header, self._body = b"", b""
+        header, self._body = bytearray(), b""
         self._at = 0
         while self._at < data.length:
             block = data.read(self._at)
             self._at += len(block)
             header += block
             if header.startswith(b"\r\n"):
-                header, self._body = b"", header[2:]
+                header, self._body = bytearray(), bytes(header[2:])
                 break
             end = header.find(HEADER_END, max(0, len(header) - len(block) - len(HEADER_END)))
             if end >= 0:
-                header, self._body = header[:end], header[end + len(HEADER_END) :]
+                header, self._body = header[:end], bytes(header[end + len(HEADER_END) :])
                 break
-        self.fields = fields_of(unstuffed(header))
+        self.fields = fields_of(unstuffed(bytes(header)))
 
     async def body_digest(self) -> bytes:
         """Returns the hash of the body in the relaxed form; call it once. Raises DataError."""

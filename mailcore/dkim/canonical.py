@@ -37,15 +37,14 @@ def unstuffed(data: bytes) -> bytes:
 
 def fields_of(header: bytes) -> list[tuple[bytes, bytes]]:
     """Returns the fields of a header section without stuffing: name in lower case, and the whole field without its CRLF."""
-    fields: list[tuple[bytes, bytes]] = []
+    fields: list[tuple[bytes, list[bytes]]] = []
     for line in header.split(CRLF):
         if line[:1] in (b" ", b"\t"):
             if fields:
-                name, field = fields[-1]
-                fields[-1] = name, field + CRLF + line
+                fields[-1][1].append(line)  # joined below: one field may have a million lines
         elif b":" in line:
-            fields.append((line.partition(b":")[0].strip(b" \t").lower(), line))
-    return fields
+            fields.append((line.partition(b":")[0].strip(b" \t").lower(), [line]))
+    return [(name, CRLF.join(lines)) for name, lines in fields]
 
 
 def relaxed_field(field: bytes) -> bytes:

@@ -62,7 +62,10 @@ def author_domain(fields: list[Field]) -> str:
     if len(values) != 1:
         return ""
     text = values[0].replace(CRLF, b"").decode("utf-8", "replace")
-    addresses = [address for _, address in email.utils.getaddresses([text]) if address]
+    try:
+        addresses = [address for _, address in email.utils.getaddresses([text]) if address]
+    except RecursionError:  # of thousands of comments inside one another
+        return ""
     if len(addresses) != 1 or "@" not in addresses[0]:
         return ""
     try:

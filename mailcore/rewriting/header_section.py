@@ -6,7 +6,7 @@ byte for byte as it is. A line that is neither a field nor folded ends the heade
 Laws
 - At most one field up to ``size_limit`` is kept. Of a longer one its beginning decides, and what follows goes the same way.
 - A check that cannot be finished is a refusal for now (451), or as if there were none, by setting; never a lost message.
-- What a check writes is a header field, or it is not written. What it puts into a reply, a reason or the log can be put there.
+- What a check writes is a header field, or it is not written. A text for a reply, a reason or the log is cleaned first.
 - A header costs time by its bytes, however the client cuts it into pieces; the client's own time does not count.
 
 Pure, except for the clock.

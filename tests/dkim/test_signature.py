@@ -116,6 +116,10 @@ def test_its_lines_are_short_and_end_in_crlf(key: SigningKey) -> None:
         (b"From:", ""),
         (b"Subject: none", ""),
         (b"From: \xff\xfe <>", ""),
+        (
+            b"From: a@example.org " + b"(" * 20_000,
+            "",
+        ),  # once a RecursionError, and the mail was deferred until it expired
     ],
 )
 def test_the_author_is_the_one_address_of_the_one_from_field(header: bytes, domain: str) -> None:
