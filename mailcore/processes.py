@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mailcore.config.live_maps import LiveMaps, MapLog
+    from mailcore.control.local_filter import LocalFilter
     from mailcore.deliverer.sealing import Sealing
 
 __all__ = ["ROLES", "checks_of", "main"]
@@ -96,7 +97,16 @@ def _control() -> Main:
     from mailcore.events.read.archive import open_archive
     from mailcore.pickup import pickup
 
-    return partial(server.main, open_archive, _open_rewriting, (pickup.run, _metrics))
+    beside = (partial(pickup.run, _open_filter), _metrics)
+    return partial(server.main, open_archive, _open_rewriting, beside, open_filter=_open_filter)
+
+
+def _open_filter(settings: Settings) -> LocalFilter | None:
+    if not settings.receiver.non_smtpd_milters:  # else the control process does not load it
+        return None
+    from mailcore.pickup.filtering import Filtering
+
+    return Filtering(settings)
 
 
 async def _metrics(settings: Settings, _: LiveMaps | None) -> None:

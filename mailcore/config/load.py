@@ -24,7 +24,7 @@ from mailcore.config.document import ConfigError, Document
 from mailcore.config.ehlo_keywords import TABLES, keyword_tables
 from mailcore.config.lines import Path as Key
 from mailcore.config.listeners import SUBMISSION, Certificate, Listener, listener_faults
-from mailcore.config.milters import Milter, milter_faults
+from mailcore.config.milters import LISTS, Milter, milter_faults
 from mailcore.config.settings import (
     DEFAULT_ROUTE,
     DIRECTORIES,
@@ -310,8 +310,8 @@ class _Reading(Document):
 
     def _milters(self, receiver: dict[str, Any], listeners: Sequence[Listener]) -> tuple[Milter, ...]:
         milters = [Milter(**each) for each in self._tables("milter", Milter)]
-        used = [*receiver.get("milters", ()), *(address for each in listeners for address in each.milters)]
-        for number, name, reason in milter_faults(milters, used):
+        lists = [*(receiver.get(name, ()) for name in LISTS), *(each.milters for each in listeners)]
+        for number, name, reason in milter_faults(milters, sum(lists, ())):
             if name not in self._document["milter"][number] or milters[number].address:
                 self._fault(("milter", number, name), reason)
         return tuple(milters)

@@ -8,8 +8,18 @@ from dataclasses import dataclass
 
 from mailcore.bounds import BadValue, bad, choice, number, shown, text, texts
 
-__all__ = ["MILTERS_MAX", "Milter", "MilterUse", "list_of_milters", "milter_address", "milter_faults", "milters_of"]
+__all__ = [
+    "LISTS",
+    "MILTERS_MAX",
+    "Milter",
+    "MilterUse",
+    "list_of_milters",
+    "milter_address",
+    "milter_faults",
+    "milters_of",
+]
 
+LISTS = ("milters", "non_smtpd_milters")  # of [receiver]
 MILTERS_MAX = 16  # each is a connection for every session
 PATH_BYTES_MAX = 107  # unix(7)
 _INET = re.compile(r"inet:([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):([0-9]{1,5})")
@@ -43,10 +53,14 @@ def list_of_milters(doc: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class MilterUse:
-    """The setting of [receiver] that names the milters."""
+    """The settings of [receiver] that name the milters."""
 
     milters: tuple[str, ...] = list_of_milters(
         'programs that check and change mail while it is received, in this order: "inet:HOST:PORT" or "unix:/PATH"'
+    )
+    non_smtpd_milters: tuple[str, ...] = list_of_milters(
+        "milters for mail that does not come over SMTP, as Postfix's non_smtpd_milters: that of waypost-sendmail, of "
+        "`waypost inject` and of the portal, not bounces"
     )
 
 

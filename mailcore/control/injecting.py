@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mailcore.config.settings import Settings
 from mailcore.control.injection import Injection, InjectionRefused
+from mailcore.control.local_filter import LocalFilter
 from mailcore.control.manager_link import ManagerAway, ManagerLink, ManagerRefused, OutcomeUnknown
 from mailcore.control.protocol.injection import InjectBeginArguments, InjectDataArguments, Injected
 from mailcore.control.protocol.operation import Arguments, Nothing
@@ -43,6 +44,7 @@ class Injecting:
         wall: Callable[[], float],
         pool: ThreadPoolExecutor,
         hostname: str,
+        local_filter: LocalFilter | None = None,
     ) -> None:
         self._settings = settings
         self._spool = spool
@@ -51,6 +53,10 @@ class Injecting:
         self._wall = wall
         self._pool = pool
         self._hostname = hostname
+        self._filter = local_filter
+        self._completing = pool  # milters take their time, and must not keep others waiting
+        if local_filter is not None:
+            self._completing = ThreadPoolExecutor(INJECTIONS_MAX, "milters")
         self._under_way = 0
         self.rewriting: LiveMaps | None = None  # None: addresses are final as they are given
 
@@ -86,7 +92,7 @@ class Injecting:
         """Completes the file and hands the envelope to the manager. Raises FaultError, OSError."""
         injection = self._of(session)
         try:
-            envelope = await self._in_thread(injection.complete)
+            envelope = await asyncio.get_running_loop().run_in_executor(self._completing, injection.complete)
         except (InjectionRefused, OSError):
             await self.abandon(session)
             raise
@@ -128,6 +134,7 @@ class Injecting:
             recipients_max=settings.receiver.recipient_limit,
             tag_header=settings.receiver.tag_header,
             rewriting=self.rewriting,
+            local_filter=self._filter,
         )
 
     def _of(self, session: Session) -> Injection:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from mailcore.control.local_filter import LocalFilter, WaitingData
 from mailcore.control.protocol.injection import InjectBeginArguments
 from mailcore.envelope import RECIPIENTS_PER_RECORD, DataPlace, Envelope, Origin, Recipient
 from mailcore.faults import Code, FaultError
@@ -90,6 +91,7 @@ class Injection:
         recipients_max: int,
         tag_header: str = "",
         rewriting: LiveMaps | None = None,
+        local_filter: LocalFilter | None = None,
     ) -> None:
         """Raises InjectionRefused, OSError."""
         if not is_return_path(arguments.sender):
@@ -122,7 +124,13 @@ class Injection:
         self._beginning = b""
         self._eight_bit = False
         self._author_bytes = 0
-        self._file: SpoolFile = spool.create(queue_id)
+        self._spool = spool
+        self._filter = (
+            local_filter if arguments.rewrite else None
+        )  # milters of another mail system have seen the others
+        self._file: SpoolFile | WaitingData = (
+            spool.create(queue_id) if self._filter is None else self._filter.waiting(spool, queue_id)
+        )
         date = email.utils.format_datetime(datetime.fromtimestamp(now, UTC))
         trace = f"Received: by {hostname} (Waypost, from uid {uid})\r\n\tid {queue_id}; {date}\r\n"
         self._sums = BlockSums()
@@ -171,16 +179,32 @@ class Injection:
         )
         if self._section is not None:
             envelope = _by_checks(self._section, envelope)
-        if self._rewriting is not None:
-            if self._section is not None and self._section.notes:
-                self._rewriting.checked(
-                    self.queue_id, "local", self._sender, envelope.recipients[0].address, self._section.notes
-                )
-            if not envelope.recipients[0].route:
-                envelope = _rewritten(self._rewriting, envelope)
+        if self._rewriting is not None and self._section is not None and self._section.notes:
+            self._rewriting.checked(
+                self.queue_id, "local", self._sender, envelope.recipients[0].address, self._section.notes
+            )
+        refused: tuple[Recipient, ...] = ()
+        if self._filter is not None:
+            envelope, refused = self._filtered(self._filter, envelope)
+        if self._rewriting is not None and not envelope.recipients[0].route:
+            envelope = _rewritten(self._rewriting, envelope)
+        if refused:
+            envelope = _with_refused(envelope, refused)
+        assert isinstance(self._file, SpoolFile)
         stored = self._file.complete(envelope)
         self._file.close()
         return stored
+
+    def _filtered(self, local_filter: LocalFilter, envelope: Envelope) -> tuple[Envelope, tuple[Recipient, ...]]:
+        """Shows the message to the milters. Raises InjectionRefused if it cannot be taken now."""
+        filtered = local_filter.ask(
+            self._spool, envelope, self._file, inline_limit=-1, recipients_max=RECIPIENTS_PER_RECORD
+        )
+        if filtered.why:
+            raise InjectionRefused(f"{filtered.why}; try again later", code=Code.BUSY)
+        assert filtered.file is not None
+        self._file = filtered.file
+        return filtered.envelope, filtered.refused
 
     def abandon(self) -> None:
         """Removes the file; ignores errors, since the sweep of orphans removes files that remain."""
@@ -214,6 +238,15 @@ def _by_checks(section: HeaderSection, envelope: Envelope) -> Envelope:
         raise InjectionRefused(f"a header check refuses the message: {section.too_slow or section.refusal}", code=code)
     held_because = section.held_because or envelope.held_because
     return msgspec.structs.replace(section.of_local_mail(envelope), held_because=held_because)
+
+
+def _with_refused(envelope: Envelope, refused: tuple[Recipient, ...]) -> Envelope:
+    """Returns the envelope with the recipients that a milter refused, which are returned to the sender."""
+    recipients = (*envelope.recipients, *refused)
+    if len(recipients) > RECIPIENTS_PER_RECORD:
+        raise InjectionRefused(f"more than {RECIPIENTS_PER_RECORD} recipients", argument="recipients")
+    numbered = tuple(msgspec.structs.replace(each, number=number) for number, each in enumerate(recipients))
+    return msgspec.structs.replace(envelope, recipients=numbered, recipient_count=len(numbered))
 
 
 def _rewritten(rewriting: LiveMaps, envelope: Envelope) -> Envelope:

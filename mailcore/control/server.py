@@ -31,6 +31,7 @@ from mailcore.control.ages import Ages
 from mailcore.control.history import PastAnswers
 from mailcore.control.injecting import Injecting
 from mailcore.control.intake import Intake
+from mailcore.control.local_filter import OpenFilter, no_filter
 from mailcore.control.manager_link import ManagerLink
 from mailcore.control.operations import Operations
 from mailcore.control.positions import Positions
@@ -99,6 +100,7 @@ class ControlServer:
         archive: Archive,
         beside: Sequence[Beside] = (),
         open_rewriting: OpenRewriting = no_rewriting,
+        open_filter: OpenFilter = no_filter,
     ) -> None:
         """``archive``: what was exported; it answers also when no more is exported. ``beside`` runs as long as this process."""
         self._beside = beside
@@ -125,6 +127,7 @@ class ControlServer:
             time.time,
             ThreadPoolExecutor(SPOOLERS, "spool"),
             settings.receiver.hostname or socket.gethostname(),
+            open_filter(settings),
         )
         readers = ThreadPoolExecutor(READERS, "browse")
         processes = str(settings.run_directory / "processes.json")
@@ -349,12 +352,14 @@ def main(
     beside: Sequence[Beside],
     settings: Settings,
     number: int,
+    *,
+    open_filter: OpenFilter = no_filter,
 ) -> None:
     """Runs until it is killed. There is one control process, number 0.
 
     ``open_archive`` opens what was exported; ``beside`` is other work that the process does.
     """
     try:
-        asyncio.run(ControlServer(settings, open_archive(settings), beside, open_rewriting).run())
+        asyncio.run(ControlServer(settings, open_archive(settings), beside, open_rewriting, open_filter).run())
     except Locked as error:
         sys.exit(f"waypost: control: {error}; that process is running and keeps the socket")

@@ -1,4 +1,4 @@
-"""Milters: whether each that a listener uses can be reached, and agrees on the protocol."""
+"""Milters: whether each that is used can be reached, and agrees on the protocol."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ CONSEQUENCES = {
 def look(host: Host) -> Iterator[Finding]:
     """Yields a finding for each milter."""
     settings = host.settings
-    addresses = list(dict.fromkeys(address for each in settings.all_listeners for address in each.milters))
+    lists = [*(each.milters for each in settings.all_listeners), settings.receiver.non_smtpd_milters]
+    addresses = list(dict.fromkeys(address for each in lists for address in each))
     if not addresses:
         yield good("milters", "none is configured")
         return
@@ -35,10 +36,17 @@ def look(host: Host) -> Iterator[Finding]:
             yield bad(
                 milter.address,
                 f"{failure}; {CONSEQUENCES[milter.default_action]}",
-                "Start the milter, or correct its address; the user of the receivers must be allowed to open its socket.",
+                _fix(milter.address, settings.receiver.non_smtpd_milters),
             )
         else:
             yield good(milter.address, "answers")
+
+
+def _fix(address: str, local: tuple[str, ...]) -> str:
+    users = "the user of the receivers"
+    if address in local:
+        users = "the users of the receivers and of the control process"
+    return f"Start the milter, or correct its address; {users} must be allowed to open its socket."
 
 
 async def _ask(milters: tuple[Milter, ...]) -> list[str]:

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from mailcore.config.settings import Settings
+from mailcore.control.local_filter import LocalFilter, OpenFilter
 from mailcore.log.disk import Disk, Locked
 from mailcore.log.lane import LaneFailed
 from mailcore.maillog import MailLog
@@ -49,7 +50,14 @@ def open_maildrop(directory: str, *, shut: bool = False, disk: Disk | None = Non
 class Pickup:
     """The looks, one after the other, in a thread; logs what they bring, and reports it to the manager."""
 
-    def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop, rewriting: LiveMaps | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        loop: asyncio.AbstractEventLoop,
+        rewriting: LiveMaps | None = None,
+        local_filter: LocalFilter | None = None,
+    ) -> None:
+        self._filter = local_filter
         self._rewriting = rewriting
         self._settings = settings
         self._loop = loop
@@ -97,6 +105,7 @@ class Pickup:
                 salt=lambda: secrets.randbits(64),
                 written=_written,
                 rewriting=self._rewriting,
+                local_filter=self._filter,
             )
             # Mail that the process before us left is reported first: it does not arrive now.
             return Taken(end=self._taking.recover())
@@ -158,6 +167,6 @@ def _written(path: str) -> float:
     return time.time()
 
 
-async def run(settings: Settings, rewriting: LiveMaps | None) -> None:
+async def run(open_filter: OpenFilter, settings: Settings, rewriting: LiveMaps | None) -> None:
     """Runs the pickup until it is cancelled. ``rewriting`` determines the final addresses; None: they are final."""
-    await Pickup(settings, asyncio.get_running_loop(), rewriting).run()
+    await Pickup(settings, asyncio.get_running_loop(), rewriting, open_filter(settings)).run()

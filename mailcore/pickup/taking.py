@@ -19,34 +19,29 @@ Keeps law: taken-once (docs/laws.md).
 from __future__ import annotations
 
 import contextlib
-import itertools
+import math
 import os
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from mailcore.config.settings import Settings
-from mailcore.control.injection import WireForm
-from mailcore.envelope import RECIPIENTS_PER_RECORD, DataPlace, Envelope, Options, Origin, Recipient
+from mailcore.control.local_filter import LocalFilter
+from mailcore.envelope import RECIPIENTS_PER_RECORD, Envelope
 from mailcore.log.disk import Disk
 from mailcore.log.lane import LaneFailed, LaneWriter
 from mailcore.log.positions import PositionsDamaged, read_positions
+from mailcore.pickup.composing import Composer, NotYet
 from mailcore.pickup.dropped import ASIDE, Dropped, DroppedDamaged, is_unfinished
-from mailcore.pickup.letter import complete, split_header
-from mailcore.pickup.store import Store
 from mailcore.queue.ballast import INTAKE_BYTES, INTAKE_INODES
-from mailcore.queue.from_maildrop import CAME_FROM, DIRECTORY, names_of, names_taken
+from mailcore.queue.from_maildrop import DIRECTORY, names_of, names_taken
 from mailcore.queue.lanes import incoming
 from mailcore.queue.named import named_end
 from mailcore.queue.queue_id import PICKUP, QueueIds
 from mailcore.queue.records import append_envelope, append_recipients
-from mailcore.queue.spool import DATA_AT, Spool
-from mailcore.routing.address import is_mailbox, is_return_path
-from mailcore.tag import pattern_of, tag_of
+from mailcore.queue.spool import Spool
 
 if TYPE_CHECKING:  # a process without [rewriting] does not load it
     from mailcore.config.live_maps import LiveMaps
@@ -55,12 +50,11 @@ if TYPE_CHECKING:  # a process without [rewriting] does not load it
 __all__ = ["Taken", "Taking"]
 
 BATCH = 100  # messages that share a sync of the lane and one of the names
+BATCH_S = 2.0  # after which a batch ends that milters make slow: what is taken must not wait for the rest
 UNFINISHED_S_MAX = 86_400.0  # as Postfix's pickup: a program that was killed leaves a part of a message
 ASIDE_MAX = 1_000  # files set aside; further damaged ones stay where they are and are not looked at again
-OPTIONS_MAX = 10
 PUT_OFF_S = 60.0  # until the next look at a message whose recipients cannot be determined
 PUT_OFF_MAX = 100_000  # such messages that are known; further ones are looked at again at once
-_OPTION = re.compile(r"[\x21-\x7e]{0,500}\Z")  # characters that may be written to the next hop (mailcore.esmtp)
 
 
 @dataclass(slots=True)
@@ -73,13 +67,10 @@ class Taken:
     damaged: list[tuple[str, str]] = field(default_factory=list)  # (file, why): set aside
     failed: list[tuple[str, str]] = field(default_factory=list)  # (file, why): tried again with the next look
     put_off: list[tuple[str, str]] = field(default_factory=list)  # (file, why): tried again after PUT_OFF_S
+    waiting: list[tuple[str, str]] = field(default_factory=list)  # the same, for milters, which is logged already
     checks: list[tuple[Envelope, list[Note]]] = field(default_factory=list)  # findings of header checks
     is_full: bool = False  # nothing was taken, since the disk has less than the reserve
     more: bool = False  # there are more files than one batch
-
-
-class _NotYet(Exception):
-    """The message cannot be taken now: its final recipients cannot be determined."""
 
 
 class Taking:
@@ -95,19 +86,19 @@ class Taking:
         salt: Callable[[], int],
         written: Callable[[str], float],
         rewriting: LiveMaps | None = None,
+        local_filter: LocalFilter | None = None,
     ) -> None:
         """``written`` returns when a file of the maildrop was written last."""
-        self._rewriting = rewriting
+        self._batch_s = math.inf if local_filter is None else BATCH_S
         self._put_off: dict[str, float] = {}  # file -> when it is looked at again
         self._disk = disk
         self._settings = settings
-        self._hostname = hostname
         self._clock = clock
         self._written = written
         self._directory = str(settings.home / DIRECTORY)
         self._ids = QueueIds(PICKUP, clock)
-        self._spool = Spool(disk, str(settings.spool_directory))
-        self._tag = pattern_of(settings.receiver.tag_header)
+        spool = Spool(disk, str(settings.spool_directory))
+        self._composer = Composer(settings, hostname, spool, rewriting, local_filter)
         queue = str(settings.queue_directory)
         lane = incoming(PICKUP)
         self._writer = LaneWriter(
@@ -193,7 +184,11 @@ class Taking:
     def _take_batch(self, names: list[str], taken: Taken) -> None:
         appended: list[tuple[str, Envelope, int]] = []
         self._failed = True  # until the end of this: what is appended and not synced must not stay in the writer
+        until = self._clock() + self._batch_s if self._batch_s < math.inf else math.inf
         for name in names:
+            if appended and until < math.inf and self._clock() > until:
+                taken.more = True
+                break
             try:
                 dropped = Dropped(self._disk, self._directory, name)
             except FileNotFoundError:
@@ -203,10 +198,12 @@ class Taking:
                 continue
             try:
                 appended.append((name, self._append(dropped, taken), dropped.uid))
-            except _NotYet as error:
-                taken.put_off.append((name, str(error)))
+            except NotYet as error:
+                (taken.waiting if error.is_logged else taken.put_off).append((name, str(error)))
                 if len(self._put_off) < PUT_OFF_MAX:
                     self._put_off[name] = self._clock() + PUT_OFF_S
+                if error.is_failure:  # the next message would wait for it, too
+                    break
             except OSError as error:  # the disk; this message stays where it is, and does not keep others waiting
                 taken.failed.append((name, error.strerror or str(error)))
             except LaneFailed:
@@ -256,46 +253,10 @@ class Taking:
         return False
 
     def _append(self, dropped: Dropped, taken: Taken) -> Envelope:
-        """Appends one message to the lane, unsynced; a large one goes to a spool file, synced.
-
-        Raises DroppedDamaged, _NotYet.
-        """
-        submission = dropped.submission
-        given = itertools.zip_longest(submission.recipients, submission.recipient_options[: len(submission.recipients)])
-        recipients = {address: _valid(options or ()) for address, options in given}
-        if not is_return_path(submission.sender):
-            raise DroppedDamaged(f"sender {submission.sender!a} is not an address")
-        for address in recipients:
-            if not is_mailbox(address):
-                raise DroppedDamaged(f"recipient {address!a} is not an address")
-        if dropped.data_bytes > self._settings.receiver.message_size_limit:
-            raise DroppedDamaged(f"{dropped.data_bytes} bytes are more than [receiver] message_size_limit")
-        queue_id = self._ids.next()
-        now = self._clock()
-        store = Store(self._spool, queue_id, self._settings.queue.inline_limit)
-        try:
-            section = self._rewriting.header() if self._rewriting is not None else None
-            for piece in self._letter(dropped, queue_id, now, store):
-                store.write(piece if section is None else section.feed(piece))
-            if section is not None:
-                store.write(section.end())
-                if section.too_slow:
-                    raise _NotYet(section.too_slow)
-            envelope = self._envelope(dropped, recipients, queue_id, now, store)
-            if section is not None:
-                envelope = section.of_local_mail(envelope)
-                taken.checks += [(envelope, section.notes)] if section.notes else []
-            final = envelope.recipients
-            if self._rewriting is not None and not (final and final[0].route):
-                envelope, more, why = self._rewriting.apply(envelope, ())
-                if why:
-                    raise _NotYet(why)
-                final = (*envelope.recipients, *more)
-                envelope = msgspec.structs.replace(envelope, recipients=final)
-            envelope = store.complete(envelope)
-        except BaseException:
-            store.abandon()
-            raise
+        """Appends one message to the lane, unsynced. Raises DroppedDamaged, NotYet."""
+        envelope, final, inline, notes = self._composer.compose(dropped, self._ids.next(), self._clock())
+        if notes:
+            taken.checks.append((envelope, notes))
         batches = [
             append_recipients(self._writer, list(final[at : at + RECIPIENTS_PER_RECORD]))
             for at in range(RECIPIENTS_PER_RECORD, len(final), RECIPIENTS_PER_RECORD)
@@ -303,74 +264,5 @@ class Taking:
         if batches:
             first = final[:RECIPIENTS_PER_RECORD]
             envelope = msgspec.structs.replace(envelope, recipients=first, batches=tuple(batches))
-        append_envelope(self._writer, envelope, store.inline)
+        append_envelope(self._writer, envelope, inline)
         return envelope
-
-    def _letter(self, dropped: Dropped, queue_id: str, now: float, store: Store) -> Iterator[bytes]:
-        """Yields the message as on the wire: our trace field, the header section completed, the body."""
-        pieces = dropped.pieces()
-        beginning, header = b"", None
-        for piece in pieces:
-            beginning += piece
-            if (header := split_header(beginning, is_all=len(beginning) == dropped.data_bytes)) is not None:
-                break
-        if header is None:
-            header = split_header(beginning, is_all=True)
-            assert header is not None
-        submission = dropped.submission
-        submitted = datetime.fromtimestamp(min(max(submission.submitted_at, 0.0), now), UTC)
-        by = f"Received: by {self._hostname} (Waypost, from uid {dropped.uid})\r\n\tid {queue_id}; "
-        section = complete(
-            header,
-            queue_id=queue_id,
-            hostname=self._hostname,
-            sender=submission.sender,
-            full_name=submission.full_name,
-            submitted=submitted,
-        )
-        form = WireForm()
-        yield f"{by}{datetime.fromtimestamp(now, UTC):%a, %d %b %Y %H:%M:%S +0000}\r\n".encode("ascii", "replace")
-        store.header = form.feed(section)
-        yield store.header
-        yield form.feed(header.rest)
-        for piece in pieces:
-            yield form.feed(piece)
-        yield form.end()
-
-    def _envelope(
-        self, dropped: Dropped, recipients: Mapping[str, Options], queue_id: str, now: float, store: Store
-    ) -> Envelope:
-        submission = dropped.submission
-        named = re.search(
-            rb"(?:\A|\r\n)message-id:[ \t]*(?:\r\n[ \t]+)?([\x21-\x7e]{1,998})", store.header, re.IGNORECASE
-        )
-        tag = self._tag.search(store.header) if self._tag is not None else None
-        return Envelope(
-            queue_id=queue_id,
-            generation=0,
-            sender=submission.sender,
-            recipients=tuple(
-                Recipient(number, address, options=options)
-                for number, (address, options) in enumerate(recipients.items())
-            ),
-            recipient_count=len(recipients),
-            arrived_at=now,
-            size_bytes=store.data_bytes,
-            data=DataPlace.INLINE if store.inline else DataPlace.SPOOL,
-            data_offset=0 if store.inline else DATA_AT,
-            origin=Origin.LOCAL,
-            helo=CAME_FROM + dropped.name,
-            login=submission.user[:64],
-            eight_bit=store.eight_bit,
-            smtputf8=not all(address.isascii() for address in (submission.sender, *recipients)),
-            message_id=named[1].decode("ascii") if named else "",
-            options=_valid(submission.options),
-            tag=tag_of(tag[1]) if tag is not None else "",
-            data_sums=store.sums.sums,
-        )
-
-
-def _valid(options: Options) -> Options:
-    return tuple(
-        (keyword, value) for keyword, value in options[:OPTIONS_MAX] if keyword.isalnum() and _OPTION.match(value)
-    )

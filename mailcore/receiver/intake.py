@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from mailcore.envelope import Envelope, Recipient
 from mailcore.receiver.scratch import ScratchStore
 
-__all__ = ["Done", "Intake", "MessageIntake", "MilterEvent", "Refusal", "Stored", "Upload"]
+__all__ = ["CheckedIntake", "Done", "Intake", "MessageIntake", "MilterEvent", "Refusal", "Stored", "Upload"]
 
 Done = Callable[[bytes], None]  # called once, in the loop, with the reply that refuses or b""
 Stored = Callable[[bytes, Envelope], None]  # the same, with the envelope as the log gets it
@@ -59,8 +59,8 @@ class Upload(Protocol):
         """Removes the file, also while a call is under way, whose ``done`` is then not called."""
 
 
-class MessageIntake(Protocol):
-    """Takes one message."""
+class CheckedIntake(Protocol):
+    """Takes one message after milters have seen it."""
 
     def upload(self, queue_id: str) -> Upload:
         """Begins a spool file, for data beyond the inline limit."""
@@ -68,6 +68,19 @@ class MessageIntake(Protocol):
     def store(self, envelope: Envelope, more: Sequence[Recipient], data: bytes, done: Done) -> None:
         """Appends the message and calls ``done`` once it is durable. ``more``: recipients beyond those in the envelope;
         ``data``: b"" when it was uploaded."""
+
+    def scratch(self, queue_id: str) -> ScratchStore:
+        """Returns a file for the data of a message, which is kept only while milters work."""
+
+
+class MessageIntake(Protocol):
+    """Takes one message."""
+
+    def upload(self, queue_id: str) -> Upload:
+        """Begins a spool file, for data beyond the inline limit."""
+
+    def store(self, envelope: Envelope, more: Sequence[Recipient], data: bytes, done: Done) -> None:
+        """Appends the message and calls ``done`` once it is durable, as ``CheckedIntake.store``."""
 
     def session_failed(self, client_address: str, error: BaseException) -> None:
         """Logs an exception of a session."""

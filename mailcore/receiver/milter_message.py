@@ -23,7 +23,7 @@ from mailcore.milter.message import BodyWriter, Change
 from mailcore.receiver.command import ReplyOf, parse_mail, parse_rcpt
 from mailcore.receiver.data import HeaderScan
 from mailcore.receiver.incoming import UPLOAD_BYTES
-from mailcore.receiver.intake import Done, Intake, Upload
+from mailcore.receiver.intake import CheckedIntake, Done, Upload
 from mailcore.receiver.scratch import Scratch, ScratchStore
 from mailcore.routing.address import comparable
 
@@ -91,7 +91,7 @@ class MilterMessage:
         envelope: Envelope,
         more: Sequence[Recipient],
         scratch: Scratch,
-        intake: Intake,
+        intake: CheckedIntake,
         limits: MessageLimits,
     ) -> None:
         self.sender = envelope.sender

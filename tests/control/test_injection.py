@@ -12,8 +12,10 @@ import pytest
 
 from mailcore.config.live_maps import LiveMaps
 from mailcore.control.injection import Injection, InjectionRefused, WireForm
+from mailcore.control.local_filter import LocalFilter
 from mailcore.control.protocol.injection import InjectBeginArguments
 from mailcore.envelope import DataPlace, Envelope, Origin, Recipient
+from mailcore.faults import Code
 from mailcore.log.data_blocks import sums_of
 from mailcore.log.disk import Disk
 from mailcore.queue.spool import DATA_AT, Spool
@@ -21,6 +23,9 @@ from mailcore.rewriting.address_map import AddressMap
 from mailcore.rewriting.header_section import HeaderSection
 from mailcore.rewriting.rewriting import Maps, Rewritten, rewrite
 from tests.lookup.sample_messages import NOW
+from tests.milter.running import running_milter
+from tests.milter.scripted import CONTINUE, DISCARD, REJECT, TEMPFAIL, framed, quarantine
+from tests.pickup.test_filtering import filtering
 
 ID = "1K0RDGV4BE900"
 
@@ -61,9 +66,10 @@ def test_where_it_is_cut_makes_no_difference() -> None:
         assert whole.replace(b"\r\n", b"").translate(None, b"a.") == b""
 
 
-def injection(directory: Path, rewriting: LiveMaps | None = None, **more: object) -> Injection:
+def injection(
+    directory: Path, rewriting: LiveMaps | None = None, local_filter: LocalFilter | None = None, **more: object
+) -> Injection:
     given: dict[str, object] = {"sender": "me@example.org", "recipients": ["you@example.org"]}
-    limits: dict[str, int] = {"size_bytes_max": 10_000, "recipients_max": 3}
     return Injection(
         Spool(Disk(), str(directory)),
         ID,
@@ -73,7 +79,9 @@ def injection(directory: Path, rewriting: LiveMaps | None = None, **more: object
         now=NOW,
         tag_header="X-Campaign",
         rewriting=rewriting,
-        **limits,
+        local_filter=local_filter,
+        size_bytes_max=10_000,
+        recipients_max=3,
     )
 
 
@@ -189,3 +197,55 @@ def test_a_message_whose_recipients_are_not_known_is_refused(tmp_path: Path) -> 
     rewriting.why, rewriting.count = "", 1_000
     with pytest.raises(InjectionRefused, match="the aliases make 1001 recipients; allowed: 1000"):
         completed(tmp_path, rewriting, recipients=["team@example.org", "b@example.org"])
+
+
+def test_milters_see_and_change_what_is_injected(tmp_path: Path) -> None:
+    script = {"E": framed("h", b"X-Mark\0seen\0") + framed("+", b"<new@example.net>\0") + CONTINUE}
+    with running_milter(script=script) as made:
+        message = injection(tmp_path / "spool", local_filter=filtering(made, tmp_path))
+        message.write(b"Subject: x\n\n.dot\n")
+        envelope = message.complete()
+        assert [each.address for each in envelope.recipients] == ["you@example.org", "new@example.net"]
+        stored = Path(Spool(Disk(), str(tmp_path / "spool")).path(ID)).read_bytes()[DATA_AT:][: envelope.size_bytes]
+        assert stored.endswith(b"X-Mark: seen\r\n\r\n..dot\r\n")
+        assert (sums_of(stored), envelope.data) == (envelope.data_sums, DataPlace.SPOOL)
+        assert made.body() == b".dot\r\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "route", "held"),
+    [
+        ({"M": REJECT}, "error:5.7.1 Command rejected", ""),
+        ({"R": REJECT}, "error:5.7.1 Command rejected", ""),
+        ({"E": REJECT}, "error:5.7.1 Command rejected", ""),
+        ({"E": DISCARD}, "discard:", ""),
+        ({"E": quarantine(b"why") + CONTINUE}, "", "why"),
+    ],
+)
+def test_what_milters_decide_about_what_is_injected(
+    tmp_path: Path, script: dict[str, bytes], route: str, held: str
+) -> None:
+    with running_milter(script=script) as made:
+        message = injection(tmp_path / "spool", local_filter=filtering(made, tmp_path))
+        message.write(b"Subject: x\n\nx\n")
+        envelope = message.complete()
+        assert ([each.route for each in envelope.recipients], envelope.held_because) == ([route], held)
+
+
+def test_what_a_milter_refuses_for_now_is_not_injected_and_leaves_nothing(tmp_path: Path) -> None:
+    with running_milter(script={"E": TEMPFAIL}) as made:
+        message = injection(tmp_path / "spool", local_filter=filtering(made, tmp_path))
+        message.write(b"Subject: x\n\nx\n")
+        with pytest.raises(InjectionRefused) as refused:
+            message.complete()
+        assert refused.value.fault.code is Code.BUSY
+        message.abandon()
+        assert [path for path in (tmp_path / "spool").rglob("*") if path.is_file()] == []
+
+
+def test_mail_that_another_mail_system_has_filtered_passes_no_milter(tmp_path: Path) -> None:
+    with running_milter(script={"E": REJECT}) as made:
+        message = injection(tmp_path / "spool", local_filter=filtering(made, tmp_path), rewrite=False)
+        message.write(b"Subject: x\n\nx\n")
+        assert message.complete().recipients[0].route == ""
+        assert made.connections == 0

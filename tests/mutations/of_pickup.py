@@ -39,6 +39,20 @@ MUTATIONS = [
         TAKEN,
     ),
     Mutation(
+        "mail that a milter refuses for now is queued",
+        "mailcore/pickup/composing.py",
+        "        if filtered.why:\n",
+        "        if not filtered:\n",
+        "tests/pickup/test_filtering.py -k refused_for_now",
+    ),
+    Mutation(
+        "the recipients that a milter refuses are forgotten",
+        "mailcore/pickup/filtering.py",
+        "        return kept._replace(refused=self._returned)",
+        "        return kept",
+        "tests/pickup/test_filtering.py -k one_recipient",
+    ),
+    Mutation(
         "the manager reads the pickup's lane before its report",
         "mailcore/manager/manager.py",
         "or written or lane == self._pickup or lane in self._taken_over:",

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from mailcore.config.settings import Queue, Settings
+from mailcore.control.local_filter import LocalFilter
 from mailcore.envelope import DataPlace, Envelope
 from mailcore.log.data_blocks import sums_of
 from mailcore.log.lane import LaneFailed
@@ -49,13 +50,13 @@ def home() -> SimulatedDisk:
     return disk
 
 
-def start(disk: SimulatedDisk, rewriting: Any = None) -> Taking:
+def start(disk: SimulatedDisk, rewriting: Any = None, local_filter: LocalFilter | None = None) -> Taking:
     salts = iter(range(1, 1000))
     began = 2_000 + 100 * disk.changes  # the clock goes on after a power failure
     ticks = iter(range(began, began + 100_000))
     return Taking(
         disk, SETTINGS, hostname="mx.example.org", clock=lambda: float(next(ticks)), salt=lambda: next(salts),
-        written=disk.modified, rewriting=rewriting,
+        written=disk.modified, rewriting=rewriting, local_filter=local_filter,
     )  # fmt: skip
 
 

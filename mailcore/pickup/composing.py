@@ -1,0 +1,209 @@
+"""Composes the message that goes into the queue from a file of the maildrop: data as on the wire, final envelope.
+
+The header section is completed and checked, then milters see the message, then its addresses become final.
+
+Keeps law: local-mail-filtered-or-kept (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from mailcore.config.settings import Settings
+from mailcore.control.injection import WireForm
+from mailcore.control.local_filter import LocalFilter
+from mailcore.envelope import DataPlace, Envelope, Options, Origin, Recipient
+from mailcore.pickup.dropped import RECIPIENTS_MAX, Dropped, DroppedDamaged
+from mailcore.pickup.letter import complete, split_header
+from mailcore.pickup.store import Store
+from mailcore.queue.from_maildrop import CAME_FROM
+from mailcore.queue.spool import DATA_AT, Spool
+from mailcore.routing.address import is_mailbox, is_return_path
+from mailcore.tag import pattern_of, tag_of
+
+if TYPE_CHECKING:  # a process without [rewriting] does not load it
+    from mailcore.config.live_maps import LiveMaps
+    from mailcore.rewriting.header_section import Note
+
+__all__ = ["Composed", "Composer", "NotYet"]
+
+OPTIONS_MAX = 10
+_OPTION = re.compile(r"[\x21-\x7e]{0,500}\Z")  # characters that may be written to the next hop (mailcore.esmtp)
+
+
+class NotYet(Exception):
+    """The message cannot be taken now: its final recipients cannot be determined, or a milter says so, or has failed."""
+
+    def __init__(self, why: str, *, is_logged: bool = False, is_failure: bool = False) -> None:
+        super().__init__(why)
+        self.is_logged = is_logged
+        self.is_failure = is_failure
+
+
+class Composed(NamedTuple):
+    """A message for the lane. ``recipients``: all of them; ``inline``: its data, if that is not in a spool file."""
+
+    envelope: Envelope
+    recipients: tuple[Recipient, ...]
+    inline: bytes
+    notes: list[Note]  # findings of header checks
+
+
+class Composer:
+    """Composes one message after the other."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        hostname: str,
+        spool: Spool,
+        rewriting: LiveMaps | None,
+        local_filter: LocalFilter | None,
+    ) -> None:
+        self._settings = settings
+        self._hostname = hostname
+        self._spool = spool
+        self._rewriting = rewriting
+        self._filter = local_filter
+        self._tag = pattern_of(settings.receiver.tag_header)
+
+    def compose(self, dropped: Dropped, queue_id: str, now: float) -> Composed:
+        """Returns the message; a large one is in a spool file, synced. Raises DroppedDamaged, NotYet, OSError."""
+        recipients = self._recipients(dropped)
+        store = Store(self._spool, queue_id, self._settings.queue.inline_limit, self._filter)
+        try:
+            return self._composed(dropped, recipients, queue_id, now, store)
+        except BaseException:
+            store.abandon()
+            raise
+
+    def _recipients(self, dropped: Dropped) -> dict[str, Options]:
+        submission = dropped.submission
+        given = itertools.zip_longest(submission.recipients, submission.recipient_options[: len(submission.recipients)])
+        recipients = {address: _valid(options or ()) for address, options in given}
+        if not is_return_path(submission.sender):
+            raise DroppedDamaged(f"sender {submission.sender!a} is not an address")
+        for address in recipients:
+            if not is_mailbox(address):
+                raise DroppedDamaged(f"recipient {address!a} is not an address")
+        if dropped.data_bytes > self._settings.receiver.message_size_limit:
+            raise DroppedDamaged(f"{dropped.data_bytes} bytes are more than [receiver] message_size_limit")
+        return recipients
+
+    def _composed(
+        self, dropped: Dropped, recipients: Mapping[str, Options], queue_id: str, now: float, store: Store
+    ) -> Composed:
+        section = self._rewriting.header() if self._rewriting is not None else None
+        for piece in self._letter(dropped, queue_id, now, store):
+            store.write(piece if section is None else section.feed(piece))
+        if section is not None:
+            store.write(section.end())
+            if section.too_slow:
+                raise NotYet(section.too_slow)
+        envelope = self._envelope(dropped, recipients, queue_id, now, store)
+        if section is not None:
+            envelope = section.of_local_mail(envelope)
+        refused: tuple[Recipient, ...] = ()
+        if self._filter is not None:
+            envelope, refused = self._filtered(self._filter, envelope, store)
+        final = envelope.recipients
+        if self._rewriting is not None and not (final and final[0].route):
+            envelope, more, why = self._rewriting.apply(envelope, ())
+            if why:
+                raise NotYet(why)
+            final = (*envelope.recipients, *more)
+        final = (*final, *(msgspec.structs.replace(each, number=len(final) + n) for n, each in enumerate(refused)))
+        envelope = msgspec.structs.replace(envelope, recipients=final, recipient_count=len(final))
+        envelope = store.complete(envelope)
+        return Composed(envelope, final, store.inline, section.notes if section is not None else [])
+
+    def _filtered(
+        self, local_filter: LocalFilter, envelope: Envelope, store: Store
+    ) -> tuple[Envelope, tuple[Recipient, ...]]:
+        """Shows the message to the milters. Raises NotYet, OSError."""
+        filtered = local_filter.ask(
+            self._spool,
+            envelope,
+            store.waiting,
+            inline_limit=self._settings.queue.inline_limit,
+            recipients_max=RECIPIENTS_MAX,
+        )
+        if filtered.why:
+            raise NotYet(filtered.why, is_logged=True, is_failure=filtered.is_failure)
+        store.take(filtered)
+        return filtered.envelope, filtered.refused
+
+    def _letter(self, dropped: Dropped, queue_id: str, now: float, store: Store) -> Iterator[bytes]:
+        """Yields the message as on the wire: our trace field, the header section completed, the body."""
+        pieces = dropped.pieces()
+        beginning, header = b"", None
+        for piece in pieces:
+            beginning += piece
+            if (header := split_header(beginning, is_all=len(beginning) == dropped.data_bytes)) is not None:
+                break
+        if header is None:
+            header = split_header(beginning, is_all=True)
+            assert header is not None
+        submission = dropped.submission
+        submitted = datetime.fromtimestamp(min(max(submission.submitted_at, 0.0), now), UTC)
+        by = f"Received: by {self._hostname} (Waypost, from uid {dropped.uid})\r\n\tid {queue_id}; "
+        section = complete(
+            header,
+            queue_id=queue_id,
+            hostname=self._hostname,
+            sender=submission.sender,
+            full_name=submission.full_name,
+            submitted=submitted,
+        )
+        form = WireForm()
+        yield f"{by}{datetime.fromtimestamp(now, UTC):%a, %d %b %Y %H:%M:%S +0000}\r\n".encode("ascii", "replace")
+        store.header = form.feed(section)
+        yield store.header
+        yield form.feed(header.rest)
+        for piece in pieces:
+            yield form.feed(piece)
+        yield form.end()
+
+    def _envelope(
+        self, dropped: Dropped, recipients: Mapping[str, Options], queue_id: str, now: float, store: Store
+    ) -> Envelope:
+        submission = dropped.submission
+        named = re.search(
+            rb"(?:\A|\r\n)message-id:[ \t]*(?:\r\n[ \t]+)?([\x21-\x7e]{1,998})", store.header, re.IGNORECASE
+        )
+        tag = self._tag.search(store.header) if self._tag is not None else None
+        return Envelope(
+            queue_id=queue_id,
+            generation=0,
+            sender=submission.sender,
+            recipients=tuple(
+                Recipient(number, address, options=options)
+                for number, (address, options) in enumerate(recipients.items())
+            ),
+            recipient_count=len(recipients),
+            arrived_at=now,
+            size_bytes=store.data_bytes,
+            data=DataPlace.INLINE if store.inline else DataPlace.SPOOL,
+            data_offset=0 if store.inline else DATA_AT,
+            origin=Origin.LOCAL,
+            helo=CAME_FROM + dropped.name,
+            login=submission.user[:64],
+            eight_bit=store.eight_bit,
+            smtputf8=not all(address.isascii() for address in (submission.sender, *recipients)),
+            message_id=named[1].decode("ascii") if named else "",
+            options=_valid(submission.options),
+            tag=tag_of(tag[1]) if tag is not None else "",
+            data_sums=store.sums.sums,
+        )
+
+
+def _valid(options: Options) -> Options:
+    return tuple(
+        (keyword, value) for keyword, value in options[:OPTIONS_MAX] if keyword.isalnum() and _OPTION.match(value)
+    )
