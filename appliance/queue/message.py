@@ -24,6 +24,8 @@ from mailcore.control.protocol.messages import (
 __all__ = ["RECIPIENTS_PAGE", "Message", "RecipientRow", "message_of", "recipients_of", "waiting_of"]
 
 RECIPIENTS_PAGE = 200
+CHECKS = {"spf": "SPF", "dkim": "DKIM", "arc": "ARC", "dmarc": "DMARC"}
+_BADGES = {"pass": "good", "fail": "bad", "none": "", "neutral": ""}  # of a result (RFC 8601 2.7); other ones: warn
 
 
 @dataclass
@@ -76,6 +78,16 @@ class Message:
         settled = (event for event in self.history.events if isinstance(event, ShownAttempt | ShownSettled))
         statuses = {verdict.status for event in settled for verdict in event.verdicts}
         return next((each for each in ("bounced", "expired", "delivered") if each in statuses), "finished")
+
+    @property
+    def checks(self) -> list[tuple[str, str, str]]:
+        """Returns the results of the core's own check of the sender: name, result, kind of badge; [] if there was none.
+
+        They are those that the core stored with the message, never a field of its header, which anybody can write.
+        """
+        of = self.envelope or self.accepted
+        pairs = [word.partition("=") for word in (of.authentication if of is not None else "").split()]
+        return [(CHECKS[name], result, _BADGES.get(result, "warn")) for name, _, result in pairs if name in CHECKS]
 
     @property
     def sender(self) -> str | None:

@@ -272,4 +272,5 @@ def _details(envelope: Envelope) -> Details:
         data=DataPlace(envelope.data).name.lower(),
         not_before=envelope.not_before,
         held_because=envelope.held_because,
+        authentication=envelope.authentication,
     )

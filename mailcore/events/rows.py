@@ -43,7 +43,7 @@ def accepted(envelope: Envelope) -> Row:
         0, envelope.arrived_at, envelope.queue_id, envelope.sender, envelope.size_bytes, envelope.recipient_count,
         [recipient.address for recipient in recipients], recipients[0].number if recipients else 0,
         _ORIGINS[envelope.origin], envelope.client_address, envelope.helo, envelope.login, envelope.message_id, envelope.tls,
-        _options(envelope.options, recipients), envelope.tag,
+        _options(envelope.options, recipients), envelope.tag, envelope.authentication,
     )  # fmt: skip
 
 
@@ -52,7 +52,20 @@ def more_recipients(envelope: Envelope, part: int, recipients: tuple[Recipient, 
     addresses = [recipient.address for recipient in recipients]
     first = recipients[0].number if recipients else 0
     options = _options((), recipients)
-    return (part, envelope.arrived_at, envelope.queue_id, None, None, None, addresses, first, *_NOTHING, options, None)
+    return (
+        part,
+        envelope.arrived_at,
+        envelope.queue_id,
+        None,
+        None,
+        None,
+        addresses,
+        first,
+        *_NOTHING,
+        options,
+        None,
+        None,
+    )
 
 
 def _options(of_message: Options, recipients: tuple[Recipient, ...]) -> str | None:

@@ -44,6 +44,7 @@ COLUMNS: dict[str, str] = {
     "tls": "string",  # "TLSv1.3 TLS_AES_256_GCM_SHA384", "" in the clear; of accepted, attempt, refused
     # ESMTP options of accepted, as JSON: {"": {KEYWORD: value} of MAIL, "NUMBER": {KEYWORD: value} of that RCPT}; null: none
     "options": "string",
+    "authentication": "string",  # results of our own check: "spf=pass dkim=pass arc=none dmarc=pass"; "" without one
     # attempt
     "number": "int",  # of the recipient in its message
     "status": "string",  # one of STATUSES
@@ -84,7 +85,7 @@ COLUMNS: dict[str, str] = {
 FIELDS: dict[str, tuple[str, ...]] = {
     "accepted": (
         "sender", "size_bytes", "recipient_count", "recipients", "first_number", "origin", "client_address", "helo", "login",
-        "message_id", "tls", "options", "tag",
+        "message_id", "tls", "options", "tag", "authentication",
     ),
     "attempt": (
         "recipient_count", "number", "status", "dsn", "reply", "destination", "relay", "tls", "delay_a", "delay_b", "delay_c",

@@ -138,6 +138,7 @@ class Accepted(_Event, tag="accepted"):
     login: str  # "" without authentication
     message_id: str  # "" when the message lacks one
     origin: str  # smtp, local or bounce
+    authentication: str = ""  # our own results: "spf=pass dkim=pass arc=none dmarc=pass"; "" if it was not checked
 
 
 class AttemptVerdict(Struct, kw_only=True):

@@ -245,4 +245,5 @@ def accepted(envelope: Envelope) -> Accepted:
         login=envelope.login[:TEXT_CHARACTERS],
         message_id=envelope.message_id[:TEXT_CHARACTERS],
         origin=Origin(envelope.origin).name.lower(),
+        authentication=envelope.authentication,
     )

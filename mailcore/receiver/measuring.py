@@ -17,7 +17,7 @@ from mailcore.receiver.manager_link import ManagerLink
 
 __all__ = ["OTHER", "REASONS_MAX", "Measuring", "reason_of"]
 
-REPORT_S = 1.0  # what a kill loses; the page of the metrics is not asked more often either
+REPORT_S = 1.0  # the counts that a kill loses; the page of the metrics is as old
 REASONS_MAX = 64
 OTHER = "other"
 _REPLY = re.compile(r"([45])([0-9]{2})[ -]?(?:\1(\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9.]))?")

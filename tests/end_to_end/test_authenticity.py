@@ -49,6 +49,11 @@ async def test_mail_of_others_goes_on_with_its_results_and_a_seal(tmp_path: Path
             assert f" {queue_id}: spf=fail dkim=pass arc=none dmarc=pass\n" in log
             assert f" {held}: spf=fail dkim=fail arc=none dmarc=fail; hold: DMARC of shop.example wants reject\n" in log
             shown = await core.ask("show", queue_id=held, recipients=False)
+            assert shown["envelope"]["authentication"] == "spf=fail dkim=fail arc=none dmarc=fail"
+            (accepted,) = [
+                each for each in (await core.ask("history", queue_id=queue_id))["events"] if each["event"] == "accepted"
+            ]
+            assert accepted["authentication"] == "spf=fail dkim=pass arc=none dmarc=pass", "also when it is gone"
             assert shown["envelope"]["held_because"] == "DMARC of shop.example wants reject"
         finally:
             await core.control.close()

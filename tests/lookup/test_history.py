@@ -43,7 +43,7 @@ def drop_first_segments(recorded: RecordedLives, lane: str, left: int = 1) -> No
 def test_a_life_is_told_from_its_beginning_to_its_end(recorded: RecordedLives) -> None:
     life = recorded.arrive(
         ["a@example.org", "b@example.org"], sender="s@example.com", client_address="192.0.2.9", helo="client",
-        message_id="<1@x>", login="joe", tls="TLSv1.3",
+        message_id="<1@x>", login="joe", tls="TLSv1.3", authentication="spf=pass dkim=none arc=none dmarc=pass",
     )  # fmt: skip
     recorded.now += 1
     life.start()
@@ -62,7 +62,7 @@ def test_a_life_is_told_from_its_beginning_to_its_end(recorded: RecordedLives) -
     assert accepted == {
         "at": recorded.now - 301, "event": "accepted", "sender": "s@example.com", "size_bytes": 1000, "recipients": 2,
         "client_address": "192.0.2.9", "helo": "client", "tls": "TLSv1.3", "login": "joe", "message_id": "<1@x>",
-        "origin": "smtp",
+        "origin": "smtp", "authentication": "spf=pass dkim=none arc=none dmarc=pass",
     }  # fmt: skip
     assert first == {
         "at": recorded.now - 300, "event": "attempt", "destination": "smtp:x", "relay": "mx[192.0.2.1]:25", "tls": "",

@@ -170,6 +170,7 @@ def _say_message(first: ShowPart) -> None:
         ("tls", details.tls),
         ("login", details.login),
         ("message-id", details.message_id),
+        ("authenticity", details.authentication),
         ("hold reason", details.held_because),
         ("recipients", item.recipient_count),
     ]

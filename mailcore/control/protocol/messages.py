@@ -170,6 +170,7 @@ class Details(Result):
     data: str  # where its data lies: inline (behind its envelope) or spool
     not_before: float  # wall clock, seconds; 0.0: at any time
     held_because: str  # "" when it is not held, or without a reason
+    authentication: str = ""  # our own results: "spf=pass dkim=pass arc=none dmarc=pass"; "" if it was not checked
 
 
 class ShownRecipient(Result):

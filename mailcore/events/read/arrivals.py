@@ -16,7 +16,7 @@ __all__ = ["Row", "arrivals_in", "envelopes_at", "matching_at", "names_in"]
 _ORIGINS = {origin.name.lower(): origin for origin in Origin}
 _ENVELOPE = (
     "queue_id", "offset", "part", "at", "sender", "size_bytes", "recipient_count", "recipients", "first_number", "origin",
-    "client_address", "helo", "login", "message_id", "tls", "tag",
+    "client_address", "helo", "login", "message_id", "tls", "tag", "authentication",
 )  # fmt: skip
 
 
@@ -138,7 +138,8 @@ def _envelope(event: Event) -> Envelope:
         tls=event["tls"] or "",
         login=event["login"] or "",
         message_id=event["message_id"] or "",
-        tag=event.get("tag") or "",  # files of earlier versions lack it
+        tag=event.get("tag") or "",  # files of earlier versions lack this and the next
+        authentication=event.get("authentication") or "",
     )
 
 

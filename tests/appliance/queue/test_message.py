@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
 
-from tests.appliance.fake_core import FakeCore, Parts
+from tests.appliance.fake_core import FakeCore, Parts, Refusal
 from tests.appliance.markup import markup_of
 
 pytestmark = pytest.mark.django_db
@@ -171,3 +171,30 @@ def test_an_attempt_shows_the_level_of_encryption_and_why(viewer: Client) -> Non
     assert "TLS level may: sent in the clear: mx said &lt;b&gt;454&lt;/b&gt;" in text
     assert "TLSv1.3 X TLS level verify: [tls_policy] x.example" in text
     assert text.count("TLS level") == 2
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_the_results_of_our_own_check_are_shown_and_forged_ones_are_not_ours(viewer: Client, gone: bool) -> None:
+    checked = {"authentication": "spf=fail dkim=pass arc=<b> dmarc=temperror mail=pass"}
+    accepted = {"event": "accepted", "at": NOW, "sender": "s@a.example", "origin": "smtp", **checked}
+    forged = [["Authentication-Results", "mx.example.org; spf=pass; dkim=pass; dmarc=pass header.from=bank.example"]]
+    show = Refusal("gone") if gone else Parts([{"message": ITEM, "envelope": checked}])
+    answers = {"show": show, "history": {"done": True, "events": [accepted]}, "headers": {"headers": forged}}
+    with FakeCore(answers):
+        html = markup_of(viewer.get(f"/queue/{QUEUE_ID}/"))
+    badges = re.findall(r'<span class="badge (\w*)">((?:SPF|DKIM|ARC|DMARC) .*?)</span>', html)
+    wanted = [("bad", "SPF fail"), ("good", "DKIM pass"), ("warn", "ARC &lt;b&gt;"), ("warn", "DMARC temperror")]
+    assert [(kind, words(text)) for kind, text in badges] == wanted, html
+
+
+def test_a_message_that_was_not_checked_has_no_results_of_ours(viewer: Client) -> None:
+    forged = [["Authentication-Results", "mx.example.org; spf=pass; dkim=pass; dmarc=pass"]]
+    answers = {
+        "show": Parts([{"message": ITEM, "envelope": {}}]),
+        "history": {"done": True, "events": []},
+        "headers": {"headers": forged},
+    }
+    with FakeCore(answers):
+        html = markup_of(viewer.get(f"/queue/{QUEUE_ID}/"))
+    assert "spf=pass" in html, "as a field of the header"
+    assert "Our check" not in html
