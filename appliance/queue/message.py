@@ -83,7 +83,7 @@ class Message:
     def checks(self) -> list[tuple[str, str, str]]:
         """Returns the results of the core's own check of the sender: name, result, kind of badge; [] if there was none.
 
-        They are those that the core stored with the message, never a field of its header, which anybody can write.
+        They are those that the core stored with the message, never a field of its header, which any client can write.
         """
         of = self.envelope or self.accepted
         pairs = [word.partition("=") for word in (of.authentication if of is not None else "").split()]
