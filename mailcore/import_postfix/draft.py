@@ -57,6 +57,7 @@ class Draft:
     transports: dict[str, dict[str, Any]] = field(default_factory=dict)
     tls_policies: dict[str, dict[str, Any]] = field(default_factory=dict)  # by pattern
     milters: dict[str, dict[str, Any]] = field(default_factory=dict)  # by address
+    listeners: list[dict[str, Any]] = field(default_factory=list)
     keywords: dict[str, dict[str, Any]] = field(default_factory=dict)  # tables of masked keywords, by network
     routes: dict[str, str] = field(default_factory=dict)
     sender_routes: dict[str, str] = field(default_factory=dict)
@@ -128,6 +129,8 @@ class Draft:
             lines += _table(f"transports.{name}", table)
         for pattern, table in self.tls_policies.items():
             lines += _table(f"tls_policy.{_toml(pattern)}", table)
+        for table in self.listeners:
+            lines += _table("[listener]", table)
         for address, table in self.milters.items():
             lines += _table("[milter]", {"address": address, **table})
         for name, table in self.keywords.items():

@@ -1,7 +1,8 @@
-"""Translates smtpd_milters and the milter settings of Postfix to [receiver] milters and [[milter]]."""
+"""Translates the lists of milters and their settings to those of [receiver] and [[listener]], and to [[milter]]."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from mailcore.bounds import BadValue
@@ -11,7 +12,9 @@ from mailcore.import_postfix.machine import Machine
 from mailcore.import_postfix.main_cf import split_list
 from mailcore.import_postfix.values import ValueFault, port, seconds
 
-__all__ = ["filters"]
+__all__ = ["filters", "milters_of_service"]
+
+_LISTS = {"smtpd_milters": "milters", "non_smtpd_milters": "non_smtpd_milters"}  # ours in [receiver]
 
 # Postfix's parameter for all milters, its name for one, and our key.
 _TIMES = (
@@ -24,28 +27,54 @@ _CHROOT = "Postfix looks for the path below its queue directory if smtpd is chro
 
 
 def filters(machine: Machine, draft: Draft) -> None:
-    """Sets the milters of mail that comes over SMTP."""
-    name = "smtpd_milters"
-    given = split_list(machine.look(name))
-    shared = _shared(machine, draft, used=bool(given))
-    for element in given:
+    """Sets the milters of mail that comes over SMTP, and of other mail. The listeners are known already."""
+    lists = {name: split_list(machine.look(name)) for name in _LISTS}
+    used = any(lists.values()) or any(each.get("milters") for each in draft.listeners)
+    shared = _shared(machine, draft, used=used)
+    for name, given in lists.items():
+        key = _LISTS[name]
+        for element in given:
+            _take(machine, draft, element, shared, key, machine.where(name), f"{name} = {element}")
+
+
+def _take(
+    machine: Machine, draft: Draft, element: str, shared: dict[str, Any], key: str, where: str, what: str
+) -> None:
+    try:
+        address, own, notes = _milter(element, machine.cf.value("queue_directory"))
+    except ValueError as error:
+        draft.left(where, what, f"{error}; add it to [receiver] {key} manually")
+        return
+    addresses = draft.sections.setdefault("receiver", {}).setdefault(key, [])
+    if address in addresses:
+        return
+    addresses.append(address)
+    if shared | own:
+        draft.milters.setdefault(address, shared | own)
+    said = f"[receiver] {key} has {address}"
+    if notes:
+        draft.changed(where, what, f"{said}: {'; '.join(notes)}")
+    else:
+        draft.taken(where, what, said)
+
+
+def milters_of_service(machine: Machine, draft: Draft, options: Mapping[str, str], where: str, what: str) -> list[str]:
+    """Returns the milters of one line of master.cf, which has smtpd_milters of its own."""
+    shared = _shared(machine, Draft(), used=True)  # the findings come with those of main.cf
+    found: list[str] = []
+    for element in split_list(machine.cf.value("smtpd_milters", options)):
         try:
             address, own, notes = _milter(element, machine.cf.value("queue_directory"))
         except ValueError as error:
-            draft.left(machine.where(name), f"{name} = {element}", f"{error}; add it to [receiver] milters manually")
+            draft.left(where, f"{what}: smtpd_milters = {element}", f"{error}; add it to milters of this [[listener]]")
             continue
-        addresses = draft.sections.setdefault("receiver", {}).setdefault("milters", [])
-        if address in addresses:
-            continue
-        addresses.append(address)
-        settings = shared | own
-        if settings:
-            draft.milters[address] = settings
-        said = f"[receiver] milters has {address}"
         if notes:
-            draft.changed(machine.where(name), f"{name} = {element}", f"{said}: {'; '.join(notes)}")
-        else:
-            draft.taken(machine.where(name), f"{name} = {element}", said)
+            draft.changed(where, f"{what}: smtpd_milters = {element}", "; ".join(notes))
+        if address not in found:
+            found.append(address)
+        if shared | own:
+            draft.milters.setdefault(address, shared | own)
+    return found
 
 
 def _shared(machine: Machine, draft: Draft, used: bool) -> dict[str, Any]:

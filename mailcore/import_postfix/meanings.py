@@ -39,8 +39,8 @@ _LOGIN_OUT = (
     "set [client_auth] password_file; its lines may stay as they are (docs/tls.md)"
 )
 _LOGIN_IN = (
-    "passwords of Postfix's users are not taken over; add a [[listener]] with login (docs/submission.md) and the users with "
-    "waypost user add"
+    "Waypost does not ask Dovecot or Cyrus: it has users of its own. Those of Postfix cannot be copied, because their "
+    "passwords are not known; add each with waypost user add (docs/submission.md)"
 )
 _FILTERS = (
     "Waypost has no filters of its own, but speaks to milters; run the filter as a milter, or before or after Waypost"
@@ -73,7 +73,8 @@ _EXACT = {
     "smtp_header_checks": _FILTERS,
     "smtpd_banner": "the greeting is Waypost's",
     "smtpd_helo_required": "Waypost always requires HELO or EHLO",
-    "non_smtpd_milters": "mail of local programs passes no milter; submit it over SMTP if it must",
+    "smtpd_sender_login_maps": "give each user its sender addresses: waypost user add NAME --sender ADDRESS",
+    "smtpd_sasl_authenticated_header": "Received has no login; the log has sasl_username, and waypost queue show names it",
     "smtputf8_enable": "Waypost offers SMTPUTF8",
     "defer_transports": "no automatic deferral; suspend the destinations with waypost destination suspend",
 }
@@ -125,10 +126,12 @@ _READ_WITH = {
     "mynetworks_style": "has no effect in Postfix, because mynetworks is set",
     "parent_domain_matches_subdomains": "read with relay_domains: it decides whether a domain includes its subdomains",
     "smtp_connection_cache_on_demand": "Waypost keeps connections, too; see [deliverer] connection_idle_s",
+    "smtpd_sasl_auth_enable": "read for each smtpd line of master.cf: its [[listener]] has auth",
+    "smtpd_tls_auth_only": "Waypost takes a login only under TLS, in any case",
     "smtpd_tls_cert_file": _CERTIFICATE,
     "smtpd_tls_chain_files": _CERTIFICATE,
     "smtpd_tls_key_file": _CERTIFICATE,
-    "smtpd_tls_security_level": _CERTIFICATE,
+    "smtpd_tls_security_level": "read for each smtpd line of master.cf: its [[listener]] has tls",
     "smtpd_use_tls": _CERTIFICATE,
     "smtp_enforce_tls": _CLIENT_TLS,
     "smtp_tls_security_level": _CLIENT_TLS,

@@ -1,8 +1,7 @@
-"""Translates listeners, relay permissions and domains of the old host to [receiver] and [relay]."""
+"""Translates the certificate, relay permissions and domains of the old host to [receiver] and [relay]."""
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable
 
 from mailcore.config import values
@@ -10,12 +9,10 @@ from mailcore.import_postfix.draft import Draft
 from mailcore.import_postfix.machine import Machine
 from mailcore.import_postfix.master_cf import Service
 from mailcore.import_postfix.tables import TableFault, networks_without
-from mailcore.import_postfix.values import ValueFault, port, truth
+from mailcore.import_postfix.values import truth
 
-__all__ = ["listeners", "local_domains", "networks", "relay_domains", "restrictions", "server_names", "tls"]
+__all__ = ["local_domains", "networks", "relay_domains", "restrictions", "server_names", "tls"]
 
-_LOOPBACK = ("127.0.0.1", "::1")
-_USUAL = Service("smtp", "inet", None, "smtpd")
 _KNOWN_RESTRICTIONS = {
     "permit_mynetworks",
     "permit_sasl_authenticated",
@@ -53,83 +50,6 @@ def _say_no_name(machine: Machine, draft: Draft) -> None:
         "that it runs on"
     )
     draft.left("main.cf", "myhostname is not set", said + (f". It is used by {_some(users)}" if users else ""))
-
-
-# Listeners
-
-
-def listeners(machine: Machine, draft: Draft) -> None:
-    """Sets [receiver] listen from inet_interfaces and master.cf."""
-    hosts = _interfaces(machine, draft)
-    found: list[str] = []
-    for service in machine.services if machine.services is not None else [_USUAL]:
-        if service.kind in ("inet", "pass"):
-            _listener(service, hosts, found, draft)
-    if found:
-        draft.put("receiver", "listen", found)
-    else:
-        draft.left(
-            "master.cf", "listeners", "none taken over; Waypost would listen on 127.0.0.1:2525. Set [receiver] listen"
-        )
-
-
-def _interfaces(machine: Machine, draft: Draft) -> list[str]:
-    name, hosts = "inet_interfaces", []
-    machine.seen.add("inet_protocols")
-    protocols = machine.cf.list("inet_protocols")
-    for word in machine.cf.list(name):
-        if word == "all":
-            hosts += ["0.0.0.0", "::"]  # noqa: S104 - as Postfix did
-        elif word in ("loopback-only", "localhost"):
-            hosts += _LOOPBACK
-        else:
-            try:
-                hosts.append(ipaddress.ip_address(word.strip("[]")).compressed)
-            except ValueError:
-                said = f"{word!a} is a name, but Waypost needs addresses; add its address to [receiver] listen"
-                draft.left(machine.where(name), machine.what(name), said)
-    machine.seen.add(name)
-    wanted = {4, 6} if "all" in protocols else {int(each[-1]) for each in protocols if each in ("ipv4", "ipv6")}
-    kept = [host for host in hosts if ipaddress.ip_address(host).version in wanted]
-    if kept:
-        draft.taken(machine.where(name), machine.what(name), f"[receiver] listen on {', '.join(kept)}")
-    return kept
-
-
-def _listener(service: Service, hosts: list[str], found: list[str], draft: Draft) -> None:
-    where, what = f"master.cf:{service.line}", f"{service.name} {service.kind} {service.command}"
-    if service is _USUAL:
-        where, what = "master.cf", f"{what} (Postfix's default)"
-    options = service.overrides
-    if service.kind == "pass":
-        return  # gets connections from postscreen, whose listener has its own line
-    if service.command not in ("smtpd", "postscreen"):
-        draft.left(where, what, "Waypost has no such service")
-        return
-    if truth(options.get("smtpd_tls_wrappermode", "no")):
-        draft.left(where, what, 'add a [[listener]] for this port, with tls = "implicit" (docs/submission.md)')
-        return
-    if truth(options.get("smtpd_sasl_auth_enable", "no")):
-        draft.left(
-            where, what, "add a [[listener]] for this port (docs/submission.md), and its users with waypost user add"
-        )
-        return
-    host, _, name = service.name.rpartition(":")
-    try:
-        number = port(name)
-        mine = hosts if not host else [ipaddress.ip_address(host.strip("[]")).compressed]
-    except (ValueFault, ValueError):
-        draft.left(where, what, f"{service.name!a} is not an address with a port; add it to [receiver] listen")
-        return
-    endpoints = [f"[{each}]:{number}" if ":" in each else f"{each}:{number}" for each in mine]
-    found += [each for each in endpoints if each not in found]
-    said = f"[receiver] listen has {', '.join(endpoints) or 'nothing'}"
-    if service.command == "postscreen":
-        draft.changed(where, what, f"{said}; without postscreen's tests of clients")
-    elif options:
-        draft.changed(where, what, f"{said}; its own settings are not taken over: -o {', -o '.join(sorted(options))}")
-    else:
-        draft.taken(where, what, said)
 
 
 # Relay permissions
@@ -180,11 +100,9 @@ def restrictions(machine: Machine, draft: Draft) -> None:
     machine.seen.add(name)
     where, what = machine.where(name), machine.what(name)
     others = [word for word in machine.cf.list(name) if word not in _KNOWN_RESTRICTIONS]
-    rule = "[relay] networks may send anywhere, all others only to [relay] domains"
+    rule = "[relay] networks and users who have logged in may send anywhere, all others only to [relay] domains"
     if others:
         draft.left(where, what, f"Waypost has one fixed rule ({rule}); not part of it: {', '.join(others)}")
-    elif "permit_sasl_authenticated" in machine.cf.list(name) and truth(machine.cf.value("smtpd_sasl_auth_enable")):
-        draft.changed(where, what, f"{rule}; clients cannot log in")
     else:
         draft.taken(where, what, rule)
 
@@ -276,14 +194,9 @@ def tls(machine: Machine, draft: Draft) -> None:
     certificate, key = (chain[0], chain[0]) if chain else (machine.cf.value(names[0]), machine.cf.value(names[1]))
     level = machine.cf.value("smtpd_tls_security_level")
     used = bool(level and level != "none") or (not level and truth(machine.cf.value("smtpd_use_tls")))
+    used = used or any(_wants_tls(each) for each in machine.services or ())
     first = next((each for each in (names[2], names[0]) if each in machine.cf), names[3])
     where, what = machine.where(first), machine.what(first)
-    if level not in ("", "none", "may"):
-        draft.changed(
-            machine.where(names[3]),
-            machine.what(names[3]),
-            "Waypost offers STARTTLS but does not require it",
-        )
     if not used or not certificate:
         if any(name in machine.cf for name in names):
             draft.taken(where, what, "STARTTLS is not offered, as before")
@@ -303,6 +216,15 @@ def tls(machine: Machine, draft: Draft) -> None:
         draft.changed(where, what, f"{said}. Only the first of {len(chain)} chains is used")
     else:
         draft.taken(where, what, said)
+
+
+def _wants_tls(service: Service) -> bool:
+    """Returns whether a line of master.cf has TLS although main.cf may have none."""
+    options = service.overrides
+    level = options.get("smtpd_tls_security_level", "")
+    return service.command == "smtpd" and (
+        truth(options.get("smtpd_tls_wrappermode", "")) or level in ("may", "encrypt")
+    )
 
 
 def _some(names: Iterable[str]) -> str:

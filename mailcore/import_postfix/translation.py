@@ -11,12 +11,12 @@ from mailcore.import_postfix.draft import Draft
 from mailcore.import_postfix.ehlo_keywords import ehlo_keywords
 from mailcore.import_postfix.encryption import encryption
 from mailcore.import_postfix.filters import filters
+from mailcore.import_postfix.listeners import listeners
 from mailcore.import_postfix.machine import Machine, open_machine
 from mailcore.import_postfix.meanings import HOUSEKEEPING, meaning, read_with
 from mailcore.import_postfix.measures import DESTINATION, measures
 from mailcore.import_postfix.recipients import recipients
 from mailcore.import_postfix.relaying import (
-    listeners,
     local_domains,
     networks,
     relay_domains,
@@ -42,8 +42,8 @@ def translate(directory: Path, hostname: str) -> tuple[Draft, Machine]:
     machine = open_machine(directory, hostname)
     draft = Draft()
     server_names(machine, draft)
-    listeners(machine, draft)
     tls(machine, draft)
+    listeners(machine, draft)
     networks(machine, draft)
     restrictions(machine, draft)
     domains = relay_domains(machine, draft, local_domains(machine, draft))
@@ -79,7 +79,8 @@ def _instances(machine: Machine, draft: Draft) -> None:
 
 def _rest(machine: Machine, draft: Draft) -> None:
     """Adds a finding for each setting without one."""
-    inside = {name for text in machine.cf.given.values() for name in _NAMED.findall(text)}
+    options = [text for service in machine.services or () for text in service.overrides.values()]
+    inside = {name for text in (*machine.cf.given.values(), *options) for name in _NAMED.findall(text)}
     house = []
     places = {each.where for each in draft.findings}
     for name in machine.cf.given:

@@ -44,7 +44,8 @@ def test_milters_are_taken_over_with_their_settings(tmp_path: Path) -> None:
     assert (action.fate, "tempfail" in action.said) == (Fate.CHANGED, True)
     assert [each.fate for each in said_of(draft, "milter_content_timeout")] == [Fate.TAKEN]
     assert [each.fate for each in said_of(draft, "milter_connect_macros")] == [Fate.LEFT]
-    assert [each.fate for each in said_of(draft, "non_smtpd_milters")] == [Fate.LEFT]
+    assert [each.fate for each in said_of(draft, "non_smtpd_milters")] == [Fate.TAKEN]
+    assert settings.receiver.non_smtpd_milters == ("inet:localhost:8891",)
 
 
 def test_settings_of_milters_without_milters(tmp_path: Path) -> None:

@@ -148,8 +148,8 @@ def test_mail_goes_where_postfix_sent_it(directory: Path, address: str, destinat
 @pytest.mark.parametrize(
     ("what", "fate", "said"),
     [
-        ("submission inet", Fate.LEFT, "waypost user add"),
-        ("smtps inet", Fate.LEFT, "[[listener]] for this port"),
+        ("submission inet", Fate.LEFT, 'add a [[listener]] with tls = "starttls", auth = "offered"'),
+        ("smtps inet", Fate.LEFT, "needs a certificate"),
         ("2525 inet", Fate.CHANGED, "content_filter"),
         ("mynetworks", Fate.CHANGED, "without the excluded ones (!)"),
         ("mydestination", Fate.LEFT, "no mailboxes"),

@@ -4,6 +4,7 @@ dropped but what docs/import-postfix.md names."""
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from mailcore.config.maps import map_faults
 from mailcore.config.settings import Settings
 from mailcore.import_postfix.draft import Draft, Fate
 from mailcore.import_postfix.translation import translate
+from tests.doctor.sample_host import certificate
 from tests.test_tidy import read
 
 MAIN = """
@@ -34,6 +36,7 @@ smtpd_banner = $myhostname ESMTP
 
 # SASL
 smtpd_sasl_auth_enable = no
+mua_client_restrictions = permit_sasl_authenticated, reject
 smtpd_sasl_type = dovecot
 smtpd_sasl_path = private/auth
 smtpd_sasl_security_options = noanonymous
@@ -46,6 +49,8 @@ smtp_tls_security_level = may
 smtp_tls_policy_maps = hash:DIR/tls_policy
 smtp_tls_loglevel = 1
 smtpd_tls_security_level = may
+smtpd_tls_cert_file = DIR/mail.pem
+smtpd_tls_key_file = $smtpd_tls_cert_file
 smtpd_tls_auth_only = yes
 smtpd_tls_mandatory_protocols = >=TLSv1.2
 
@@ -104,9 +109,17 @@ submission inet  n  -  y  -  -  smtpd
   -o syslog_name=postfix/submission
   -o smtpd_tls_security_level=encrypt
   -o smtpd_sasl_auth_enable=yes
+  -o smtpd_client_restrictions=$mua_client_restrictions
+  -o smtpd_recipient_restrictions=
+  -o milter_macro_daemon_name=ORIGINATING
 submissions inet n  -  y  -  -  smtpd
   -o smtpd_tls_wrappermode=yes
   -o smtpd_sasl_auth_enable=yes
+  -o { smtpd_relay_restrictions = permit_mynetworks, permit_sasl_authenticated, reject }
+  -o smtpd_milters=inet:127.0.0.1:8891
+10025      inet  n  -  y  -  -  smtpd
+  -o smtpd_tls_security_level=none
+  -o smtpd_milters=
 192.0.2.1:2525 inet n - y - - smtpd
   -o smtpd_client_restrictions=permit_mynetworks,reject
 pickup     unix  n  -  y  60 1  pickup
@@ -143,6 +156,7 @@ def site(tmp_path: Path) -> tuple[Draft, Settings]:
     etc.mkdir()
     for name, text in TABLES.items():
         (etc / name).write_text(text)
+    shutil.copy(certificate(tmp_path, "mail", 90), etc / "mail.pem")
     (etc / "main.cf").write_text(MAIN.replace("DIR", str(etc)))
     (etc / "master.cf").write_text(MASTER)
     draft, _ = translate(etc, "mail.example.org")
@@ -169,6 +183,27 @@ def test_what_is_written_passes_the_check_of_the_configuration(site: tuple[Draft
     assert "inet:127.0.0.1:11332" in settings.receiver.milters
 
 
+def test_the_lines_of_master_cf_are_listeners_with_their_own_rules(site: tuple[Draft, Settings]) -> None:
+    draft, settings = site
+    assert settings.receiver.listen == ("0.0.0.0:25", "[::]:25")
+    found = {each.address: each for each in settings.listener}
+    submission = found["0.0.0.0:587"]
+    assert (submission.purpose, submission.tls, submission.auth) == ("submission", "required", "required")
+    assert submission.milters == settings.receiver.milters
+    implicit = found["[::]:465"]
+    assert (implicit.purpose, implicit.tls, implicit.auth) == ("submission", "implicit", "offered")
+    assert implicit.milters == ("inet:127.0.0.1:8891",)
+    ours = found["192.0.2.1:2525"]
+    assert (ours.purpose, ours.tls, ours.auth) == ("submission", "starttls", "off")
+    inner = found["0.0.0.0:10025"]
+    assert (inner.purpose, inner.tls, inner.auth, inner.milters) == ("mx", "none", "off", ())
+    assert len(found) == 7
+    assert settings.receiver.non_smtpd_milters == settings.receiver.milters
+    (said,) = [each.said for each in draft.findings if each.what.startswith("submission inet")]
+    assert "waypost user add" in said
+    assert "-o milter_macro_daemon_name, -o smtpd_recipient_restrictions" in said
+
+
 def test_what_is_not_taken_over_is_named_in_the_finding_and_on_the_page(site: tuple[Draft, Settings]) -> None:
     draft, _ = site
     page = read("docs/import-postfix.md")
@@ -178,5 +213,8 @@ def test_what_is_not_taken_over_is_named_in_the_finding_and_on_the_page(site: tu
     assert all(finding.said for finding in draft.findings)
     beginnings = tuple(name.removesuffix("…") for name in named if name.endswith("…"))
     assert sorted(name for name in left & given if name not in named and not name.startswith(beginnings)) == []
+    options = set(re.findall(r"-o (\w+)", " ".join(each.said for each in draft.findings)))
+    assert sorted(name for name in options if name not in named and not name.startswith(beginnings)) == []
     assert "header_checks" not in left
+    assert "non_smtpd_milters" not in left
     assert "smtp_generic_maps" in left
