@@ -34,6 +34,7 @@ from mailcore.queue.exported import EXPORTED, read_exported
 from mailcore.queue.from_maildrop import DIRECTORY
 from mailcore.queue.identity import look
 from mailcore.queue.spool import FANOUT
+from mailcore.traces.progress import TRACES
 
 __all__ = ["Made", "make_backup"]
 
@@ -166,7 +167,7 @@ def _events(writer: Writer, directory: Path) -> None:
     place = directory / EXPORTED
     writer.add_bytes(f"events/{EXPORTED}/positions.json", msgspec.json.encode(state), place)
     for name, path in _files(directory):
-        if name.startswith(f"{EXPORTED}/"):
+        if name.startswith((f"{EXPORTED}/", f"{TRACES}/")):  # traces of a restored queue begin at its end
             continue
         writer.add_folder(f"events/{name}".rpartition("/")[0], path.parent)
         lane, _, offset = path.stem.rpartition(".")

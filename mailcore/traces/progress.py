@@ -15,9 +15,9 @@ from mailcore.config.settings import Settings
 from mailcore.log.disk import Disk
 from mailcore.queue.exported import UNEXPORTED
 
-__all__ = ["Progress", "behind", "progress_directory", "read_progress", "write_progress"]
+__all__ = ["TRACES", "Progress", "behind", "progress_directory", "read_progress", "write_progress"]
 
-DIRECTORY = "_traces"  # below the events; readers of events skip names that begin with an underscore
+TRACES = "_traces"  # below the events; readers of events skip names that begin with an underscore
 NAME = "progress.json"
 
 
@@ -36,7 +36,7 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def progress_directory(settings: Settings) -> Path:
     """Returns the directory of the file."""
-    return settings.events_directory / DIRECTORY
+    return settings.events_directory / TRACES
 
 
 def read_progress(disk: Disk, directory: Path) -> Progress | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from mailcore.backup import backup
 from mailcore.config.load import load_text
 from mailcore.envelope import Origin, Status, Verdict
 from mailcore.log.disk import Disk
@@ -341,3 +342,25 @@ def test_a_fault_of_the_tracer_is_logged_once_and_ends_nothing(traced: Traced, m
         stopped.set()
         thread.join()
     assert [line["why"] for line in traced.log()] == ["RuntimeError: a bug"]
+
+
+def test_a_backup_has_no_position_of_traces(traced: Traced) -> None:
+    """The restored queue may go another way: its traces begin at its end, as at the first start."""
+    traced.message(Q[0])
+    traced.turn()
+    traced.lanes.run(everything=True)
+    names: list[str] = []
+
+    class Writer:
+        def add_folder(self, name: str, path: Path) -> None:
+            names.append(name)
+
+        def add_file(self, name: str, path: str) -> None:
+            names.append(name)
+
+        def add_bytes(self, name: str, data: bytes, place: Path) -> None:
+            names.append(name)
+
+    backup._events(Writer(), traced.lanes.events)  # type: ignore[arg-type]
+    assert [name for name in names if name.endswith(".parquet")]
+    assert not [name for name in names if "_traces" in name]
