@@ -1,7 +1,7 @@
 """One program for all these commands: it is what its name says, or what its first argument says.
 
-A package links ``sendmail``, ``mailq``, ``newaliases``, ``postqueue``, ``postsuper``, ``postcat`` and ``qshape`` to it. Under
-any other name the first argument is the name of the command.
+A package links ``sendmail``, ``mailq``, ``newaliases``, ``postqueue``, ``postsuper``, ``postcat`` and ``qshape`` to it with
+``waypost-sendmail links``. Under any other name the first argument is the name of the command.
 """
 
 from __future__ import annotations
@@ -114,6 +114,12 @@ def _newaliases(argv: Sequence[str]) -> int:
     return OK
 
 
+def _links(argv: Sequence[str]) -> int:
+    from mailcore.cli.postfix import links
+
+    return links.links(argv)
+
+
 COMMANDS: dict[str, Command] = {
     "sendmail": _sendmail,
     "mailq": _mailq,
@@ -123,6 +129,7 @@ COMMANDS: dict[str, Command] = {
     "postcat": _postcat,
     "qshape": _qshape,
 }
+NAMED_FIRST: dict[str, Command] = {"links": _links}  # no program is linked under such a name
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -130,13 +137,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     name, *arguments = sys.argv if argv is None else argv
     name = os.path.basename(name)
     if name not in COMMANDS:
-        if arguments and arguments[0] in COMMANDS:
+        if arguments and arguments[0] in (*COMMANDS, *NAMED_FIRST):
             name, *arguments = arguments
         else:
             print(f"{name}: name one of these commands first: {', '.join(sorted(COMMANDS))}", file=sys.stderr)
             return USAGE
     try:
-        status = COMMANDS[name](arguments)
+        status = (COMMANDS | NAMED_FIRST)[name](arguments)
         sys.stdout.flush()
         return status
     except Ended as error:

@@ -14,11 +14,12 @@ from mailcore.cli.postfix.exits import USAGE, Ended
 __all__ = ["Given", "read_options"]
 
 WITH_VALUE = frozenset("ABCFLNORVXbefhopr")
-IGNORED = frozenset("AGLOUXcehmnopv")  # as Postfix does, or nothing that Waypost could change; -o is looked at below
+REPORTS = "SUCCESS,FAILURE,DELAY"  # of -v
+IGNORED = frozenset("AGLOUXcehmnop")  # as Postfix does, or nothing that Waypost could change; -o is looked at below
 REFUSED_MODES = {
     "d": "-bd: this program is not a daemon; start Waypost with: waypost mailcore, or systemctl start waypost-core",
     "l": "-bl: this program is not a daemon; start Waypost with: waypost mailcore, or systemctl start waypost-core",
-    "v": "-bv: no message is sent to report a route; use: waypost route resolve ADDRESS",
+    "v": "-bv: no report of a verification is mailed, and nothing was sent; use: waypost route resolve ADDRESS",
     "h": "-bh: there is no host status; use: waypost destination list",
     "H": "-bH: there is no host status; use: waypost destination list",
     "D": "-bD: this program is not a daemon; start Waypost with: waypost mailcore",
@@ -37,6 +38,7 @@ class Given:
     sender: str | None = None
     full_name: str = ""
     eight_bit: bool = False
+    reports: bool = False  # -v
     notify: str = ""
     ret: str = ""
     envelope_id: str = ""
@@ -60,6 +62,8 @@ def read_options(argv: Sequence[str]) -> Given:
         if argument in ("--config", "--help", "--version"):
             raise Ended(USAGE, f"{argument}: not an option of sendmail; -C FILE names the configuration file")
         _letters(given, argument[1:], arguments)
+    if given.reports and not given.notify:
+        given.notify = REPORTS
     return given
 
 
@@ -81,6 +85,8 @@ def _letters(given: Given, letters: str, arguments: list[str]) -> None:
             given.from_header = True
         elif letter == "i":
             given.ignore_dots = True
+        elif letter == "v":
+            given.reports = True
         elif letter == "I":
             given.mode = "i"
         elif letter not in IGNORED:

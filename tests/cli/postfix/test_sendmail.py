@@ -239,3 +239,12 @@ def test_bs_refuses_in_words_and_takes_no_half_message(home: Home) -> None:
     talk = b"HELO me\nMAIL FROM:<>\nRCPT TO:<b@e.net>\nDATA\n" + big * 60 + b".\nQUIT\n"
     assert smtp(home, talk) == ["220", "250", "250", "250", "354", "552", "221"]
     assert os.listdir(home.maildrop) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [(("-v",), "SUCCESS,FAILURE,DELAY"), (("-v", "-v"), "SUCCESS,FAILURE,DELAY"), (("-v", "-N", "never"), "NEVER")],
+)
+def test_v_asks_for_reports_unless_n_says_otherwise(home: Home, words: tuple[str, ...], wanted: str) -> None:
+    assert home.run(*words, "b@e.net") == 0
+    assert home.only().submission.recipient_options == ((("NOTIFY", wanted),),)
