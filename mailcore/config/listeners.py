@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from mailcore.bounds import choice, text, texts, whole
 from mailcore.config import values
 from mailcore.config.ehlo_keywords import DiscardsKeywords
-from mailcore.config.milters import list_of_milters
+from mailcore.config.milters import list_of_milters, macro_value
 
 __all__ = ["LISTENERS_MAX", "MX", "SUBMISSION", "Auth", "Certificate", "Listener", "listener_faults"]
 
@@ -43,6 +43,12 @@ class Listener(DiscardsKeywords):
     )
     milters: tuple[str, ...] = list_of_milters(
         "milters of this address, as in [receiver]. Without this key it has those of [receiver]; [] is none"
+    )
+    milter_macro_daemon_name: str = text(
+        "",
+        "value of the macro {daemon_name} for milters, as Postfix's; OpenDKIM's MTA names it (ORIGINATING)",
+        macro_value,
+        special={"": "our name"},
     )
     proxy: tuple[str, ...] = texts(
         (),

@@ -21,6 +21,7 @@ __all__ = [
 
 LISTS = ("milters", "non_smtpd_milters")  # of [receiver]
 MILTERS_MAX = 16  # each is a connection for every session
+MACRO_CHARACTERS_MAX = 255
 PATH_BYTES_MAX = 107  # unix(7)
 _INET = re.compile(r"inet:([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):([0-9]{1,5})")
 _FORMS = 'must be "inet:HOST:PORT" or "unix:/PATH", such as "inet:127.0.0.1:11332"'
@@ -33,6 +34,13 @@ def milter_address(given: str) -> str:
     match = _INET.fullmatch(given)
     if match is None or not 0 < int(match[2]) < 65_536:
         raise bad(given, _FORMS)
+    return given
+
+
+def macro_value(given: str) -> str:
+    """Returns the value of a macro. Raises BadValue."""
+    if len(given) > MACRO_CHARACTERS_MAX or not given.isascii() or not given.isprintable():
+        raise bad(given, f"must be at most {MACRO_CHARACTERS_MAX} printable ASCII characters")
     return given
 
 

@@ -24,6 +24,7 @@ _USUAL = Service("smtp", "inet", None, "smtpd")
 _RESTRICTIONS = ("smtpd_client_restrictions", "smtpd_relay_restrictions", "smtpd_recipient_restrictions")
 _PERMITS = {"permit_mynetworks", "permit_sasl_authenticated"}
 _HAVE_NO_EFFECT = ("syslog_name", "smtpd_tls_auth_only", "smtpd_delay_reject")  # AUTH is always under TLS only
+_DAEMON_NAME = "milter_macro_daemon_name"
 _UNDERSTOOD = (
     "smtpd_tls_wrappermode",
     "smtpd_tls_security_level",
@@ -31,6 +32,7 @@ _UNDERSTOOD = (
     "smtpd_use_tls",
     "smtpd_sasl_auth_enable",
     "smtpd_milters",
+    _DAEMON_NAME,
     *_HAVE_NO_EFFECT,
 )
 _USERS = "add its users with waypost user add"
@@ -140,6 +142,8 @@ def _section(
             notes.append("in Postfix it takes no mail at all, because clients cannot log in")
     if "smtpd_milters" in options:
         section["milters"] = milters_of_service(machine, draft, options, where, what)
+    if _DAEMON_NAME in options:
+        section[_DAEMON_NAME] = machine.cf.value(_DAEMON_NAME, options)
     return ({} if section == {"tls": "starttls"} else section), notes
 
 

@@ -64,7 +64,7 @@ class MilterSession(CheckedSession):
             "j": context.hostname,
             "v": "Waypost",
             "_": f"{name} [{address}]",
-            "{daemon_name}": context.hostname,
+            "{daemon_name}": context.rule.milter_macro_daemon_name or context.hostname,
             "{daemon_addr}": self.server_address,
             "{client_addr}": address,
             "{client_name}": name,
