@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from appliance.audit.models import Entry
 from appliance.live.models import Sample
+from mailcore.counted import counted
 
 __all__ = ["Tidied", "tidy"]
 
@@ -33,7 +34,8 @@ class Tidied:
     locks: int
 
     def __str__(self) -> str:
-        return f"{self.entries} audit entries, {self.samples} samples, {self.sessions} sessions, {self.locks} locks"
+        rows = ("audit entry", self.entries), ("sample", self.samples), ("session", self.sessions), ("lock", self.locks)
+        return ", ".join(counted(count, noun) for noun, count in rows)
 
 
 def tidy() -> Tidied:

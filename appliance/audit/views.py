@@ -16,6 +16,7 @@ from appliance.audit.difference import difference
 from appliance.audit.filters import FilterForm, page
 from appliance.audit.models import Entry
 from appliance.common.csv import CONTENT_TYPE, line
+from mailcore.counted import counted
 
 __all__ = ["csv", "entries", "entry"]
 
@@ -84,7 +85,7 @@ def _lines(form: FilterForm) -> Iterator[str]:
         if cursor is None:
             return
         if told >= ROWS_MAX:
-            yield line([f"note: truncated after {told} entries; narrow the filter to see the others"])
+            yield line([f"note: truncated after {counted(told, 'entry')}; narrow the filter to see the others"])
             return
 
 

@@ -53,6 +53,7 @@ from appliance.pipeline.silver import Silver, made, make
 from appliance.pipeline.store import VERSION, Store
 from appliance.pipeline.tables import UNREADABLE, damaged, read_table, write_table
 from appliance.pipeline.verify import all_unchanged
+from mailcore.counted import counted
 
 __all__ = ["ReportBuilder", "Told", "read_table", "write_json"]
 
@@ -315,7 +316,7 @@ class ReportBuilder:
         damaged += unreadable
         damaged_files = len(damaged)  # files that a backup may have whole; what the export set aside is in no file
         damaged += [
-            f"dt={dt}/{each.path.name}: the export set aside {each.damaged} damaged records"
+            f"dt={dt}/{each.path.name}: the export set aside {counted(each.damaged, 'damaged record')}"
             for dt in day.partitions()
             for each in self._files[dt]
             if each.damaged

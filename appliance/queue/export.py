@@ -22,6 +22,7 @@ from appliance.queue.browsing import Reading, read_on, take
 from appliance.queue.filters import FilterForm
 from mailcore.control.client import ControlError
 from mailcore.control.protocol.messages import Item, ListPage
+from mailcore.counted import counted
 
 __all__ = ["COLUMNS", "csv"]
 
@@ -63,10 +64,10 @@ async def _lines(asked: FilterForm, reading: Reading, who: str) -> AsyncIterator
                 reading = Reading()
                 take(reading, await core.ask("list", ListPage, arguments))
     except ControlError as error:
-        yield line([f"note: cut here after {told} messages: {error}"])
+        yield line([f"note: cut here after {counted(told, 'message')}: {error}"])
         return
     if reading.cursor is not None or len(reading.items) > len(rows):
-        yield line([f"note: cut here after {told} messages; there are more, narrow the filter"])
+        yield line([f"note: cut here after {counted(told, 'message')}; there are more, narrow the filter"])
 
 
 def cells(item: Item) -> list[object]:

@@ -34,6 +34,7 @@ from appliance.reports.by_hand import database_is_there
 from appliance.reports.models import ENDED, Run, State
 from appliance.reports.preferences import in_force, yesterday
 from appliance.reports.schedules import SILENT, scheduler_seen
+from mailcore.counted import counted
 from mailcore.extras import missing
 
 __all__ = ["CHECKS", "Check", "read_only", "run_checks"]
@@ -167,7 +168,7 @@ def redis() -> Iterator[Finding]:
         return
     names = sorted(name for each in answers for name in each)
     if names:
-        yield finding("Celery", GOOD, f"{len(names)} workers answer", workers=names)
+        yield finding("Celery", GOOD, f"answers of {counted(len(names), 'worker')}", workers=names)
     else:
         remedy = start("worker", f"See in reports.log why the worker ended. Run: {by_hand('nights')}")
         yield finding("Celery", BAD, "no worker answers; no reports are made automatically", remedy)

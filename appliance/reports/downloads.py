@@ -16,6 +16,7 @@ from appliance.reports import rows
 from appliance.reports.report_store import Report
 from appliance.reports.rows import Unreadable
 from appliance.reports.tables import columns_of, plain_value
+from mailcore.counted import counted
 
 __all__ = ["csv", "parquet"]
 
@@ -36,7 +37,7 @@ def _lines(report: Report, table: str, names: list[str]) -> Iterator[str]:
             columns = [[plain_value(value) for value in batch.column(name).to_pylist()] for name in names]
             yield "".join(line(row) for row in zip(*columns, strict=True))
         if rows.count(report, table) > most:
-            yield line([f"note: truncated after {most} rows (download_rows_max)"])
+            yield line([f"note: truncated after {counted(most, 'row')} (download_rows_max)"])
     except Unreadable as error:
         yield line([f"note: truncated: {error}"])
 

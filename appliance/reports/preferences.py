@@ -17,6 +17,7 @@ from appliance.accounts.audited_admin import reason_field
 from appliance.common.templatetags.waypost import plain
 from appliance.reports.models import Preferences
 from appliance.reports.writing import LANGUAGES, Writing
+from mailcore.counted import counted
 
 __all__ = ["NUMBERS", "InForce", "PreferencesForm", "in_force", "known_zone", "today", "yesterday"]
 
@@ -109,7 +110,7 @@ class PreferencesForm(forms.Form):
         """Returns the addresses, each once. Raises ValidationError for too many or an invalid one."""
         found = list(dict.fromkeys(str(self.cleaned_data["recipients"]).replace(",", "\n").split()))
         if len(found) > RECIPIENTS_MAX:
-            raise ValidationError(f"{len(found)} addresses; at most {RECIPIENTS_MAX} are allowed.")
+            raise ValidationError(f"{counted(len(found), 'address')}; at most {RECIPIENTS_MAX} are allowed.")
         wrong = [each for each in found if not _is_address(each)]
         if wrong:
             raise ValidationError(

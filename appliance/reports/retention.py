@@ -20,6 +20,7 @@ from django.utils import timezone
 from appliance.reports.models import ENDED, Run
 from appliance.reports.report_store import DELETED, Period, Report, available, report_of
 from appliance.reports.running import Busy, held
+from mailcore.counted import counted
 
 __all__ = ["Tidied", "days_kept", "tidy"]
 
@@ -36,8 +37,12 @@ class Tidied:
     runs: int = 0
 
     def __str__(self) -> str:
-        parts = (f"{self.reports} reports", f"{self.tables} tables of other reports", f"{self.silver} days of events")
-        return f"{', '.join(parts)}, {self.runs} runs of reports"
+        parts = (
+            counted(self.reports, "report"),
+            f"{counted(self.tables, 'table')} of other reports",
+            f"{self.silver} days of events",
+        )
+        return f"{', '.join(parts)}, {counted(self.runs, 'run')} of reports"
 
 
 def days_kept(table: str) -> int:

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from mailcore.counted import counted
+
 __all__ = ["DUMP", "DatabaseFailed", "Postgresql", "is_postgresql"]
 
 DUMP = "portal.pgdump"  # pg_dump --format=custom, for pg_restore
@@ -84,8 +86,8 @@ class Postgresql:
         count = self._run("psql", *options, f"--command={COUNT}").strip()
         if count != "0":
             raise DatabaseFailed(
-                f"the portal's database, {self}, is not empty: it has {count} tables and the like. Only an empty one is "
-                "filled: drop and create it again with dropdb and createdb (docs/backup.md), or name another"
+                f"the portal's database, {self}, is not empty: it has {counted(int(count), 'table')} and the like. Only an "
+                "empty one is filled: drop and create it again with dropdb and createdb (docs/backup.md), or name another"
             )
 
     def fill(self, path: Path) -> None:

@@ -18,6 +18,7 @@ from mailcore.backup.postgresql import DatabaseFailed
 from mailcore.backup.restore import verify
 from mailcore.backup.snapshot import SnapshotFailed
 from mailcore.config.load import load
+from mailcore.counted import counted
 from mailcore.log.positions import PositionsDamaged, PositionsTooNew
 from mailcore.log.segment import SegmentTooNew
 from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, config_path, file_name
@@ -114,7 +115,7 @@ def _verify(path: Path, as_json: bool) -> int:
     made = datetime.fromtimestamp(head.made_at, UTC).isoformat(" ", "seconds")
     for line in rows_to_lines(
         [
-            ("undamaged", f"{files} files, {size_shown(size)}"),
+            ("undamaged", f"{counted(files, 'file')}, {size_shown(size)}"),
             ("made", f"{made} on {head.host} by Waypost {head.waypost}"),
             ("contents", ", ".join(head.parts)),
         ]

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from mailcore.bounds import BadValue
 from mailcore.config.dkim import DkimKey, domain_name, selector_name
 from mailcore.config.settings import Settings
+from mailcore.counted import counted
 from mailcore.dkim.key import ALGORITHMS, BadKey, SigningKey, load_key, new_key
 from mailcore.doctor.as_user import unreadable
 from mailcore.doctor.host import Host, processes_of
@@ -188,7 +189,7 @@ def _compared(key: SigningKey, name: str, records: tuple[str, ...]) -> _Found:
     if not there:
         return _Found("no_record", f"add {name}. IN TXT ( {_strings(key.record)} )")
     if len(there) > 1:
-        return _Found("other_key", f"{name} has {len(there)} records; it must have one")
+        return _Found("other_key", f"{name} has {counted(len(there), 'record')}; it must have one")
     public = re.sub(r"\s", "", there[0])
     if not public:
         return _Found("revoked", f"{name} has an empty key: signatures with it are not valid")

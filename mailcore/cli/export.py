@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from mailcore.config.settings import Settings
 from mailcore.control.client import ControlClient
 from mailcore.control.starting import wait_until_it_listens
+from mailcore.counted import counted
 from mailcore.events.checksum import ChecksumError, check
 from mailcore.events.exporter import EXPORTER_SOCKET
 from mailcore.events.schema import KINDS
@@ -98,7 +99,9 @@ def _lines(answer: dict[str, Any]) -> list[str]:
         ]
     pairs: list[tuple[str, object]] = [("events", answer["rows"]), ("files", len(answer["files"]))]
     if "messages" in answer:
-        pairs.append(("queued", f"{answer['messages']} messages, {answer['recipients']} recipients"))
+        pairs.append(
+            ("queued", f"{counted(answer['messages'], 'message')}, {counted(answer['recipients'], 'recipient')}")
+        )
         pairs.append(("count file", answer["file"]))
         pairs += [("messages queued", f"cuts/{answer['ids']}")] if answer["ids"] else []
     return rows_to_lines(pairs)
@@ -167,7 +170,7 @@ def _show(arguments: argparse.Namespace) -> int:
         if arguments.json:
             lines.end(more=more, file=str(arguments.file), events=total, metadata=metadata)
         elif more:
-            say(f"\n-- {lines.count} events; more with --limit")
+            say(f"\n-- {counted(lines.count, 'event')}; more with --limit")
         return DONE
     if arguments.json:
         lines.end(complete=False, error=fault, file=str(arguments.file))

@@ -15,6 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from mailcore.control.client import ControlClient, ControlError, TimedOut
 from mailcore.control.protocol.messages import ListPage, SearchPart
+from mailcore.counted import counted
 from mailcore.faults import Code
 from mailcore.terminal.command import DONE, NOT_DONE
 from mailcore.terminal.output import JsonLines, complain, cut, say, width
@@ -155,10 +156,10 @@ def say_pages(pages: Pages[P], lines_of: Callable[[Any], Iterable[str]]) -> int:
                     say(cut(line, columns))
     except ControlError:
         if count and pages.cursor:
-            complain(f"the list ends here, after {count} messages; continue with --cursor {pages.cursor}")
+            complain(f"the list ends here, after {counted(count, 'message')}; continue with --cursor {pages.cursor}")
         raise
     for text in pages.notes.texts():
         complain(text)
-    messages = f"-- {count} messages" if count != 1 else "-- 1 message"
+    messages = f"-- {counted(count, 'message')}"
     say(messages if pages.cursor is None else f"{messages}; more: --cursor {pages.cursor}")
     return NOT_DONE if pages.notes.missing() else DONE

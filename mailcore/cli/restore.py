@@ -17,6 +17,7 @@ from mailcore.backup.restore import Restore, RestoreRefused
 from mailcore.cli.backup import head_fields
 from mailcore.config.load import load_text
 from mailcore.config.settings import DIRECTORIES, Settings
+from mailcore.counted import counted
 from mailcore.queue.versions import RESTORING
 from mailcore.terminal.command import CONFIGURATIONS, DONE, NOT_DONE, add_common
 from mailcore.terminal.output import complain, print_json, rows_to_lines, say
@@ -82,7 +83,7 @@ def _run(arguments: argparse.Namespace) -> int:
         print_json({**head_fields(head), **result, "moved_aside": aside, "notes": done.notes})
         return DONE
     pairs: list[tuple[str, object]] = [
-        ("restored", f"{', '.join(done.parts)}: {done.files} files"),
+        ("restored", f"{', '.join(done.parts)}: {counted(done.files, 'file')}"),
         ("into", settings.home),
         ("as of", datetime.fromtimestamp(head.made_at, UTC).isoformat(" ", "seconds")),
         ("configuration", config),

@@ -14,6 +14,7 @@ from mailcore.config.rewriting import REGEXP
 from mailcore.config.settings import Settings
 from mailcore.control.client import Refused
 from mailcore.control.protocol.state import Disk, Disks, Processes
+from mailcore.counted import counted
 from mailcore.faults import Fault
 from mailcore.manager_answers import Size, State
 from mailcore.queue.lanes import incoming
@@ -130,7 +131,7 @@ def _ballast(of_one: list[Disk]) -> str:
     if not disk.ballast_bytes_whole:
         return ""
     if disk.ballast_bytes >= disk.ballast_bytes_whole and disk.ballast_inodes >= disk.ballast_inodes_whole:
-        return f", ballast whole ({size_shown(disk.ballast_bytes)}, {disk.ballast_inodes} inodes)"
+        return f", ballast whole ({size_shown(disk.ballast_bytes)}, {counted(disk.ballast_inodes, 'inode')})"
     return (
         f", ballast in use: {size_shown(disk.ballast_bytes)} of {size_shown(disk.ballast_bytes_whole)} and "
         f"{disk.ballast_inodes} of {disk.ballast_inodes_whole} inodes left"
@@ -152,12 +153,12 @@ def _lines(processes: Processes, state: State | None, size: Size | None, error: 
     if state.active_full:
         pairs.append(("waiting", state.active_full))
     pairs += [
-        ("queued", f"{size.messages} messages, {size.recipients} recipients"),
+        ("queued", f"{counted(size.messages, 'message')}, {counted(size.recipients, 'recipient')}"),
         (
             "active",
-            f"{state.active_messages} messages, "
-            f"{state.scheduler.recipients_in_core} recipients in memory, "
-            f"{state.scheduler.entries_in_flight} deliveries in progress",
+            f"{counted(state.active_messages, 'message')}, "
+            f"{counted(state.scheduler.recipients_in_core, 'recipient')} in memory, "
+            f"{counted(state.scheduler.entries_in_flight, 'delivery')} in progress",
         ),
         ("receivers", len(state.receivers.keys() - {incoming(PICKUP)})),
         ("deliverers", len(state.deliverers)),
@@ -165,4 +166,4 @@ def _lines(processes: Processes, state: State | None, size: Size | None, error: 
     if state.counters:
         pairs.append(("since start", ", ".join(f"{count} {name}" for name, count in sorted(state.counters.items()))))
     lanes = sorted(size.lanes.items())[:LANES_SHOWN]
-    return rows_to_lines([*pairs, *((f"lane {lane}", f"{there.messages} messages") for lane, there in lanes)])
+    return rows_to_lines([*pairs, *((f"lane {lane}", counted(there.messages, "message")) for lane, there in lanes)])

@@ -15,6 +15,7 @@ from typing import Any
 
 from mailcore.control.client import ControlClient, ControlError
 from mailcore.control.protocol.state import Processes
+from mailcore.counted import counted
 from mailcore.manager_answers import Destinations, Size, State
 from mailcore.terminal.command import DONE, UsageError, add_common, control_client
 from mailcore.terminal.output import cut, plain, print_json, say, table
@@ -159,7 +160,7 @@ def frame(now: Sample, before: Sample, columns: int, rows: int) -> list[str]:
     state, size = now.state, now.size
     states = _states(size)
     lines += [
-        f"queue: {size.messages} messages, {size.recipients} recipients"
+        f"queue: {counted(size.messages, 'message')}, {counted(size.recipients, 'recipient')}"
         + "".join(f", {count} {name}" for name, count in states.items() if count),
         f"active: {state.active_messages} of {state.scheduler.parameters.get('message_active_limit', '?')}; deliveries: "
         f"{sum(link.in_flight for link in state.deliverers)} of {sum(link.capacity for link in state.deliverers)}",

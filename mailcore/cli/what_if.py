@@ -168,7 +168,9 @@ def _pairs(result: SimulationResult | None) -> dict[str, object]:
         "bounced": result.bounced,
         "waiting at the end": result.waiting,
         **{
-            f"{delay.recipients} recipients, {name} of delay": "-" if value is None else shown_duration(value)
+            f"{'1 recipient' if delay.recipients == '1' else f'{delay.recipients} recipients'}, {name} of delay": "-"
+            if value is None
+            else shown_duration(value)
             for delay in (small, big)
             if delay.recipients
             for name, value in (("median", delay.p50), ("p90", delay.p90), ("p99", delay.p99))

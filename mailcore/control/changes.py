@@ -31,6 +31,7 @@ from mailcore.control.protocol.operation import MESSAGES_MAX
 from mailcore.control.protocol.table import ArgumentError
 from mailcore.control.session import Session
 from mailcore.control.view import NotFound, Place, View
+from mailcore.counted import counted
 from mailcore.faults import Code, Fault
 from mailcore.lookup.answers import Selected
 from mailcore.lookup.browse import Budget, Item, Stretch
@@ -66,7 +67,7 @@ class Changes:
             raise ArgumentError(f"{name}: queue_ids or messages: at least one is needed", argument="queue_ids")
         if len(given) + len(unplaced) > MESSAGES_MAX:
             raise ArgumentError(
-                f"{name}: {len(given) + len(unplaced)} messages; allowed: {MESSAGES_MAX} in one request",
+                f"{name}: {counted(len(given) + len(unplaced), 'message')}; allowed: {MESSAGES_MAX} in one request",
                 argument="messages" if given else "queue_ids",
             )
         extra = msgspec.structs.asdict(arguments)

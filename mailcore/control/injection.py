@@ -19,6 +19,7 @@ import msgspec
 
 from mailcore.control.local_filter import LocalFilter, WaitingData
 from mailcore.control.protocol.injection import InjectBeginArguments
+from mailcore.counted import counted
 from mailcore.envelope import RECIPIENTS_PER_RECORD, DataPlace, Envelope, Origin, Recipient
 from mailcore.faults import Code, FaultError
 from mailcore.log.data_blocks import BlockSums
@@ -106,7 +107,7 @@ class Injection:
         addresses = list(dict.fromkeys(arguments.recipients))
         if len(addresses) > recipients_max:
             raise InjectionRefused(
-                f"{len(addresses)} recipients; allowed: {recipients_max} (receiver.recipient_limit)",
+                f"{counted(len(addresses), 'recipient')}; allowed: {recipients_max} (receiver.recipient_limit)",
                 argument="recipients",
             )
         self.queue_id = queue_id
@@ -255,7 +256,7 @@ def _rewritten(rewriting: LiveMaps, envelope: Envelope) -> Envelope:
         raise InjectionRefused(f"the recipients cannot be determined: {why}; try again later", code=Code.BUSY)
     if more:
         raise InjectionRefused(
-            f"the aliases make {envelope.recipient_count} recipients; allowed: {RECIPIENTS_PER_RECORD}",
+            f"the aliases make {counted(envelope.recipient_count, 'recipient')}; allowed: {RECIPIENTS_PER_RECORD}",
             argument="recipients",
         )
     return envelope

@@ -40,6 +40,7 @@ from mailcore.control.session import Session
 from mailcore.control.tables import Tables
 from mailcore.control.view import View
 from mailcore.control.whatif import WhatIf
+from mailcore.counted import counted
 from mailcore.envelope import Recipient
 from mailcore.faults import Code, Fault, FaultError
 from mailcore.frames import FrameDecoder, Request, Response, WireError, encode
@@ -229,7 +230,7 @@ class Client(asyncio.Protocol):
             transport.abort()
             return
         if len(server.clients) >= server.clients_max:
-            error = f"{server.clients_max} clients are connected already (control.clients_max); try again"
+            error = f"{counted(server.clients_max, 'client')} connected already (control.clients_max); try again"
             transport.write(encode(Response(0, None, Fault(Code.BUSY, error))))
             transport.close()
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from mailcore.control.protocol.tuning import Unknown, UnknownCode
+from mailcore.counted import counted
 from mailcore.scheduler.tuning import Tuning
 from mailcore.simulator.measured import LARGE_BYTES, UNMEASURED_S, Tried
 from mailcore.simulator.question import LaneSample
@@ -105,7 +106,7 @@ def sizes(lanes: Iterable[LaneSample], tried: Mapping[str, Sequence[Tried]]) -> 
         large += lane.large
     slow = sum(each.size_bytes >= LARGE_BYTES for there in tried.values() for each in there)
     told = [f"{large} of {sampled} sampled messages in the queue"] if large else []
-    told += [f"{slow} measured deliveries"] if slow else []
+    told += [counted(slow, "measured delivery")] if slow else []
     if not told:
         return []
     text = (

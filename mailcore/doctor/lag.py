@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from mailcore.control.client import ControlClient, ControlError
 from mailcore.control.protocol.messages import AgesPart
+from mailcore.counted import counted
 from mailcore.doctor.finding import AFTER_PROCESSES, Finding, bad, good, not_known, warn
 from mailcore.doctor.host import ANSWER_S, Host
 from mailcore.log.disk import Disk
@@ -140,7 +141,7 @@ def _oldest(host: Host) -> Finding:
         with ControlClient(host.settings.run_directory / "control.sock", who="doctor", timeout_s=ANSWER_S) as control:
             for answer in control.ask_parts("ages", AgesPart):
                 if not answer.done and time.monotonic() > until:
-                    progress = f"read {answer.examined} records in {AGES_S:g} s, not all"
+                    progress = f"read {counted(answer.examined, 'record')} in {AGES_S:g} s, not all"
                     return not_known(what, progress, "Open the portal's page Ages: it reads the whole queue.")
     except ControlError as error:
         return not_known(what, f"could not read the queue: {error}", AFTER_PROCESSES)
@@ -148,7 +149,7 @@ def _oldest(host: Host) -> Finding:
         return good(what, "the queue is empty")
     oldest = answer.oldest
     age_s = host.wall() - oldest.arrived_at
-    arrival = f"{oldest.queue_id} arrived {_ago(age_s)}; {answer.total} messages in total"
+    arrival = f"{oldest.queue_id} arrived {_ago(age_s)}; {counted(answer.total, 'message')} in total"
     figures = {"age_s": age_s, "queue_id": oldest.queue_id, "messages": answer.total}
     lifetime_s = host.settings.scheduler.maximal_queue_lifetime
     # Held mail does not expire.

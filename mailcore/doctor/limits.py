@@ -56,8 +56,8 @@ def _wanted(settings: Settings) -> dict[str, tuple[int, str]]:
 
 def _judged(what: str, hard: int, wanted: int, names: str) -> Finding:
     infinite = hard == resource.RLIM_INFINITY
-    limit = "no limit on" if infinite else f"limit {hard}"
-    comparison = f"{limit} open files, needs up to {wanted} ({names})"
+    limit = "no limit on open files" if infinite else f"limit {hard} open files"
+    comparison = f"{limit}, needs up to {wanted} ({names})"
     figures = {"limit": None if infinite else hard, "wanted": wanted}
     if not infinite and hard < wanted:
         return warn(what, comparison, REMEDY, **figures)

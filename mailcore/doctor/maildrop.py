@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 
+from mailcore.counted import counted
 from mailcore.doctor.finding import Finding, good, not_known, warn
 from mailcore.doctor.host import Host
 from mailcore.pickup.dropped import ASIDE, DIRECTORY, names_of
@@ -30,7 +31,7 @@ def look(host: Host) -> Iterator[Finding]:
     if aside:
         yield warn(
             "maildrop",
-            f"{aside} files in {directory} are not messages and were not sent",
+            f"set aside in {directory}, and not sent: {counted(aside, 'file')}",
             f"Look at {directory}/{ASIDE}*, whose owners submitted them; remove them when they are not needed.",
             files=aside,
         )
@@ -43,10 +44,10 @@ def look(host: Host) -> Iterator[Finding]:
     if oldest_s > WAITS_S:
         yield warn(
             "maildrop",
-            f"{len(waiting)} messages of local programs wait in {directory}, one for {oldest_s:.0f} s",
+            f"waiting in {directory}: {counted(len(waiting), 'message')} of local programs, one for {oldest_s:.0f} s",
             "Start Waypost, or see mail.log for lines of pickup that say why they are not taken.",
             files=len(waiting),
             oldest_s=round(oldest_s, 1),
         )
     elif not aside:
-        yield good("maildrop", f"{len(waiting)} messages of local programs wait", files=len(waiting))
+        yield good("maildrop", f"waiting: {counted(len(waiting), 'message')} of local programs", files=len(waiting))

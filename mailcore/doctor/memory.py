@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from mailcore.counted import counted
 from mailcore.doctor.finding import Finding, bad, good, warn
 from mailcore.doctor.host import PROC, Host
 
@@ -52,7 +53,7 @@ def _group(host: Host) -> Iterator[Finding]:
             limit, used = _text(directory / "memory.max"), _text(directory / "memory.current")
             killed = re.search(r"^oom_kill (\d+)", _text(directory / "memory.events"), re.MULTILINE)
             if killed and int(killed[1]):
-                kills = f"the kernel killed {killed[1]} processes because memory ran out"
+                kills = f"the kernel killed {counted(int(killed[1]), 'process')} because memory ran out"
                 yield bad("control group", kills, REMEDY, oom_kills=int(killed[1]))
         elif "memory" in controllers.split(","):
             directory = GROUPS / "memory" / path.lstrip("/")

@@ -14,6 +14,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from mailcore.counted import counted
 from mailcore.doctor.disk import places
 from mailcore.doctor.finding import Finding, bad, good, not_known, warn
 from mailcore.doctor.host import PROC, Host
@@ -94,7 +95,7 @@ def _of_root(host: Host, owner: int | None) -> Iterator[Finding]:
     if found:
         yield bad(
             "queue",
-            f"root owns {len(found)} files in it, such as {found[0]}: Waypost was started as root",
+            f"root owns {counted(len(found), 'file')} in it, such as {found[0]}: Waypost was started as root",
             f"Stop Waypost and run: chown -R --from=root {_user(owner or 0)} {host.settings.queue_directory}",
             files=found[:NAMES_SHOWN],
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pwd
 from collections.abc import Iterator
 
+from mailcore.counted import counted
 from mailcore.dkim.key import BadKey, load_key
 from mailcore.doctor.as_user import Ids, ids_of, unreadable
 from mailcore.doctor.finding import Finding, bad, good, not_known
@@ -51,7 +52,9 @@ def look(host: Host) -> Iterator[Finding]:
     elif closed is None:
         yield not_known("deliverers", "cannot look with the rights of their user", "Run waypost doctor as root.")
     elif not wrong:
-        yield good("deliverers", f"the user {name_of_user(ids)} can read {len(files)} files with keys or logins")
+        yield good(
+            "deliverers", f"the user {name_of_user(ids)} can read {counted(len(files), 'file')} with keys or logins"
+        )
 
 
 def deliverer_ids(host: Host) -> Ids | None:

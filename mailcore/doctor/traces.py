@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Iterator
 
+from mailcore.counted import counted
 from mailcore.doctor.finding import Finding, good, not_known, warn
 from mailcore.doctor.host import Host
 from mailcore.log.disk import Disk
@@ -60,7 +61,9 @@ def _lag(what: str, lag_bytes: int, progress: Progress) -> Finding:
     figures = {
         "behind_bytes": lag_bytes, "sent": progress.sent, "rejected": progress.rejected, "lost_bytes": progress.lost_bytes,
     }  # fmt: skip
-    counts = f"{progress.sent} spans sent, {progress.rejected} rejected; {lag_bytes} bytes of the log not read"
+    counts = (
+        f"{counted(progress.sent, 'span')} sent, {progress.rejected} rejected; {lag_bytes} bytes of the log not read"
+    )
     if progress.lost_bytes:
         counts += f", {progress.lost_bytes} bytes deleted before they were read"
     if lag_bytes > LAG_BYTES or progress.failure:

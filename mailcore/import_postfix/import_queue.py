@@ -26,6 +26,7 @@ from mailcore.control.client import ControlClient, Refused
 from mailcore.control.protocol.injection import Injected
 from mailcore.control.protocol.messages import HistoryPart
 from mailcore.control.protocol.operation import CHUNK_BYTES_MAX, Nothing
+from mailcore.counted import counted
 from mailcore.envelope import RECIPIENTS_PER_RECORD
 from mailcore.faults import Code
 from mailcore.import_postfix.draft import Draft
@@ -345,7 +346,8 @@ class _Import:
             return status
         say(f"queue directory: {plain(str(self._directory))}")
         verb = "would be imported" if self._arguments.dry_run else "imported"
-        say(f"{tally.messages} messages with {tally.recipients} recipients {verb}, {tally.held} of them held")
+        recipients = counted(tally.recipients, "recipient")
+        say(f"{counted(tally.messages, 'message')} with {recipients} {verb}, {tally.held} of them held")
         for count, what in (
             (tally.before, "messages were imported before"),
             (tally.finished, "messages have no undelivered recipients"),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from mailcore.config import values
+from mailcore.counted import counted
 from mailcore.import_postfix.draft import Draft
 from mailcore.import_postfix.machine import Machine
 from mailcore.import_postfix.tables import Table, TableFault
@@ -147,8 +148,8 @@ class _Roads:
             if note:
                 draft.changed(where, f"{key} {value}", f'[routes] "{pattern}" = "{route}"{note}')
         if left > FAULTS_MAX:
-            draft.left(table.name, f"{left - FAULTS_MAX} more lines", "for reasons like those above")
-        draft.taken(table.name, f"{taken} of {len(table.entries)} lines", "[routes]")
+            draft.left(table.name, f"{counted(left - FAULTS_MAX, 'more line')}", "for reasons like those above")
+        draft.taken(table.name, f"{taken} of {counted(len(table.entries), 'line')}", "[routes]")
 
     def _map_relay_domains(self, seen: set[str]) -> None:
         """Applies map entries for "*" or for parent domains, which override relay_transport in Postfix."""
@@ -212,7 +213,7 @@ class _Roads:
             for key, value, where in table.entries:
                 if value.upper() != "DUNNO":
                     found.setdefault(key, (value, where))
-            draft.taken(table.name, f"{len(table.entries)} lines", "[sender_routes]")
+            draft.taken(table.name, f"{counted(len(table.entries), 'line')}", "[sender_routes]")
         return found
 
     # Findings

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mailcore.config.map_file import INDEXED
+from mailcore.counted import counted
 from mailcore.import_postfix.main_cf import logical_lines, split_list
 
 __all__ = ["CONFIG_DIRECTORY", "Table", "TableFault", "Tables", "is_of_this_host", "networks_without"]
@@ -173,7 +174,7 @@ class Tables:
             rules = sum(1 for _ in logical_lines(self.text(path)))
         except TableFault:
             return ""
-        return f" ({rules} rules in {path})"
+        return f" ({counted(rules, 'rule')} in {path})"
 
 
 def networks_without(words: Iterator[tuple[bool, str]]) -> tuple[list[Network], list[str]]:

@@ -26,6 +26,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from mailcore.counted import counted
+
 __all__ = ["Behaviour", "BehaviourError", "Deed", "Delay", "Occasion", "Outcome", "Reply", "Stage", "parse"]
 
 SECONDS_MAX = 86_400.0  # a hop slower than a day is a typing error
@@ -135,8 +137,8 @@ def _split(text: str) -> list[str]:
 
 def _count(words: list[str], name: str, least: int, most: int) -> None:
     if not least <= len(words) <= most:
-        wanted = str(least) if least == most else f"{least} to {most}"
-        raise BehaviourError(f"{name} takes {wanted} arguments, not {len(words)}")
+        wanted = counted(least, "argument") if least == most else f"{least} to {most} arguments"
+        raise BehaviourError(f"{name} takes {wanted}, not {len(words)}")
 
 
 def _number(word: str, name: str, low: float, high: float) -> float:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import uvloop
 
+from mailcore.counted import counted
 from mailcore.lab.behaviour import BehaviourError, Occasion, Outcome, Reply, Stage
 from mailcore.lab.hop import Hop, HopPlan
 from mailcore.lab.lab import Lab
@@ -96,7 +97,11 @@ async def _run(lab: Lab, traffic: Traffic) -> None:
         loop.add_signal_handler(number, ended.set)
     async with lab:
         make_hostile(lab.hop("hostile"))
-        print(f"demo: {len(lab.hops)} next hops, about {traffic.rate:g} messages a second", file=sys.stderr, flush=True)
+        print(
+            f"demo: {counted(len(lab.hops), 'next hop')}, about {traffic.rate:g} messages a second",
+            file=sys.stderr,
+            flush=True,
+        )
         tasks = [asyncio.create_task(_die_and_live(lab.hop("sometimes"))), asyncio.create_task(traffic.run())]
         try:
             await ended.wait()

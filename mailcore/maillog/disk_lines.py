@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mailcore.counted import counted
 from mailcore.maillog.lines import Lines
 from mailcore.maillog.text import free, word
 
@@ -40,7 +41,7 @@ class DiskLines(Lines):
 
     def swept(self, files: int) -> None:
         """Logs how many spool files without a message were removed; crashes leave them."""
-        self._line("qmgr", f"swept: {files} spool files without a message removed")
+        self._line("qmgr", f"swept: {counted(files, 'spool file')} without a message removed")
         self._object("swept", files=files)
 
     def sync_failed(self, file: str, error: str, service: str = "qmgr") -> None:
@@ -58,7 +59,9 @@ class DiskLines(Lines):
         service: str = "smtpd",
     ) -> None:
         """Logs that new mail gets 452 because space or inodes are short; deliveries continue. ``service``: of this process."""
-        inodes = f", {free_inodes} inodes free, {reserve_inodes} needed" if free_inodes < reserve_inodes else ""
+        inodes = (
+            f", {counted(free_inodes, 'inode')} free, {reserve_inodes} needed" if free_inodes < reserve_inodes else ""
+        )
         sizes = f"{free_bytes} bytes free, {reserve_bytes} needed{inodes}"
         self._warning(service, f"{word(directory)} is full: {sizes}; refusing new mail with 452")
         self._object(

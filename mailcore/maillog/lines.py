@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from mailcore.counted import counted
 from mailcore.maillog.have import Have
 from mailcore.maillog.logfile import Logfile
 from mailcore.maillog.text import free, word
@@ -107,7 +108,7 @@ class Lines:
 
     def _lost_syslog(self, count: int, why: str) -> str:
         stamp = self._stamp("master", int(self._clock()))
-        return f"{stamp}warning: {count} log lines were lost: {free(why)}\n"
+        return f"{stamp}warning: {counted(count, 'log line')} lost: {free(why)}\n"
 
     def _lost_json(self, count: int, why: str) -> str:
         return json_line({"event": "lines_lost", "time": self._clock(), "pid": self._pid, "lines": count, "why": why})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from mailcore.counted import counted
 from mailcore.maillog.lines import Lines
 from mailcore.maillog.text import client_text, free, word
 
@@ -23,7 +24,7 @@ class LoginLines(Lines):
 
     def users_read(self, path: str, users: int) -> None:
         """Logs that the file of the users who may log in was read."""
-        self._line("smtpd", f"{word(path)}: {users} users")
+        self._line("smtpd", f"{word(path)}: {counted(users, 'user')}")
         self._object("users_read", path=path, users=users)
 
     def users_refused(self, path: str, faults: Sequence[str], users: int, *, at_start: bool) -> None:

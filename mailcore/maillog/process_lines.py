@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mailcore.counted import counted
 from mailcore.maillog.lines import Lines
 from mailcore.maillog.text import free, seconds, word
 
@@ -28,7 +29,7 @@ class ProcessLines(Lines):
 
     def recovered(self, messages: int, seconds_taken: float, held: str = "") -> None:
         """Logs a recovery: how many messages were being worked on. ``held``: why a queue from a backup is on hold."""
-        self._line("qmgr", f"recovered: {messages} messages in {seconds(seconds_taken)} s")
+        self._line("qmgr", f"recovered: {counted(messages, 'message')} in {seconds(seconds_taken)} s")
         self._object("recovered", messages=messages, seconds=seconds_taken, **({"held": held} if held else {}))
         if held:
             self._warning("qmgr", f"all mail that was in this queue is on hold: {free(held)}")

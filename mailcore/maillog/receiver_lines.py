@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mailcore.counted import counted
 from mailcore.maillog.lines import Lines
 from mailcore.maillog.text import free, seconds, word
 
@@ -31,10 +32,13 @@ class ReceiverLines(Lines):
     def stress(self, begun: bool, connections: int) -> None:
         """Logs that clients outside our networks hold most connections, so that slow ones are ended; or that this is over."""
         if begun:
-            self._warning("smtpd", f"{connections} connections of clients outside [relay] networks; ending slow ones")
+            self._warning(
+                "smtpd", f"{counted(connections, 'connection')} of clients outside [relay] networks; ending slow ones"
+            )
         else:
             self._line(
-                "smtpd", f"{connections} connections of clients outside [relay] networks; waiting for slow ones again"
+                "smtpd",
+                f"{counted(connections, 'connection')} of clients outside [relay] networks; waiting for slow ones again",
             )
         self._object("stress" if begun else "stress_ended", connections=connections)
 
@@ -59,12 +63,12 @@ class ReceiverLines(Lines):
 
     def refusals_not_recorded(self, count: int) -> None:
         """Logs how many refusals were left out of log and lane, because there were too many per second."""
-        self._warning("smtpd", f"{count} refusals were not recorded: too many per second")
+        self._warning("smtpd", f"{counted(count, 'refusal')} not recorded: too many per second")
         self._object("refusals_not_recorded", count=count)
 
     def maps_read(self, files: int) -> None:
         """Logs that the files of aliases and canonical addresses changed, and are in use."""
-        self._line("cleanup", f"aliases and canonical addresses: {files} files are in use")
+        self._line("cleanup", f"aliases and canonical addresses: {counted(files, 'file')} in use")
         self._object("maps_read", files=files)
 
     def maps_refused(self, faults: Sequence[str], *, in_use: bool) -> None:

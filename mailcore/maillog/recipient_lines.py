@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mailcore.counted import counted
 from mailcore.maillog.lines import Lines
 from mailcore.maillog.text import free, word
 
@@ -15,7 +16,7 @@ class RecipientLines(Lines):
 
     def recipients_read(self, recipients: int) -> None:
         """Logs that the files of valid recipients changed, and are in use."""
-        self._line("smtpd", f"relay_recipient_maps: {recipients} entries are in use")
+        self._line("smtpd", f"relay_recipient_maps: {counted(recipients, 'entry')} in use")
         self._object("recipients_read", recipients=recipients)
 
     def recipients_refused(self, faults: Sequence[str], *, in_use: bool) -> None:
@@ -60,7 +61,7 @@ class RecipientLines(Lines):
         """Logs a client that would be refused if ``action`` were reject."""
         self._warning(
             "dnsbl",
-            f"[{word(client_address)}] has {score} points by {free(names)}; from=<{word(sender)}> to=<{word(recipient)}>; "
+            f"[{word(client_address)}] has a score of {score} by {free(names)}; from=<{word(sender)}> to=<{word(recipient)}>; "
             "not refused, because action = warn",
         )
         self._object(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mailcore.counted import counted
 from mailcore.maillog.lines import Lines
 from mailcore.maillog.text import free, word
 
@@ -23,7 +24,7 @@ class TraceLines(Lines):
 
     def spans_rejected(self, collector: str, spans: int, why: str) -> None:
         """Logs that the collector refused spans for good."""
-        self._warning("tracer", f"collector {word(collector)} rejected {int(spans)} spans: {free(why)}")
+        self._warning("tracer", f"collector {word(collector)} rejected {counted(int(spans), 'span')}: {free(why)}")
         self._object("spans_rejected", collector=collector, spans=spans, why=why)
 
     def traces_lost(self, lane: str, lost_bytes: int) -> None:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from mailcore.change_rules import MessageState
+from mailcore.counted import counted
 from mailcore.envelope import AsideKind, DataPlace, Envelope, Origin, Recipient
 from mailcore.faults import Code, FaultError
 from mailcore.frames import Request
@@ -150,7 +151,8 @@ class Orders:
             orders = [msgspec.structs.replace(order, arguments=arguments) for order in orders]
         if active is not None:
             if len(active.orders) + len(orders) > ORDERS_MAX:
-                text = f"{len(active.orders)} changes wait for deliveries in flight; retry when they have ended"
+                waiting = counted(len(active.orders), "change")
+                text = f"deliveries in flight keep {waiting} waiting; retry when they have ended"
                 raise Gone(text, code=Code.BUSY)
             fit = self._fit_active(active, orders)
         elif any(known.queue_id == queue_id for known, _ in context.queue.recovered):

@@ -15,6 +15,7 @@ import enum
 from collections.abc import Callable, Mapping
 
 from mailcore.config.milters import Milter
+from mailcore.counted import counted
 from mailcore.milter.agreement import NOTHING, agreement
 from mailcore.milter.body import Stuffing, Unstuffing
 from mailcore.milter.connection import Connection, MilterFailed, connect
@@ -375,7 +376,7 @@ _REPLIES = frozenset(int(each) for each in Reply)
 
 def _exactly(given: list[bytes], count: int, code: Reply) -> list[bytes]:
     if len(given) != count:
-        raise BadPacket(f"sent {code.name} with {len(given)} texts instead of {count}")
+        raise BadPacket(f"sent {code.name} with {counted(len(given), 'text')} instead of {count}")
     return given
 
 

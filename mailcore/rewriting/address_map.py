@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import regex
 
+from mailcore.counted import counted
 from mailcore.routing.address import comparable, comparable_domain, is_mailbox, split, split_extension
 from mailcore.routing.route import RouteError, domain_name
 
@@ -128,7 +129,7 @@ def read_map(name: str, delimiter: str = "") -> AddressMap:
         except ValueError as error:
             faults.append(f"{path}:{number}: {error}")
     if len(rules) > PATTERNS_MAX:
-        faults.append(f"{path}: has {len(rules)} patterns; at most {PATTERNS_MAX} are allowed")
+        faults.append(f"{path}: has {counted(len(rules), 'pattern')}; at most {PATTERNS_MAX} are allowed")
     if faults:
         raise MapFault("\n".join(faults))
     return AddressMap(exact, tuple(rules), delimiter)
@@ -187,7 +188,7 @@ def _key(text: str) -> str:
 def _results(text: str, is_valid: object) -> tuple[str, ...]:
     results = tuple(part for part in re.split(r"[,\s]+", text) if part)
     if len(results) > RESULTS_MAX:
-        raise ValueError(f"{len(results)} addresses; at most {RESULTS_MAX} are allowed in one line")
+        raise ValueError(f"{counted(len(results), 'address')}; at most {RESULTS_MAX} are allowed in one line")
     for result in results:
         if not is_valid(result):  # type: ignore[operator]
             raise ValueError(f"{result!a} is neither an address nor @domain")
@@ -212,7 +213,7 @@ def _rule(line: str, place: str) -> _Rule:
     for group in GROUP.finditer(match[2]):
         number = int(group[1] or group[2] or group[3] or 0)
         if number > pattern.groups:
-            raise ValueError(f"${number}: the pattern has {pattern.groups} groups")
+            raise ValueError(f"${number}: the pattern has {counted(pattern.groups, 'group')}")
     return _Rule(pattern, _results(match[2], lambda text: "@" in text or "$" in text), place)
 
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import regex
 
+from mailcore.counted import counted
 from mailcore.rewriting.address_map import (
     GROUP,
     PATTERN_TIMEOUT_S,
@@ -168,7 +169,7 @@ def read_checks(name: str) -> HeaderChecks:
         except ValueError as error:
             faults.append(f"{place}: {error}")
     if len(lines) > PATTERNS_MAX:
-        faults.append(f"{path}: has {len(lines)} patterns; at most {PATTERNS_MAX} are allowed")
+        faults.append(f"{path}: has {counted(len(lines), 'pattern')}; at most {PATTERNS_MAX} are allowed")
     if faults:
         raise MapFault("\n".join(faults))
     return HeaderChecks(lines)
@@ -214,7 +215,7 @@ def _action(text: str, groups: int, place: str) -> Action:
     for group in GROUP.finditer(rest):
         number = int(group[1] or group[2] or group[3] or 0)
         if number > groups:
-            raise ValueError(f"${number}: the pattern has {groups} groups")
+            raise ValueError(f"${number}: the pattern has {counted(groups, 'group')}")
     if not rest and deed in _NEED_TEXT:
         raise ValueError(f"{deed.name} needs a header field")
     if deed in _NEED_ADDRESS and not GROUP.search(rest) and not is_mailbox(rest):

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from mailcore.counted import counted
 from mailcore.rewriting.address_map import MapFault, read_text
 from mailcore.rewriting.rewriting import Maps
 from mailcore.routing.address import comparable, comparable_domain, is_mailbox, split
@@ -88,7 +89,7 @@ def _entries(path: str) -> set[str]:
         else:
             faults.append(f"{path}:{number}: {word!a} is neither an address nor @domain")
     if faults:
-        more = [f"{path}: and {len(faults) - FAULTS_MAX} more lines"] if len(faults) > FAULTS_MAX else []
+        more = [f"{path}: and {counted(len(faults) - FAULTS_MAX, 'more line')}"] if len(faults) > FAULTS_MAX else []
         raise MapFault("\n".join(faults[:FAULTS_MAX] + more))
     return entries
 

@@ -376,7 +376,7 @@ class _Run:
         lanes = self._lanes
         waiting = lanes.recipients - self._delivered - self._bounced
         there = untaken + active + lanes.waiting + self._given_up
-        assert waiting == there, f"{waiting} recipients should be waiting, {there} are there"
+        assert waiting == there, f"recipients that wait: {waiting}; there are {there}"
         untried = lanes.recipients_new - self._first_verdicts
         tallies, points = self._tallies, self._timeline.points
         return Outcome(

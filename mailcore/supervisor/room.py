@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mailcore.config.settings import Settings
+from mailcore.counted import counted
 from mailcore.log.disk import Disk
 from mailcore.queue.ballast import Ballast, Held
 
@@ -38,6 +39,6 @@ def refuse_without_room(settings: Settings) -> None:
         room = ballast.room(str(directory))
         if room.delivery_bytes < START_BYTES_MIN or room.delivery_inodes < START_INODES_MIN:
             raise DiskFull(
-                f"the disk of {directory} is full: {room.free_bytes} bytes and {room.free_inodes} inodes are free, and "
-                "nothing is left of what was set aside"
+                f"the disk of {directory} is full: {room.free_bytes} bytes and {counted(room.free_inodes, 'inode')} free, "
+                "and nothing is left of what was set aside"
             )

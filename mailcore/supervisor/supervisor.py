@@ -20,6 +20,7 @@ from pathlib import Path
 
 from mailcore.config.settings import Settings
 from mailcore.config.values import listen_address
+from mailcore.counted import counted
 from mailcore.log.disk import Disk, is_full
 from mailcore.maillog.maillog import MailLog
 from mailcore.queue.exported import EXPORTED
@@ -246,7 +247,7 @@ class Supervisor:
         }  # fmt: skip
         missing = [child.name for child in self.children if child.process is None]
         self.service.status(
-            f"not running: {', '.join(missing)}" if missing else f"{len(self.children)} processes running"
+            f"not running: {', '.join(missing)}" if missing else f"{counted(len(self.children), 'process')} running"
         )
         path = self.settings.run_directory / "processes.json"
         try:

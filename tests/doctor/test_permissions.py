@@ -83,7 +83,7 @@ def test_somebody_once_started_it_as_root(place: Path) -> None:
         os.chown(each, STRANGER, STRANGER)
     finding = found(permissions.look(host), "queue")
     assert finding.state is State.BAD
-    assert f"root owns 1 files in it, such as {lane / '0.seg'}" in finding.found
+    assert f"root owns 1 file in it, such as {lane / '0.seg'}" in finding.found
     assert f"chown -R --from=root {STRANGER} {settings.queue_directory}" in finding.remedy
 
 

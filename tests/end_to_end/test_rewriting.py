@@ -53,7 +53,7 @@ async def test_a_change_is_in_force_within_one_session_and_a_bad_file_is_not(tmp
 
         assert await sent() == ["one@open.example"]
         aliases.write_text("team@own.example two@open.example\n")
-        await core.eventually(lambda: _so(logged(core, "1 files are in use")), "the new file")
+        await core.eventually(lambda: _so(logged(core, "1 file in use")), "the new file")
         assert await sent() == ["one@open.example", "two@open.example"]
         aliases.write_text("team@own.example three@open.example\nnonsense\n")
         fault = f"{aliases}:2: 'nonsense' has no address behind it; those read before stay in use"
@@ -72,7 +72,7 @@ async def test_without_any_usable_file_mail_stays_with_the_client(tmp_path: Path
             assert client.docmd(verb)[0] == 250
         assert client.data(MESSAGE) == (451, b"4.3.0 Error: the recipients cannot be determined; try again later")
         aliases.write_text("team@own.example one@open.example\n")
-        await core.eventually(lambda: _so(logged(core, "1 files are in use")), "the file")
+        await core.eventually(lambda: _so(logged(core, "1 file in use")), "the file")
         await asyncio.to_thread(client.sendmail, "author@sender.example", ["team@own.example"], MESSAGE)
         await core.eventually(lambda: _so(bool(lab.messages)), "the message")
         assert recipients_of(lab.messages) == ["one@open.example"]

@@ -98,7 +98,7 @@ async def test_with_warn_the_client_is_only_logged(tmp_path: Path) -> None:
     dns = NameServer(records(bad="127.0.0.2"))
     async with answering(dns), configured(tmp_path, settings(dns, "bad.example", more='action = "warn"')) as server:
         assert await server.codes("kim@example.org") == [ACCEPTED]
-        line = "[127.0.0.9] has 1 points by bad.example; from=<a@sender.example> to=<kim@example.org>; not refused"
+        line = "[127.0.0.9] has a score of 1 by bad.example; from=<a@sender.example> to=<kim@example.org>; not refused"
         assert line in server.mail_log
 
 

@@ -116,7 +116,7 @@ async def test_a_changed_file_is_used_in_the_session_and_a_wrong_one_is_not(tmp_
         client = await server.ready()
         rewriting._log.flush()
         (tmp_path / "mail.log").touch()
-        await changed("/^subject: new/ REJECT\n", "2 files are in use")
+        await changed("/^subject: new/ REJECT\n", "2 files in use")
         assert (await send(client, b"new")).startswith(b"550 ")
         await changed("/^subject: mark/ REJECT\nnonsense\n", "checks:2: must be /PATTERN/")
         assert (await send(client, b"new")).startswith(b"550 ")

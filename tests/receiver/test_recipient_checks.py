@@ -64,7 +64,7 @@ async def test_a_file_is_read_again_within_a_session_and_a_bad_one_is_not_used(t
         await client.ask(b"MAIL FROM:<a@sender.example>")
         assert (await client.ask(b"RCPT TO:<robin@example.org>")).startswith(b"550")
         valid.write_text("robin@example.org\n")
-        await eventually(lambda: "relay_recipient_maps: 1 entries are in use" in server.mail_log)
+        await eventually(lambda: "relay_recipient_maps: 1 entry in use" in server.mail_log)
         assert (await client.ask(b"RCPT TO:<robin@example.org>")).startswith(b"250")
         assert (await client.ask(b"RCPT TO:<kim@example.org>")).startswith(b"550")
         for content, fault in (("", "no address is in it"), ("nonsense\n", "'nonsense' is neither")):
@@ -81,7 +81,7 @@ async def test_without_a_usable_file_recipients_are_neither_accepted_nor_refused
             "valid: cannot be read: No such file or directory; recipients of these domains get 451" in server.mail_log
         )
         (tmp_path / "valid").write_text("kim@example.org\n")
-        await eventually(lambda: "1 entries are in use" in server.mail_log)
+        await eventually(lambda: "1 entry in use" in server.mail_log)
         assert await server.codes("kim@example.org", "no@example.org") == [VALID, UNKNOWN]
 
 

@@ -82,7 +82,7 @@ def test_what_a_pattern_makes_must_be_an_address(tmp_path: Path) -> None:
         ("a@x.example b\n@ c@x.example\n", False, ["map:1: 'b' is neither", "map:2: '@' is neither"]),
         ("a@x.example b@x.example\n\nA@X.example c@x.example\n", False, ["map:3: 'a@x.example' is there twice"]),
         ("/(/ b@x.example\n", True, ["map:1: not a regular expression"]),
-        ("/(a)/ $2@x.example\n", True, ["map:1: $2: the pattern has 1 groups"]),
+        ("/(a)/ $2@x.example\n", True, ["map:1: $2: the pattern has 1 group"]),
         ("a@x.example b@x.example\n", True, ["map:1: must be /PATTERN/ and an address"]),
         ("/a/ b\n", True, ["map:1: 'b' is neither"]),
     ],

@@ -14,6 +14,7 @@ from mailcore.control.client import ControlClient
 from mailcore.control.protocol.changes import ChangeResult, MatchingProgress
 from mailcore.control.protocol.messages import Item, ShowPart
 from mailcore.control.protocol.operation import QUEUE_ID_PATTERN
+from mailcore.counted import counted
 from mailcore.faults import Code
 from mailcore.terminal.output import plain
 
@@ -138,7 +139,7 @@ def flush(control: ControlClient, recipient: str = "") -> int:
     )
     not_reached = sum(count for code, count in answer.failures.items() if code not in (Code.CONFLICT, Code.NOT_FOUND))
     if not_reached or not answer.done:
-        raise Ended(UNAVAILABLE, f"{not_reached} messages were not reached; try again")
+        raise Ended(UNAVAILABLE, f"{counted(not_reached, 'message')} not reached; try again")
     return OK
 
 

@@ -22,6 +22,7 @@ from mailcore.cli.postfix.addresses import NotAddresses, addresses_in
 from mailcore.cli.postfix.exits import DATAERR, OK, TEMPFAIL, UNAVAILABLE, USAGE, Ended
 from mailcore.cli.postfix.options import Given
 from mailcore.config.settings import Settings
+from mailcore.counted import counted
 from mailcore.log.disk import Disk
 from mailcore.pickup.dropped import DIRECTORY, PIECE_BYTES, RECIPIENTS_MAX, Draft, Submission, names_of
 from mailcore.pickup.letter import Header, HeaderTooLong, split_header
@@ -71,7 +72,8 @@ def open_draft(settings: Settings) -> Draft:
             waiting = 0
         if waiting >= settings.maildrop.files_max:
             raise Ended(
-                TEMPFAIL, f"{directory}: {waiting} messages wait already ([maildrop] files_max); try again later"
+                TEMPFAIL,
+                f"{directory} already has {counted(waiting, 'message')} ([maildrop] files_max); try again later",
             )
         return Draft(disk, directory)
     except FileNotFoundError:
@@ -100,7 +102,7 @@ def submit(given: Given, settings: Settings, stdin: BinaryIO) -> int:
             raise Ended(USAGE, "no recipient addresses found in the header section")
     recipients = list(dict.fromkeys(recipients))
     if len(recipients) > RECIPIENTS_MAX:
-        raise Ended(USAGE, f"{len(recipients)} recipients; at most {RECIPIENTS_MAX} are allowed")
+        raise Ended(USAGE, f"{counted(len(recipients), 'recipient')}; at most {RECIPIENTS_MAX} are allowed")
     options: list[tuple[str, str]] = []
     if given.ret:
         options.append(("RET", given.ret))

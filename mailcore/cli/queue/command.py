@@ -15,6 +15,7 @@ from mailcore.cli.pages import Pages, print_pages, say_pages
 from mailcore.cli.queue import changes, history, message, overview
 from mailcore.cli.queue.filter import add_filters, filter_of
 from mailcore.control.protocol.messages import PAGE_MAX, Item, ListPage, Reason, Reasons, ShownRecipient, ShowPart
+from mailcore.counted import counted
 from mailcore.mail_state import next_attempt, other_states
 from mailcore.manager_answers import Size
 from mailcore.terminal.command import DONE, UsageError, add_common, control_client, not_empty, queue_id
@@ -238,7 +239,7 @@ def _size(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(size)
         return DONE
-    say(f"{size.messages} messages, {size.recipients} recipients")
+    say(f"{counted(size.messages, 'message')}, {counted(size.recipients, 'recipient')}")
     if size.unheard:
         say(
             f"newest messages in {', '.join(size.unheard)} are not counted: its receiver has not reported its position yet"

@@ -25,6 +25,7 @@ from mailcore.control.protocol.messages import (
     SearchPart,
     Settled,
 )
+from mailcore.counted import counted
 from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client, not_empty, queue_id
 from mailcore.terminal.output import complain, plain, print_json, say, size_shown
 from mailcore.terminal.times import in_local_time, shown
@@ -77,7 +78,9 @@ def _history(arguments: argparse.Namespace) -> int:
         for line in _event_lines(event):
             say(line)
     if history.events_left_out or history.verdicts_left_out:
-        complain(f"{history.events_left_out} events and {history.verdicts_left_out} verdicts are not shown")
+        complain(
+            f"{counted(history.events_left_out, 'event')} and {counted(history.verdicts_left_out, 'verdict')} left out"
+        )
     if history.note:
         complain(in_local_time(history.note))
     return DONE if known else NOT_DONE
@@ -96,7 +99,7 @@ def _event_lines(event: HistoryEvent) -> Iterator[str]:
             recipient = plain(verdict.address) or f"recipient {verdict.number}"
             yield f"    {verdict.status}  {recipient}: {plain(verdict.reply)}"
         if event.verdicts_left_out:
-            yield f"    and {event.verdicts_left_out} more recipients"
+            yield f"    and {counted(event.verdicts_left_out, 'more recipient')}"
 
 
 def _summary(event: HistoryEvent) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from mailcore.control.protocol.messages import AgesPart
 from mailcore.control.protocol.state import Positions
+from mailcore.counted import counted
 from mailcore.terminal.command import DONE, add_common, control_client
 from mailcore.terminal.output import complain, cut, plain, print_json, say, size_shown, table, width
 from mailcore.terminal.times import in_local_time, shown, shown_duration
@@ -41,7 +42,7 @@ def _ages(arguments: argparse.Namespace) -> int:
     if answer.note:
         complain(in_local_time(answer.note))
     states = ", ".join(f"{count} {plain(state)}" for state, count in answer.by_state.items() if count)
-    say(f"{answer.total} messages{f' ({states})' if states else ''}")
+    say(f"{counted(answer.total, 'message')}{f' ({states})' if states else ''}")
     if answer.oldest is not None:
         oldest = answer.oldest
         sender = plain(oldest.sender) or "<>"

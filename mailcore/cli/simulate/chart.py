@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from mailcore.cli.simulate.report import ESTIMATE, Run
+from mailcore.counted import counted
 from mailcore.simulator.outcome import DestinationOutcome, Outcome
 from mailcore.terminal.output import cut, plain
 from mailcore.terminal.times import shown_duration
@@ -63,10 +64,10 @@ def draw(path: Path, runs: Sequence[Run], note: str) -> None:
 def _title(runs: Sequence[Run]) -> str:
     parts = []
     for label, outcome in runs:
-        done = f"{outcome.waiting:,} recipients left after {shown_duration(outcome.simulated_s)}"
+        done = f"{counted(outcome.waiting, 'recipient', ',')} left after {shown_duration(outcome.simulated_s)}"
         if outcome.end == "drained":
             done = f"all mail finished after {shown_duration(outcome.simulated_s)}"
-        deferrals = f"{outcome.deferrals:,} deferrals"
+        deferrals = counted(outcome.deferrals, "deferral", ",")
         parts.append(f"{label.capitalize()}: {done}, {deferrals}" if len(runs) > 1 else f"{done}, {deferrals}")
     return f"Simulated: {parts[0]}" if len(runs) == 1 else ". ".join(parts)
 

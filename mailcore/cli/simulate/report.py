@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mailcore.counted import counted
 from mailcore.simulator.outcome import Outcome
 from mailcore.terminal.output import rows_to_lines, table
 from mailcore.terminal.times import shown_duration
@@ -28,7 +29,9 @@ def report(runs: Sequence[Run], seed: int, columns: int) -> list[str]:
         for each in outcome.destinations:
             if each.dead:
                 times = ", ".join(f"{start:.0f} to {end:.0f} s" for start, end in each.dead[:DEAD_SHOWN])
-                more = f" and {len(each.dead) - DEAD_SHOWN} more times" if len(each.dead) > DEAD_SHOWN else ""
+                more = (
+                    f" and {counted(len(each.dead) - DEAD_SHOWN, 'more time')}" if len(each.dead) > DEAD_SHOWN else ""
+                )
                 lines.append(f"{each.name} was dead{_in(label, runs)} from {times}{more}")
     return lines
 
@@ -59,7 +62,7 @@ def _pairs(outcome: Outcome) -> list[tuple[str, object]]:
         ("waiting", f"{outcome.waiting} ({outcome.deferred_waiting} deferred, {outcome.untried} untried)"),
         ("deferrals", f"{outcome.deferrals} ({outcome.deferrals_untried} without an attempt)"),
         ("deferred at first attempt", f"{100 * outcome.first_deferred_share:.2f} %"),
-        ("deliveries", f"{outcome.entries}, {outcome.site_failures} site failures"),
+        ("deliveries", f"{outcome.entries}, {counted(outcome.site_failures, 'site failure')}"),
         ("recipients per second", f"{attempts / outcome.simulated_s:.1f} attempts" if outcome.simulated_s else "-"),
     ]
 

@@ -31,6 +31,8 @@ from msgspec.inspect import (
     UnionType,
 )
 
+from mailcore.counted import counted
+
 __all__ = ["wrong_value"]
 
 PATH_CHARACTERS_MAX = 200  # of an argument's name in an error: a client may have sent any
@@ -83,7 +85,7 @@ def _wrong_in_container(value: Any, kind: ListType | TupleType | DictType, path:
         return path, f"{_shown(value)} is not {_noun(kind)}"
     if isinstance(kind, TupleType):
         if len(value) != len(kind.item_types):
-            return path, f"{len(value)} values; allowed: exactly {len(kind.item_types)}"
+            return path, f"{counted(len(value), 'value')}; allowed: exactly {len(kind.item_types)}"
         inner: Iterator[tuple[Any, Type, str]] = (
             (item, type_, f"{path}[{number}]")
             for number, (item, type_) in enumerate(zip(value, kind.item_types, strict=True))

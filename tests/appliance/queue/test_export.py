@@ -89,4 +89,4 @@ async def test_an_export_whose_core_goes_away_says_so() -> None:
         return {"items": [ITEM], "cursor": "retry.600:2", "examined": 1, "manager_away": False, "note": ""}
 
     rows = await _exported(answer)
-    assert rows[-1] == ["note: cut here after 1 messages: it is over"]
+    assert rows[-1] == ["note: cut here after 1 message: it is over"]

@@ -25,6 +25,7 @@ from appliance.reports.content import balance_of
 from appliance.reports.preferences import in_force, yesterday
 from appliance.reports.report_store import Period, Report
 from appliance.reports.running import Busy, Heard, command_of, held, run
+from mailcore.counted import counted
 from mailcore.faults import Code, Fault
 
 LOG_LINES = 20  # told when it failed
@@ -109,7 +110,7 @@ def _what_does_not_add_up(report: Report) -> Iterator[str]:
         places = "; ".join(visible(place) for place in each.get("events") or ())
         yield f"  {visible(each.get('queue_id', ''))}: {visible(each.get('why', ''))} ({places})"
     if balance.suspects_left_out:
-        yield f"  and {balance.suspects_left_out} more messages"
+        yield f"  and {counted(balance.suspects_left_out, 'more message')}"
     for altered in balance.altered:
         yield f"events differ: {altered}"
     for gap in balance.gaps:
