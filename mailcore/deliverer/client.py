@@ -226,7 +226,7 @@ class Client:
         made = await self._opener.connect(policy, address, work.next_hop.port, login, lmtp=lmtp, mask=mask)
         if isinstance(made, Unusable):
             return made
-        if work.options and requires_tls(work.options) and REQUIRETLS.lower() not in made.features:
+        if work.options and work.sender and requires_tls(work.options) and not _keeps_tls(made):
             made.quit()
             return Unusable(
                 Status.DEFERRED, NOT_OFFERED, f"REQUIRETLS is required, but was not offered by host {made.name}"
@@ -249,9 +249,13 @@ class Client:
     async def _transact(self, connection: Connection, work: Deliver, data: MessageData) -> Outcome | None:
         if connection.limits is not None:
             work = connection.limits.part_of(work)
-        if work.options and requires_tls(work.options) and not connection.tls_verified:
-            words = f"TLS with a checked certificate is required, but there is none with host {connection.name}"
-            return Outcome([Verdict(number, Status.BOUNCED, "5.7.10", words) for number, _ in work.recipients], False)
+        if work.options and requires_tls(work.options):
+            if not connection.tls_verified:
+                words = f"TLS with a checked certificate is required, but there is none with host {connection.name}"
+                verdicts = [Verdict(number, Status.BOUNCED, "5.7.10", words) for number, _ in work.recipients]
+                return Outcome(verdicts, elsewhere=False)
+            if not work.sender and not _keeps_tls(connection):  # RFC 8689 5: a bounce is not discarded for that
+                work = msgspec.structs.replace(work, options=without_requirement(work.options))
         if not connection.takes_8bit:
             fitting = await self._conversion.fitting(work, data, connection)
             if isinstance(fitting, Misfit):
@@ -283,7 +287,9 @@ class Client:
             tls_verified=connection.tls_verified,
             tls_level=connection.tls_level,
         )
-        if connection.failure is None:
+        if connection.failure is None and policy.why == REQUIRETLS and not _keeps_tls(connection):
+            connection.quit()  # another message with REQUIRETLS must not find it
+        elif connection.failure is None:
             address = Address(connection.host, connection.address)
             self._cache.put(connection, hop, _key(work, policy, address, hop[3], connection.discarded))
         return result, outcome.data_error
@@ -307,6 +313,11 @@ class Client:
             transport_failure=deferred and any(one.cause is Cause.MACHINE for one in reasons),
         )
         return result, None
+
+
+def _keeps_tls(connection: Connection) -> bool:
+    """Returns whether the server offers REQUIRETLS."""
+    return REQUIRETLS.lower() in connection.features
 
 
 def _is_hopeless(result: Delivered) -> bool:

@@ -2,7 +2,8 @@
 
 Laws
 - A message with REQUIRETLS leaves only over TLS with a checked certificate, to a host that offers REQUIRETLS; its name does
-  not come from DNS alone: the next hop itself, an MX host by DNSSEC, or one that an MTA-STS policy allows.
+  not come from DNS alone: the next hop itself, an MX host by DNSSEC, or one that an MTA-STS policy allows. A message without
+  a sender, which is a report, also goes to a host that does not offer it: it could not be returned (RFC 8689 5).
 - TLS-Required: No lowers only what the recipient's domain publishes (DANE, MTA-STS), never what the operator demands.
 
 Keeps law: requiretls-is-kept (docs/laws.md).
@@ -34,7 +35,7 @@ def requires_tls(options: Options) -> bool:
 
 
 def without_requirement(options: Options) -> Options:
-    """Returns the options without REQUIRETLS, for a Unix socket: nothing leaves this host."""
+    """Returns the options without REQUIRETLS: for a Unix socket, where nothing leaves this host, and for a report."""
     return tuple(option for option in options if option[0] != REQUIRETLS)
 
 

@@ -27,7 +27,7 @@ _NOT_BASE64 = b"501 5.5.2 Error: the response is not base64"
 _MALFORMED = b"501 5.5.2 Error: malformed authentication data"
 _CANCELLED = b"501 5.7.0 Authentication cancelled"
 _PIPELINED = b"503 5.5.1 Error: a command was sent behind AUTH before its challenge"
-_NOT_ENCRYPTED = b"538 5.7.0 Encryption required for requested authentication mechanism"
+_NOT_ENCRYPTED = b"538 5.7.11 Encryption required for requested authentication mechanism"
 _LOGGED_IN = b"235 2.7.0 Authentication successful"
 
 

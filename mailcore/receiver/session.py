@@ -25,6 +25,7 @@ from mailcore.receiver.line_session import LineSession, State
 from mailcore.receiver.recipient_session import RecipientSession
 from mailcore.receiver.requests import settle
 from mailcore.receiver.server_context import ServerContext
+from mailcore.request_priority import MT_PRIORITY
 
 __all__ = ["ACTIONS", "COMMANDS", "ServerSession"]
 
@@ -202,6 +203,8 @@ class ServerSession(RecipientSession):
         if mail.requests and not self._settle(mail):
             return b""
         self.phase = _MAIL
+        if mail.requests and not self.trusted and mail.requests.get(MT_PRIORITY):
+            return b"250 2.3.6 0 is the new priority assigned to the message"  # RFC 6710 5
         return b"250 2.1.0 Ok"
 
     def _settle(self, mail: Mail) -> bool:

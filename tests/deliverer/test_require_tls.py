@@ -136,3 +136,31 @@ async def test_a_header_lifts_what_the_domain_publishes_and_no_more(tmp_path: Pa
         sender = sender_of(tmp_path, server.port, authority, "verify")
         assert outcomes(await sender.send(body=WAIVED)) == [("deferred", "4.7.5")]
         sender.close()
+
+
+@pytest.mark.parametrize("keywords", [SECRET, CLEAR], ids=["offered", "not offered"])
+async def test_a_report_is_not_lost_for_a_host_that_does_not_offer_it(
+    tmp_path: Path, authority: Authority, keywords: tuple[str, ...]
+) -> None:
+    """RFC 8689 5: it leaves over checked TLS, with REQUIRETLS if it can. Its connection is not kept for other mail."""
+    async with serving(server_of(authority.issue("mx.example.org"), tmp_path, keywords)) as server:
+        sender = sender_of(tmp_path, server.port, authority)
+        work = msgspec.structs.replace(sender.work(), options=(("REQUIRETLS", ""),), sender="")
+        result = await sender.deliver(work)
+        other = await required(sender)
+        sender.close()
+    assert outcomes(result) == [("delivered", "2.0.0")]
+    assert result.tls_verified
+    assert ("MAIL FROM:<> REQUIRETLS" if keywords == SECRET else "MAIL FROM:<>") in server.sessions[0].lines
+    assert outcomes(other) == [("delivered", "2.0.0") if keywords == SECRET else ("bounced", "5.7.30")]
+    assert len(server.sessions) == (1 if keywords == SECRET else 2)
+
+
+async def test_a_report_leaves_over_checked_tls_only(tmp_path: Path, authority: Authority) -> None:
+    async with serving(server_of(authority.issue("elsewhere.test"), tmp_path, CLEAR)) as server:
+        sender = sender_of(tmp_path, server.port, authority)
+        work = msgspec.structs.replace(sender.work(), options=(("REQUIRETLS", ""),), sender="")
+        result = await sender.deliver(work)
+        sender.close()
+    assert outcomes(result) == [("bounced", "5.7.10")]
+    assert not server.messages

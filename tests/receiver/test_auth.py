@@ -133,7 +133,7 @@ async def test_no_login_in_the_clear(tmp_path: Path, tls: str) -> None:
         client = await server.server.client()
         await client.reply()
         assert b"AUTH" not in await client.ask(b"EHLO client.example")
-        code = b"538 5.7.0 Encryption required" if tls == "starttls" else b"530 5.7.0 Must issue a STARTTLS"
+        code = b"538 5.7.11 Encryption required" if tls == "starttls" else b"530 5.7.0 Must issue a STARTTLS"
         for command in (b"AUTH PLAIN " + plain(), b"AUTH PLAIN", b"AUTH LOGIN"):
             assert (await client.ask(command)).startswith(code)
         assert (await client.ask(MAIL)).startswith(b"530 5.7.0")

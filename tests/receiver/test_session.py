@@ -312,3 +312,19 @@ async def test_auth_that_claims_nothing_is_ignored_where_no_client_can_log_in(pa
         await client.reply()
         assert b"250-CHUNKING\r\n250-BINARYMIME\r\n250-LIMITS RCPTMAX=7\r\n" in await client.ask(b"EHLO client.example")
         assert (await client.ask(b"MAIL FROM:<a@example.com> " + parameter)).startswith(reply)
+
+
+@pytest.mark.parametrize(
+    ("priority", "trusted", "reply"),
+    [
+        (b"3", False, b"250 2.3.6 0 is"),
+        (b"-3", False, b"250 2.3.6 0 is"),
+        (b"0", False, b"250 2.1.0"),
+        (b"3", True, b"250 2.1.0"),
+    ],
+)
+async def test_a_client_hears_that_its_priority_does_not_count(priority: bytes, trusted: bool, reply: bytes) -> None:
+    async with serving(networks=("127.0.0.0/8",) if trusted else (), domains=("example.org",)) as server:
+        client = await server.ready()
+        assert (await client.ask(b"MAIL FROM:<a@example.com> MT-PRIORITY=" + priority)).startswith(reply)
+        assert (await client.ask(b"RCPT TO:<b@example.org>")).startswith(b"250")

@@ -80,7 +80,7 @@ class Session:
         elif verb == "DATA":
             self._data()
         else:
-            self._say("252 2.5.2 Cannot VRFY user" if verb == "VRFY" else "502 5.5.2 Error: command not recognized")
+            self._say("252 2.0.0 Cannot VRFY user" if verb == "VRFY" else "500 5.5.2 Error: command not recognized")
 
     def _from(self, argument: bytes) -> None:
         if self._mail is not None:
