@@ -5,7 +5,7 @@ The supervisor loads the room and forks; the exporter alone is a fresh Python, b
     python -m mailcore.processes ROLE NUMBER PARENT SETTINGS
 
 Here a process is also given what it needs of rooms it does not know itself: the control process gets the archive of events,
-the pickup and the page of the metrics to run beside its server; the exporter gets the tracer.
+the pickup, the page of the metrics and the reports about TLS to run beside its server; the exporter gets the tracer.
 
 Laws
 - Each role imports its room inside its own function, so that receivers are started before the other rooms are loaded.
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
     from mailcore.config.live_maps import LiveMaps, MapLog
     from mailcore.control.local_filter import LocalFilter
+    from mailcore.deliverer.mta_sts import StsPolicies
     from mailcore.deliverer.sealing import Sealing
+    from mailcore.deliverer.tls_counting import TlsCounting
 
 __all__ = ["ROLES", "checks_of", "main"]
 
@@ -77,7 +79,15 @@ def _manager() -> Main:
 def _deliverer() -> Main:
     from mailcore.deliverer import deliverer
 
-    return partial(deliverer.main, _open_sealing)
+    return partial(deliverer.main, _open_sealing, _open_counting)
+
+
+def _open_counting(settings: Settings, sts: StsPolicies | None, complain: Callable[[str], None]) -> TlsCounting | None:
+    if not settings.tlsrpt.is_on:  # else a deliverer does not load it
+        return None
+    from mailcore.deliverer.tls_counting import open_counting
+
+    return open_counting(settings, sts, complain)
 
 
 def _open_sealing(
@@ -97,7 +107,7 @@ def _control() -> Main:
     from mailcore.events.read.archive import open_archive
     from mailcore.pickup import pickup
 
-    beside = (partial(pickup.run, _open_filter), _metrics)
+    beside = (partial(pickup.run, _open_filter), _metrics, _tls_reports)
     return partial(server.main, open_archive, _open_rewriting, beside, open_filter=_open_filter)
 
 
@@ -114,6 +124,13 @@ async def _metrics(settings: Settings, _: LiveMaps | None) -> None:
         from mailcore.metrics import server
 
         await server.run(settings)
+
+
+async def _tls_reports(settings: Settings, _: LiveMaps | None) -> None:
+    if settings.tlsrpt.is_on:  # else the control process does not load it
+        from mailcore.tlsrpt import sending
+
+        await sending.run(settings)
 
 
 def _exporter() -> Main:

@@ -25,6 +25,7 @@ from mailcore.config.policies_without_mail import policies_without_mail
 from mailcore.config.postmaster import postmaster_faults
 from mailcore.config.recipients import warnings_about
 from mailcore.config.settings import Settings
+from mailcore.config.tlsrpt import tlsrpt_warnings
 from mailcore.config.tuned_check import ignored
 from mailcore.faults import Code, Fault
 from mailcore.terminal.command import DONE, NOT_DONE, WRONG_USE, add_common, config_path
@@ -67,6 +68,7 @@ def _run(arguments: argparse.Namespace) -> int:
         *dnsbl_warnings(settings.dnsbl),
         *authenticity_warnings(settings.authenticity),
         *greylist_warnings(settings.greylist),
+        *tlsrpt_warnings(settings.tlsrpt, settings.dkim),
     )
     warnings = [plain(line) for line in said]
     in_files = [] if arguments.file_only else [*map_faults(settings.rewriting), *recipient_faults(settings)]

@@ -145,6 +145,12 @@ def _user() -> ModuleType:
     return user
 
 
+def _tlsrpt() -> ModuleType:
+    from mailcore.cli import tlsrpt
+
+    return tlsrpt
+
+
 def _dkim() -> ModuleType:
     from mailcore.cli import dkim
 
@@ -205,6 +211,7 @@ COMMANDS: dict[str, tuple[Callable[[], ModuleType], str]] = {
     "identity": (_identity, "show which disks belong to this Waypost; adopt one after another is lost"),
     "user": (_user, "add, change, list and remove users who log in to send mail"),
     "dkim": (_dkim, "make a key that signs mail; compare the keys with their DNS records"),
+    "tlsrpt": (_tlsrpt, "show the reports about TLS that other domains get"),
     "simulate": (_simulate, "simulate deliveries to modelled next hops"),
     "completion": (_completion, "print the completion script for bash or zsh"),
     "help": (_help, "print the help of a command"),

@@ -40,6 +40,7 @@ from mailcore.config.reports import Reports
 from mailcore.config.rewriting import Rewriting
 from mailcore.config.supervisor import Supervisor
 from mailcore.config.tls import Tls, TlsPolicy
+from mailcore.config.tlsrpt import TlsRpt
 from mailcore.config.traces import Traces
 from mailcore.config.transports import Destination, Scheduler, Transport
 
@@ -70,6 +71,7 @@ class Settings:
     rewriting: Rewriting = field(default_factory=Rewriting)
     deliverer: Deliverer = field(default_factory=Deliverer)
     tls: Tls = field(default_factory=Tls)
+    tlsrpt: TlsRpt = field(default_factory=TlsRpt)
     bounce: Bounce = field(default_factory=Bounce)
     esmtp: Esmtp = field(default_factory=Esmtp)
     lenient: Lenient = field(default_factory=Lenient)
@@ -167,6 +169,7 @@ SECTIONS: dict[str, type] = {
     "clients": Clients,
     "deliverer": Deliverer,
     "tls": Tls,
+    "tlsrpt": TlsRpt,
     "bounce": Bounce,
     "esmtp": Esmtp,
     "lenient": Lenient,

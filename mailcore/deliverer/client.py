@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -52,6 +52,10 @@ from mailcore.esmtp import EXTENSIONS, REQUIRETLS, Extension
 from mailcore.frames import Deliver, Delivered, NextHop
 from mailcore.routing.mx import HOST_NOT_FOUND, Address, HostFinder
 from mailcore.routing.resolve import Refused
+from mailcore.tls_result import MX_NOT_IN_POLICY, WAIVED, Result
+
+if TYPE_CHECKING:  # a process without [tlsrpt] does not load it
+    from mailcore.deliverer.tls_counting import TlsCounting
 
 __all__ = ["Client"]
 
@@ -88,6 +92,7 @@ class Client:
         fallbacks: Mapping[str, Sequence[NextHop]] = {},
         masks: KeywordMasks | None = None,
         conversion: Conversion | None = None,
+        counting: TlsCounting | None = None,
     ) -> None:
         self._limits = limits
         self._finder = finder
@@ -96,6 +101,7 @@ class Client:
         self._fallbacks = fallbacks
         self._masks = masks
         self._conversion = conversion or Conversion()
+        self._counting = counting
         self._policies = policies if policies is not None else Policies({}, limits.port)
         self._opener = Opener(limits, our_name.encode("ascii"), loop, extensions, auth)
         self._logins = LoginFile(auth.password_file, limits.port) if auth.password_file else None
@@ -128,7 +134,7 @@ class Client:
         policy = self._policies.of(work.transport, work.tls, work.next_hop)
         required = bool(work.options) and requires_tls(work.options)
         if policy.level in PUBLISHED and not required and waives_tls(data):
-            policy = policy.instead("may", "the message says TLS-Required: No")
+            policy = policy.instead("may", "the message says TLS-Required: No")._replace(fault=WAIVED)
         if policy.level == "mta-sts" and self._sts is not None:
             policy = await self._sts.policy_for(policy, work.next_hop)
         if required and work.next_hop.port:
@@ -202,12 +208,15 @@ class Client:
         if policy.level == "mta-sts":
             why = refusal(policy, address.host)
             if why:
-                return Unusable(Status.DEFERRED, "4.7.5", why)
+                result = Unusable(
+                    Status.DEFERRED, "4.7.5", why, result=Result.VALIDATION_FAILURE, reason_code=MX_NOT_IN_POLICY
+                )
+                return self._counted(work, policy, address, result)
             policy = policy._replace(names=(address.host,))
         elif policy.level in ("dane", "dane-only"):
             found = await self._by_tlsa(policy, address, work.next_hop)
             if isinstance(found, Unusable):
-                return found
+                return self._counted(work, policy, address, found)
             policy = found
         elif policy.why == REQUIRETLS and address.secure:  # DNSSEC says that this is a host of the domain
             found = await self._by_tlsa(Policy("dane-only", REQUIRETLS), address, work.next_hop)
@@ -222,8 +231,7 @@ class Client:
             outcome = await self._transact(connection, work, data)
             if outcome is not None:
                 return _Session(connection, outcome, begun_at, policy)
-        lmtp = work.transport in self._lmtp
-        made = await self._opener.connect(policy, address, work.next_hop.port, login, lmtp=lmtp, mask=mask)
+        made = await self._connect(work, policy, address, login, mask)
         if isinstance(made, Unusable):
             return made
         if work.options and work.sender and requires_tls(work.options) and not _keeps_tls(made):
@@ -236,6 +244,23 @@ class Client:
         assert outcome is not None  # only a kept connection is dead at its first command
         return _Session(made, outcome, begun_at, policy)
 
+    async def _connect(
+        self, work: Deliver, policy: Policy, address: Address, login: Login | None, mask: Mask
+    ) -> Connection | Unusable:
+        port, lmtp = work.next_hop.port, work.transport in self._lmtp
+        if self._counting is None or lmtp:
+            return await self._opener.connect(policy, address, port, login, lmtp=lmtp, mask=mask)
+
+        async def connect(policy: Policy) -> Connection | Unusable:
+            return await self._opener.connect(policy, address, port, login, mask=mask)
+
+        return await self._counting.connect(connect, work.sender, work.next_hop, policy, address)
+
+    def _counted(self, work: Deliver, policy: Policy, address: Address, reason: Unusable) -> Unusable:
+        if self._counting is not None:
+            self._counting.count(work.sender, work.next_hop, policy, address, reason)
+        return reason
+
     async def _by_tlsa(self, policy: Policy, address: Address, next_hop: NextHop) -> Policy | Unusable:
         """Returns the policy that the TLSA records of a host make."""
         base, answer = address.host, None
@@ -244,7 +269,11 @@ class Client:
             if answer.failed or answer.records:
                 break
         found = policy_for(policy, address, next_hop.host, base, answer)
-        return found if isinstance(found, Policy) else Unusable(Status.DEFERRED, "4.7.5", found)
+        if isinstance(found, Policy):
+            return found
+        failed = answer is not None and answer.failed
+        result = Result.DNSSEC_INVALID if failed else Result.DANE_REQUIRED
+        return Unusable(Status.DEFERRED, "4.7.5", found, result=result)
 
     async def _transact(self, connection: Connection, work: Deliver, data: MessageData) -> Outcome | None:
         if connection.limits is not None:

@@ -65,6 +65,9 @@ class Connection(SMTPProtocol):
         self.tls_verified = False  # the certificate was checked, as ``tls_level`` demands
         self.tls_level = ""  # as Delivered.tls_level
         self.tls_error = ""  # why the handshake failed
+        self.tls_exception: Exception | None = None  # the same
+        self.tls_result = ""  # a ``mailcore.tls_result.Result`` if mail goes in the clear instead, and its reason code
+        self.tls_reason = ""
         self.mechanisms: list[str] = []  # of AUTH, as EHLO offered them
         self.features: dict[str, str] = {}  # EHLO keyword in lower case -> parameters; empty after HELO
         self.discarded = NO_MASK  # keywords that are left out of ``features``; set before ``hello``
@@ -266,14 +269,17 @@ class Connection(SMTPProtocol):
             self.abort()
             return None
         except ssl.SSLCertVerificationError as error:
-            self.tls_error = f"Server certificate not trusted: {error.verify_message}"
+            self.tls_error, self.tls_exception = (
+                f"Server certificate not trusted: {error.verify_message}",
+                error.with_traceback(None),
+            )
             self.abort()
             return None
         except (
             OSError,
             ValueError,
         ) as error:  # ssl.SSLError is an OSError; a host name that SNI cannot say, a ValueError
-            self.tls_error = f"handshake failure{_reason(error)}"
+            self.tls_error, self.tls_exception = f"handshake failure{_reason(error)}", error.with_traceback(None)
             self.abort()
             return None
         # Forget what came in the clear after the 220: anyone on the network may have sent it (RFC 3207 6).

@@ -26,6 +26,7 @@ from cryptography.x509.verification import PolicyBuilder, Store, VerificationErr
 from mailcore.deliverer.tls_policy import Policy
 from mailcore.routing.mx import Address
 from mailcore.routing.tlsa import Tlsa, TlsaAnswer
+from mailcore.tls_result import Result
 
 __all__ = ["chain_of", "matched", "policy_for"]
 
@@ -48,7 +49,8 @@ def policy_for(policy: Policy, address: Address, next_hop: str, base: str, answe
         return _lower(policy, "may", f"{address.host} has no TLSA records")
     usable = _strongest(record for record in answer.records if _is_usable(record))
     if not usable:  # RFC 7672 2.2: the domain wants encryption, although it can't be checked
-        return _lower(policy, "encrypt", f"{base} has only TLSA records that can't be used")
+        lower = _lower(policy, "encrypt", f"{base} has only TLSA records that can't be used")
+        return lower._replace(fault=Result.TLSA_INVALID) if isinstance(lower, Policy) else lower
     return Policy(policy.level, f"TLSA of {base}", tuple(dict.fromkeys((base, address.host, next_hop))), tlsa=usable)
 
 

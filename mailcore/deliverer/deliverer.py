@@ -53,11 +53,14 @@ from mailcore.supervisor.pulse import beat
 
 if TYPE_CHECKING:
     from mailcore.deliverer.sealing import Sealing
+    from mailcore.deliverer.tls_counting import TlsCounting
 
-__all__ = ["MANAGER_SOCKET", "Deliverer", "OpenSealing", "main"]
+__all__ = ["MANAGER_SOCKET", "Deliverer", "OpenCounting", "OpenSealing", "main"]
 
 # Opens what seals mail: with its settings, the identifier of our results, what logs a bad key, a monotonic and a wall clock.
 OpenSealing = Callable[[Arc, str, Callable[[str, str], None], Callable[[], float], Callable[[], float]], "Sealing"]
+# Opens what counts sessions for reports about TLS, None if these are off: with MTA-STS policies, and what logs a loss.
+OpenCounting = Callable[[Settings, StsPolicies | None, Callable[[str], None]], "TlsCounting | None"]
 
 MANAGER_SOCKET = "manager.sock"  # in Settings.run_directory
 RETRY_S_MIN = 0.05  # a restarted manager is back in less than a second
@@ -139,6 +142,7 @@ class Deliverer:
         loop: asyncio.AbstractEventLoop,
         extensions: Sequence[Extension] = EXTENSIONS,
         open_sealing: OpenSealing | None = None,
+        open_counting: OpenCounting | None = None,
     ) -> None:
         limits = settings.deliverer
         our_name = limits.hostname or socket.gethostname()
@@ -178,6 +182,7 @@ class Deliverer:
             fallbacks,
             masks_of(settings),
             Conversion(conversions(settings.transports), self._signing),
+            open_counting(settings, sts, _not_counted) if open_counting is not None else None,
         )
         self._sealing: Sealing | None = None
         if open_sealing is not None and settings.arc.domain:
@@ -237,6 +242,10 @@ def _with(error: DataError, result: Delivered, work: Deliver) -> Delivered:
     return msgspec.structs.replace(result, damage=str(error)) if isinstance(error, DamagedError) else result
 
 
+def _not_counted(why: str) -> None:
+    log_event(logging.ERROR, "tls_sessions_not_counted", reason=why)
+
+
 def _not_kept(why: str) -> None:
     log_event(logging.ERROR, "sts_policy_not_kept", reason=why)
 
@@ -265,10 +274,10 @@ def _raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def main(open_sealing: OpenSealing, settings: Settings, number: int) -> None:
+def main(open_sealing: OpenSealing, open_counting: OpenCounting, settings: Settings, number: int) -> None:
     """Runs the process. Never returns; any signal may end it at any time.
 
-    ``open_sealing`` loads what seals mail, and is called only if it is on.
+    ``open_sealing`` loads what seals mail, and is called only if it is on; ``open_counting`` what counts sessions.
     """
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches the whole process group; the supervisor reacts to it
@@ -276,6 +285,7 @@ def main(open_sealing: OpenSealing, settings: Settings, number: int) -> None:
 
     async def serve() -> None:
         beat(asyncio.get_running_loop())
-        await Deliverer(settings, number, asyncio.get_running_loop(), open_sealing=open_sealing).run()
+        loop = asyncio.get_running_loop()
+        await Deliverer(settings, number, loop, open_sealing=open_sealing, open_counting=open_counting).run()
 
     uvloop.run(serve())

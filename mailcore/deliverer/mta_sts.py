@@ -58,7 +58,7 @@ class StsPolicies:
         self._not_kept = not_kept
         self._known: dict[str, StsPolicy] = {}
         self._records: dict[str, tuple[float, str]] = {}  # domain -> until when, id of its TXT record
-        self._failed: dict[str, tuple[float, str]] = {}  # domain -> until when no fetch is tried, why
+        self._failed: dict[str, tuple[float, PolicyError]] = {}  # domain -> until when no fetch is tried, why
         self._asking: dict[str, asyncio.Task[StsPolicy | None]] = {}
 
     async def policy_for(self, policy: Policy, next_hop: NextHop) -> Policy:
@@ -72,11 +72,19 @@ class StsPolicies:
             task.add_done_callback(lambda _: self._asking.pop(domain, None))
         found = await asyncio.shield(task)  # others wait for it too
         if found is None or found.mode == "none":
-            why = self._failed.get(domain, (0.0, ""))[1] if found is None else ""
-            return policy.instead("may", f"{domain} has no policy{why and f' ({why})'}")
+            error = self._failed[domain][1] if found is None and domain in self._failed else None
+            if error is None:
+                return policy.instead("may", f"{domain} has no policy")
+            why = f"{domain} has no policy ({str(error)[:200]})"
+            return policy.instead("may", why)._replace(fault=error.result)
         if found.mode == "testing":
-            return policy.instead("may", f"the policy of {domain} is in testing mode")
+            testing = policy.instead("may", f"the policy of {domain} is in testing mode")
+            return testing._replace(ca_file=policy.ca_file, hosts=found.hosts)
         return Policy("mta-sts", f"policy of {domain}", ca_file=policy.ca_file, hosts=found.hosts)
+
+    def known(self, domain: str) -> StsPolicy | None:
+        """Returns the policy of a domain that was used last; None if it is not in memory."""
+        return self._known.get(domain)
 
     async def _find(self, domain: str) -> StsPolicy | None:
         now = self._wall()
@@ -88,15 +96,14 @@ class StsPolicies:
             return kept  # without a TXT record a policy that is kept stays in force (RFC 8461 5.1)
         if kept is not None and kept.id == identifier and now < kept.fetched_at + kept.max_age_s / 2:
             return kept
-        until, _ = self._failed.get(domain, (0.0, ""))
-        if until > self._clock():
+        if domain in self._failed and self._failed[domain][0] > self._clock():
             return kept
         try:
             fetched = parse_policy(await self._fetcher.fetch(domain), domain, identifier, now)
         except PolicyError as error:
             if len(self._failed) >= self._kept_max:
                 self._failed.clear()
-            self._failed[domain] = self._clock() + RETRY_S, str(error)[:200]
+            self._failed[domain] = self._clock() + RETRY_S, error.with_traceback(None)
             return kept
         self._failed.pop(domain, None)
         self._keep(fetched)

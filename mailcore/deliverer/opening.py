@@ -16,6 +16,7 @@ Keeps law: tls-level-is-kept, law: encrypt-never-clear (docs/laws.md).
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -34,6 +35,7 @@ from mailcore.esmtp import Extension, OutgoingTable
 from mailcore.frames import TLS_NOT_OFFERED
 from mailcore.remote_reply import refused_to_talk
 from mailcore.routing.mx import Address
+from mailcore.tls_result import TLSA_MISMATCH, Result
 
 __all__ = ["Opener", "Unusable", "relay_of"]
 
@@ -46,6 +48,8 @@ CLEAR_WHY_MAX = (
 _GREETING = "receiving the initial server greeting"
 _HELLO = "performing the EHLO handshake"
 _LMTP_HELLO = "performing the LHLO handshake"
+_CERTIFICATE_EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED
+_UNKNOWN_REASON = "handshake-failure"
 _UNKNOWN_COMMAND = (500, 502)  # RFC 5321 4.2.4
 
 
@@ -57,6 +61,9 @@ class Unusable(NamedTuple):
     text: str
     cause: Cause = Cause.SITE
     of_tls: bool = False  # perhaps it goes in the clear
+    result: str = ""  # a ``mailcore.tls_result.Result`` if TLS is the reason
+    reason_code: str = ""  # more about it: OpenSSL's word or one of ours
+    source: str = ""  # address of our end
 
 
 class Opener:
@@ -76,7 +83,7 @@ class Opener:
         self._extensions = extensions
         self._auth = auth
         self._contexts = Contexts()
-        self._tls_broken: dict[tuple[str, int], tuple[float, str]] = {}  # address and port -> until when, why
+        self._tls_broken: dict[tuple[str, int], tuple[float, Unusable]] = {}  # address and port -> until when, why
 
     async def connect(
         self,
@@ -95,18 +102,19 @@ class Opener:
         if policy.level != "may":
             return await self._open(policy, address, port, login, lmtp, mask)
         key = address.address, port
-        until, why = self._tls_broken.get(key, (0.0, ""))
-        if until <= time.monotonic():
+        until, broken = self._tls_broken.get(key, (0.0, None))
+        if broken is None or until <= time.monotonic():
             made = await self._open(policy, address, port, login, lmtp, mask)
             if isinstance(made, Connection) or not made.of_tls:
                 return made
-            why = made.text
+            broken = made
             if len(self._tls_broken) >= TLS_BROKEN_MAX:
                 self._tls_broken.clear()
-            self._tls_broken[key] = time.monotonic() + TLS_BROKEN_S, why
+            self._tls_broken[key] = time.monotonic() + TLS_BROKEN_S, broken
         made = await self._open(policy._replace(level="none"), address, port, login, lmtp, mask)
         if isinstance(made, Connection):
-            made.tls_level = _in_the_clear(policy, why)
+            made.tls_level = _in_the_clear(policy, broken.text)
+            made.tls_result, made.tls_reason = broken.result, broken.reason_code
         return made
 
     async def _open(
@@ -137,7 +145,7 @@ class Opener:
         if reason is None:
             return connection
         connection.quit()
-        return reason
+        return reason._replace(source=connection.source_address) if reason.result else reason
 
     async def _begin(self, connection: Connection, policy: Policy, login: Login | None) -> Unusable | None:
         greeting = await connection.greeting(self._limits.greeting_timeout_s)
@@ -162,9 +170,11 @@ class Opener:
             hidden = connection.hides_starttls
             if policy.demands_tls:
                 why = "STARTTLS is discarded by a setting for" if hidden else "was not offered by"
-                return Unusable(Status.DEFERRED, "4.7.4", f"TLS is required, but {why} host {connection.name}")
+                words = f"TLS is required, but {why} host {connection.name}"
+                return Unusable(Status.DEFERRED, "4.7.4", words, result="" if hidden else Result.STARTTLS_NOT_SUPPORTED)
             why = "a setting discards STARTTLS of this server" if hidden else TLS_NOT_OFFERED
             connection.tls_level = _in_the_clear(policy, why)
+            connection.tls_result = "" if hidden else Result.STARTTLS_NOT_SUPPORTED
             return None
         try:
             context = self._contexts.of(policy)
@@ -175,20 +185,28 @@ class Opener:
         reply = await connection.encrypt(context, self._limits.command_timeout_s, server_name)
         if reply is None:
             words = f"Cannot start TLS with {connection.name}: {connection.tls_error or 'handshake failure'}"
-            return Unusable(Status.DEFERRED, "4.7.5", words, of_tls=True)
+            result, reason_code = _result_of(connection.tls_exception)
+            return Unusable(Status.DEFERRED, "4.7.5", words, of_tls=True, result=result, reason_code=reason_code)
         if reply.code != 220:
             if policy.demands_tls:
                 words = f"TLS is required, but host {connection.name} refused to start TLS: {reply.text}"
-                return Unusable(Status.DEFERRED, "4.7.4", words)
+                return Unusable(Status.DEFERRED, "4.7.4", words, result=Result.STARTTLS_NOT_SUPPORTED)
+            connection.tls_result = Result.STARTTLS_NOT_SUPPORTED
             connection.tls_level = _in_the_clear(policy, f"{connection.name} refused to start TLS: {reply.text}")
             return None  # the conversation continues in the clear
         wrong = _unfulfilled(connection, policy)
         if wrong:
-            return Unusable(Status.DEFERRED, "4.7.5", f"Server certificate of {connection.name} not verified: {wrong}")
+            words = f"Server certificate of {connection.name} not verified: {wrong}"
+            result, code = Result.CERTIFICATE_HOST_MISMATCH, ""
+            if policy.tlsa:
+                result, code = Result.CERTIFICATE_NOT_TRUSTED, TLSA_MISMATCH
+            return Unusable(Status.DEFERRED, "4.7.5", words, result=result, reason_code=code)
         connection.tls_level = connection.tls_level or str(policy)
         reason = await self._hello(connection)
         # A server that dislikes our handshake in TLS 1.3 says so only here, by hanging up.
-        return reason._replace(of_tls=connection.failure is not None) if reason is not None else None
+        if reason is None or connection.failure is None:
+            return reason
+        return reason._replace(of_tls=True, result=Result.VALIDATION_FAILURE, reason_code=_UNKNOWN_REASON)
 
     async def _hello(self, connection: Connection) -> Unusable | None:
         reply = await connection.hello(self._our_name, self._limits.greeting_timeout_s)
@@ -225,6 +243,16 @@ def _unfulfilled(connection: Connection, policy: Policy) -> str:
         connection.tls_verified = not wrong
         return wrong
     return ""
+
+
+def _result_of(error: Exception | None) -> tuple[Result, str]:
+    """Returns the result and the reason code of a handshake that failed."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        expired = error.verify_code == _CERTIFICATE_EXPIRED
+        result = Result.CERTIFICATE_EXPIRED if expired else Result.CERTIFICATE_NOT_TRUSTED
+        return result, error.verify_message
+    reason = error.reason if isinstance(error, ssl.SSLError) else None
+    return Result.VALIDATION_FAILURE, reason.lower() if reason else _UNKNOWN_REASON
 
 
 def _in_the_clear(policy: Policy, why: str) -> str:

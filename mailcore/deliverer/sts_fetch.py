@@ -15,6 +15,7 @@ from mailcore.deliverer.sts_policy import PolicyError
 from mailcore.frames import NextHop
 from mailcore.routing.mx import HostFinder
 from mailcore.routing.resolve import Refused
+from mailcore.tls_result import Result
 
 __all__ = ["PolicyFetcher"]
 
@@ -22,6 +23,7 @@ POLICY_BYTES_MAX = 64 * 1024  # RFC 8461 3.3 allows this limit; a real policy ha
 RESPONSE_BYTES_MAX = 2 * POLICY_BYTES_MAX + 32 * 1024  # with its header fields, and in chunks
 ADDRESSES_MAX = 3
 HTTPS_PORT = 443
+NOT_FETCHED = Result.STS_POLICY_FETCH_ERROR
 
 
 class PolicyFetcher:
@@ -41,16 +43,17 @@ class PolicyFetcher:
             async with asyncio.timeout(self._timeout_s):
                 return _body(await self._get(host))
         except TimeoutError:
-            raise PolicyError(f"https://{host} did not answer in {self._timeout_s:g} s") from None
+            raise PolicyError(f"https://{host} did not answer in {self._timeout_s:g} s", NOT_FETCHED) from None
         except ssl.SSLCertVerificationError as error:
-            raise PolicyError(f"the certificate of https://{host} is not valid: {error.verify_message}") from None
+            reason = f"the certificate of https://{host} is not valid: {error.verify_message}"
+            raise PolicyError(reason, Result.STS_WEBPKI_INVALID) from None
         except (OSError, ValueError) as error:
-            raise PolicyError(f"https://{host} can't be reached: {error}") from None
+            raise PolicyError(f"https://{host} can't be reached: {error}", NOT_FETCHED) from None
 
     async def _get(self, host: str) -> bytes:
         addresses = await self._finder.find(NextHop(host, self._port, False))
         if isinstance(addresses, Refused):
-            raise PolicyError(addresses.reply)
+            raise PolicyError(addresses.reply, NOT_FETCHED)
         context = self._trusting()
         error: OSError | None = None
         for address in addresses[:ADDRESSES_MAX]:
@@ -110,7 +113,9 @@ def _body(received: bytes) -> str:
     try:
         response.begin()
         if response.status != 200:
-            raise PolicyError(f"the web server answered {response.status}")  # a redirect must not be followed (3.3)
+            raise PolicyError(
+                f"the web server answered {response.status}", NOT_FETCHED
+            )  # a redirect must not be followed (3.3)
         kind = (response.getheader("Content-Type") or "").partition(";")[0].strip().lower()
         if kind != "text/plain":
             raise PolicyError(f"the policy is not text/plain, but {kind[:100] or 'of no type'}")
@@ -120,7 +125,7 @@ def _body(received: bytes) -> str:
         if len(body) > POLICY_BYTES_MAX:
             raise PolicyError(f"the policy has more than {POLICY_BYTES_MAX} bytes")
         if response.length:
-            raise PolicyError("the policy was cut off")
+            raise PolicyError("the policy was cut off", NOT_FETCHED)
         return body.decode("utf-8")
     except (http.client.HTTPException, ValueError, OSError) as error:
-        raise PolicyError(f"the web server's answer can't be read: {type(error).__name__}") from None
+        raise PolicyError(f"the web server's answer can't be read: {type(error).__name__}", NOT_FETCHED) from None

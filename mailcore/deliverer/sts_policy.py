@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from mailcore.routing.route import RouteError, domain_name
+from mailcore.tls_result import Result
 
 __all__ = ["MAX_AGE_S_MAX", "PolicyError", "StsPolicy", "allows", "parse_policy", "record_id"]
 
@@ -20,7 +21,11 @@ _MODES = ("enforce", "testing", "none")
 
 
 class PolicyError(Exception):
-    """A policy that can't be used; the message has its reason."""
+    """A policy that can't be used; the message has its reason, ``result`` the code for reports."""
+
+    def __init__(self, reason: str, result: Result = Result.STS_POLICY_INVALID) -> None:
+        super().__init__(reason)
+        self.result = result
 
 
 class StsPolicy(msgspec.Struct, frozen=True):
@@ -32,6 +37,12 @@ class StsPolicy(msgspec.Struct, frozen=True):
     hosts: tuple[str, ...]  # patterns of MX hosts: "mx.example.org" or "*.example.org"
     max_age_s: int
     fetched_at: float
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Returns the policy as lines, for reports (RFC 8460 4.4)."""
+        hosts = [f"mx: {host}" for host in self.hosts]
+        return ("version: STSv1", f"mode: {self.mode}", *hosts, f"max_age: {self.max_age_s}")
 
     def holds(self, now: float) -> bool:
         """Returns whether the policy is in force; a clock that was set back does not make it last longer than max_age."""

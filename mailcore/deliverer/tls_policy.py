@@ -33,8 +33,11 @@ class Policy(NamedTuple):
     why: str = ""
     names: tuple[str, ...] = ()  # that the certificate must have one of: "example.org", ".example.org" for all below
     ca_file: str = ""  # "": the CAs of this system
-    hosts: tuple[str, ...] = ()  # mta-sts: patterns of the MX hosts that the domain's policy allows
+    hosts: tuple[
+        str, ...
+    ] = ()  # mta-sts, also in testing mode: patterns of the MX hosts that the domain's policy allows
     tlsa: tuple[Tlsa, ...] = ()  # dane: of which the certificate must match one
+    fault: str = ""  # of the policy that the domain publishes, a ``Result``; or WAIVED
 
     def __str__(self) -> str:
         """Returns the level and its reason, as it is recorded."""

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from mailcore.config.recipients import STATE
 from mailcore.config.settings import Settings
+from mailcore.config.tlsrpt import DIRECTORY as TLSRPT
 from mailcore.log.disk import Disk
 from mailcore.queue.lanes import incoming
 from mailcore.queue.spool import FANOUT
@@ -87,6 +88,8 @@ class Users:
         _give(settings.run_directory, self.group, 0o2755)
         if settings.sts_directory is not None:
             _give(settings.sts_directory, self.group, 0o3770)  # sticky; a deliverer believes only its own user's files
+        if settings.tlsrpt.is_on:
+            _give(settings.home / TLSRPT, self.group, 0o3770)
         if settings.recipients.is_on or settings.greylist.enabled:
             _give(settings.home / STATE, self.receiver.gid, 0o2770)
         _give(settings.log_directory, self.receiver.gid, 0o2771)

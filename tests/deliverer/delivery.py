@@ -14,6 +14,7 @@ from mailcore.deliverer.conversion import Conversion
 from mailcore.deliverer.keyword_masks import KeywordMasks
 from mailcore.deliverer.message_data import DataFiles, MessageData
 from mailcore.deliverer.mta_sts import StsPolicies
+from mailcore.deliverer.tls_counting import TlsCounting
 from mailcore.deliverer.tls_policy import Policies
 from mailcore.envelope import Status
 from mailcore.frames import Deliver, Delivered, NextHop
@@ -61,6 +62,7 @@ class Sender:
         sts: StsPolicies | None = None,
         masks: KeywordMasks | None = None,
         conversion: Conversion | None = None,
+        counting: TlsCounting | None = None,
         **changes: float,
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -79,6 +81,7 @@ class Sender:
             sts=sts,
             masks=masks,
             conversion=conversion,
+            counting=counting,
         )
         self._entries = 0
 

@@ -1,0 +1,32 @@
+"""The lines of the mail log about reports on TLS that other domains get (RFC 8460)."""
+
+from __future__ import annotations
+
+from mailcore.maillog.lines import Lines
+from mailcore.maillog.text import free, inside, word
+
+__all__ = ["TlsrptLines"]
+
+
+class TlsrptLines(Lines):
+    """A part of ``MailLog``."""
+
+    def tls_report_sent(self, domain: str, day: str, address: str, report_id: str, queue_id: str) -> None:
+        """Logs that a report is in the queue, or if ``queue_id`` is "" that a web server took it."""
+        how = f"queued as {word(queue_id)}" if queue_id else "posted"
+        self._line("tlsrpt", f"report of {day} for {word(domain)}, to <{inside(address)}>, id {word(report_id)}: {how}")
+        fields = {"domain": domain, "day": day, "address": address, "report_id": report_id}
+        self._object("tls_report_sent", **fields, **({"queue_id": queue_id} if queue_id else {}))
+
+    def tls_report_failed(self, domain: str, day: str, address: str, why: str, *, given_up: bool) -> None:
+        """Logs that a report was not sent. ``address``: "" if the TXT record is not known."""
+        to = f", to <{inside(address)}>" if address else ""
+        next_step = "given up" if given_up else "not sent yet, will retry"
+        self._warning("tlsrpt", f"report of {day} for {word(domain)}{to}: {next_step}: {free(why)}")
+        event = "tls_report_given_up" if given_up else "tls_report_failed"
+        self._object(event, domain=domain, day=day, address=address, why=why)
+
+    def tls_reports_stopped(self, why: str) -> None:
+        """Logs what keeps all reports from being sent."""
+        self._warning("tlsrpt", f"no reports are sent: {free(why)}")
+        self._object("tls_reports_stopped", why=why)

@@ -1,0 +1,223 @@
+"""What is counted of connections for TLS reports: real handshakes, a real name server, a real web server for MTA-STS."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mailcore.config.settings import TlsPolicy
+from mailcore.deliverer.tls_counting import TlsCounting
+from mailcore.deliverer.tls_policy import Policies
+from mailcore.tls_sessions import Session, SessionCounts, day_at, read_day
+from tests.deliverer import test_dane as dane
+from tests.deliverer import test_mta_sts as sts
+from tests.deliverer.authority import DAY, Authority
+from tests.deliverer.delivery import BODY, FixedHosts, Sender, outcomes
+from tests.deliverer.scripted_server import Act, Answer, ScriptedServer, serving
+
+OFFERED = ("PIPELINING", "STARTTLS")
+REPORTS = "tls-reports@our.example"
+DELIVERED = [("delivered", "2.0.0")]
+
+
+class Counts:
+    """The counts of one client; ``count`` into ``sender``, then ``results``."""
+
+    def __init__(self, directory: Path, at: Any = None, kinds_max: int = 100) -> None:
+        self.directory = directory / "tlsrpt"
+        self.complaints: list[str] = []
+        self._counts = SessionCounts(self.directory, kinds_max, 300.0, time.time, self.complaints.append)
+        self.counting = TlsCounting(self._counts, getattr(at, "policies", None), REPORTS)
+        if at is not None:
+            at.sender.client._counting = self.counting
+
+    def sessions(self) -> Counter[Session]:
+        self._counts.write()
+        days = [read_day(self.directory, day_at(time.time() - ago)) for ago in (0, 86_400)]
+        return sum((sessions for day in days for sessions in day.values()), Counter())
+
+    def results(self) -> dict[tuple[str, str], int]:
+        """(policy type, result) -> how many; "" is success."""
+        found: Counter[tuple[str, str]] = Counter()
+        for session, number in self.sessions().items():
+            found[session.policy_type, session.result] += number
+        return dict(found)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "answers", "result"),
+    [
+        (OFFERED, {}, ""),
+        (("PIPELINING",), {}, "starttls-not-supported"),
+        pytest.param(
+            OFFERED, {"STARTTLS": [b"454 4.7.0 not now\r\n"]}, "starttls-not-supported", marks=pytest.mark.long
+        ),
+        pytest.param(OFFERED, {"STARTTLS": [Act.GARBAGE]}, "validation-failure", marks=pytest.mark.long),
+    ],
+)
+async def test_a_domain_without_a_policy(
+    tmp_path: Path, keywords: tuple[str, ...], answers: dict[str, Answer | list[Answer]], result: str
+) -> None:
+    # Nothing asks what the certificate says. A server that refuses STARTTLS has none.
+    tls = None if "STARTTLS" in answers else Authority(tmp_path).issue("other.test", ends=-DAY / 2).server(tmp_path)
+    async with serving(ScriptedServer(keywords=keywords, tls=tls, answers=answers)) as server:
+        counts = Counts(tmp_path)
+        sender = Sender(tmp_path, server.port, counting=counts.counting)
+        assert outcomes(await sender.send()) == DELIVERED
+        assert outcomes(await sender.send()) == DELIVERED, "over the same connection: counted once"
+        assert counts.results() == {("no-policy-found", result): 1}
+
+
+@pytest.mark.parametrize(
+    ("names", "changes", "keywords", "result"),
+    [
+        ((sts.HOST,), {}, OFFERED, ""),
+        (("other.example.org",), {}, OFFERED, "certificate-host-mismatch"),
+        pytest.param(
+            (sts.HOST,), {"begins": -3 * DAY, "ends": -DAY}, OFFERED, "certificate-expired", marks=pytest.mark.long
+        ),
+        pytest.param((sts.HOST,), {"self_signed": True}, OFFERED, "certificate-not-trusted", marks=pytest.mark.long),
+        pytest.param((sts.HOST,), {}, ("PIPELINING",), "starttls-not-supported", marks=pytest.mark.long),
+    ],
+)
+@pytest.mark.parametrize("mode", ["enforce", "testing"])
+async def test_a_domain_with_a_policy_of_mta_sts(
+    tmp_path: Path, names: tuple[str, ...], changes: dict[str, Any], keywords: tuple[str, ...], result: str, mode: str
+) -> None:
+    page = sts.page(sts.ENFORCE.replace("enforce", mode))
+    async with sts.site(tmp_path, page, names=names, keywords=keywords, changes=changes) as at:
+        counts = Counts(tmp_path, at)
+        sent = await at.sender.send()
+        assert (outcomes(sent) == DELIVERED) == (mode == "testing" or not result), "testing mode stops no mail"
+        assert counts.results() == {("sts", result): 1}
+        (session,) = counts.sessions()
+        assert (session.policy_domain, session.mx_hosts) == ("example.org", (sts.HOST, "*.other.test"))
+        assert session.policy_strings == (
+            "version: STSv1", f"mode: {mode}", f"mx: {sts.HOST}", "mx: *.other.test", "max_age: 86400",
+        )  # fmt: skip
+        if result:
+            where = "127.0.0.1"
+            assert (session.sending_ip, session.receiving_ip, session.mx_hostname) == (where, where, sts.HOST)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ["enforce", "testing"])
+async def test_a_host_that_the_policy_does_not_name(tmp_path: Path, mode: str) -> None:
+    page = sts.page(sts.ENFORCE.replace("enforce", mode).replace(f"mx: {sts.HOST}\r\n", ""))
+    async with sts.site(tmp_path, page) as at:
+        counts = Counts(tmp_path, at)
+        assert (outcomes(await at.sender.send()) == DELIVERED) == (mode == "testing")
+        assert counts.results() == {("sts", "validation-failure"): 1}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("answer", "web_names", "result"),
+    [
+        (sts.page("no policy"), ("mta-sts.example.org",), "sts-policy-invalid"),
+        (sts.page(status="404 Not Found"), ("mta-sts.example.org",), "sts-policy-fetch-error"),
+        (sts.page(), ("other.example.org",), "sts-webpki-invalid"),
+    ],
+)
+async def test_a_policy_that_cannot_be_used(
+    tmp_path: Path, answer: bytes, web_names: tuple[str, ...], result: str
+) -> None:
+    async with sts.site(tmp_path, answer, web_names=web_names) as at:
+        counts = Counts(tmp_path, at)
+        assert outcomes(await at.sender.send()) == DELIVERED
+        assert counts.results() == {("sts", result): 1}
+
+
+@pytest.mark.parametrize(
+    ("record", "level", "bogus", "result"),
+    [
+        ("own", "dane", (), ""),
+        ("other", "dane", (), "certificate-not-trusted"),
+        pytest.param("unusable", "dane", (), "tlsa-invalid", marks=pytest.mark.long),
+        pytest.param("own", "dane", ("PLACE TLSA",), "dnssec-invalid", marks=pytest.mark.long),
+        pytest.param("none", "dane-only", (), "dane-required", marks=pytest.mark.long),
+    ],
+)
+async def test_a_domain_with_dane(tmp_path: Path, record: str, level: str, bogus: tuple[str, ...], result: str) -> None:
+    authority = Authority(tmp_path)
+    issued = authority.issue(dane.HOST)
+    records = {
+        "own": [dane.tlsa(issued)],
+        "other": [dane.tlsa(authority.issue(dane.HOST))],
+        "unusable": ["1 1 1 " + "00" * 32],
+        "none": [],
+    }[record]
+    async with dane.site(tmp_path, issued, records, level=level, bogus=bogus) as at:
+        counts = Counts(tmp_path, at)
+        await at.sender.send()
+        assert counts.results() == {("tlsa", result): 1}
+        (session,) = counts.sessions()
+        assert session.policy_domain == dane.HOST
+
+
+@pytest.mark.parametrize("why", ["none", "verify", "sender", "waived", "refused"])
+async def test_what_is_not_counted(tmp_path: Path, why: str) -> None:
+    authority = Authority(tmp_path)
+    tls = authority.issue("example.org").server(tmp_path)
+    answers: dict[str, Answer | list[Answer]] = {"GREETING": [b"554 no\r\n"]} if why == "refused" else {}
+    levels = {"none": "none", "verify": "verify", "waived": "dane"}
+    policies = Policies({"example.org": TlsPolicy(level=levels.get(why, "may"))}, 25, str(authority.file))
+    async with serving(ScriptedServer(keywords=OFFERED, tls=tls, answers=answers)) as server:
+        counts = Counts(tmp_path)
+        found = FixedHosts("127.0.0.1")
+        sender = Sender(tmp_path, server.port, found, policies=policies, counting=counts.counting)
+        body = b"TLS-Required: No\r\n" + BODY if why == "waived" else BODY
+        await sender.send(sender=REPORTS if why == "sender" else "from@example.net", body=body)
+        assert server.sessions
+        assert not counts.results()
+
+
+async def test_the_kinds_of_a_day_are_bounded(tmp_path: Path) -> None:
+    """law: tls-counts-are-bounded."""
+    counts = Counts(tmp_path, kinds_max=100)
+    for number in range(300):
+        for _ in range(2):
+            counts._counts.count(Session(f"d{number}.example", "no-policy-found", f"d{number}.example"))
+    assert len(counts.sessions()) == 100
+    assert counts.results() == {("no-policy-found", ""): 200}
+    (complaint,) = counts.complaints
+    assert complaint.startswith("more than 100 kinds of sessions")
+
+
+async def test_a_directory_that_cannot_be_written_costs_counts_and_no_mail(tmp_path: Path) -> None:
+    (tmp_path / "tlsrpt").write_bytes(b"a file in the place of the directory")
+    async with serving(
+        ScriptedServer(keywords=OFFERED, tls=Authority(tmp_path).issue("x.test").server(tmp_path))
+    ) as at:
+        counts = Counts(tmp_path)
+        assert outcomes(await Sender(tmp_path, at.port, counting=counts.counting).send()) == DELIVERED
+        counts._counts.write()
+        assert len(counts.complaints) == 1
+
+
+async def test_what_was_written_before_a_kill_adds_up(tmp_path: Path) -> None:
+    session, now = Session("target.example", "no-policy-found", "target.example"), 1_700_000_000.0
+    for number in (2, 3):
+        counts = SessionCounts(tmp_path, 100, 300.0, lambda: now, lambda why: None)
+        for _ in range(number):
+            counts.count(session)
+        counts.write()
+        counts.count(session)  # and then it is killed
+    assert read_day(tmp_path, day_at(now)) == {"target.example": Counter({session: 5})}
+
+
+async def test_a_new_day_begins_a_new_file(tmp_path: Path) -> None:
+    session = Session("target.example", "no-policy-found", "target.example")
+    clock = [1_700_000_000.0]
+    counts = SessionCounts(tmp_path, 100, 300.0, lambda: clock[0], lambda why: None)
+    counts.count(session)
+    clock[0] += 86_400
+    counts.count(session)
+    counts.write()
+    assert [read_day(tmp_path, day_at(each)) for each in (clock[0] - 86_400, clock[0])] == [
+        {"target.example": Counter({session: 1})}
+    ] * 2
