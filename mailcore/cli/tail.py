@@ -33,17 +33,19 @@ ERRORS = frozenset({"failed", "start_refused"})
 # Events that the log writes as warnings; tests/cli/test_tail.py compares them with mailcore/maillog.
 WARNINGS = frozenset(
     {
-        "accepting_paused", "certificate_refused", "child_ended", "data_damaged", "disk_full", "dns_list_failed", "dns_listed",
-        "greylist_full", "lane_lags", "login_failed", "maildrop_damaged", "maps_refused", "milter_failed",
-        "positions_damaged", "probes_exceeded", "proxy_refused", "rate_exceeded",
+        "accepting_paused", "certificate_refused", "child_ended", "collector_failed", "data_damaged",
+        "disk_full", "dns_list_failed", "dns_listed", "greylist_full", "lane_lags", "login_failed", "maildrop_damaged",
+        "maps_refused", "milter_failed", "positions_damaged", "probes_exceeded", "proxy_refused", "rate_exceeded",
         "recipient_store_damaged", "recipient_store_failed",
         "recipients_refused", "record_set_aside", "refusals_not_recorded", "rewriting_failed", "session_failed",
-        "stopped_accepting", "sync_failed", "tuned_ignored", "users_refused",
+        "spans_rejected", "stopped_accepting", "sync_failed", "traces_failed", "traces_lost", "tuned_ignored",
+        "users_refused",
     }
 )  # fmt: skip
 INFOS = frozenset(
     {
         "accepted", "accepting_again", "active", "administered", "adopted", "bounced", "certificate_read",
+        "collector_answers",
         "delay_warned", "delivery", "expired", "header_checked", "lines_lost", "maps_read",
         "milter_acted", "recipient_verified", "recipients_read", "recovered", "refused", "removed", "started",
         "stress", "stress_ended", "success_reported", "swept", "tuned", "tuned_ended", "users_read", "window_changed",

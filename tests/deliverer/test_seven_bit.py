@@ -105,7 +105,7 @@ def decoded(text: bytes) -> list[tuple[str, bytes | None]]:
     return [(part.get_content_type(), payload(part)) for part in email.message_from_bytes(text).walk()]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(MESSAGES, st.integers(1, 200))
 def test_the_parts_are_what_they_were(text: bytes, size: int) -> None:
     boundaries = re.findall(rb'boundary="(.*)"', text)

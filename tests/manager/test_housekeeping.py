@@ -166,7 +166,7 @@ async def test_an_orphan_is_swept_and_said_so(manager: Manager, tmp_path: Path) 
         manager.context.queue.sequence += CHECKPOINTS
     assert list(spool.queue_ids()) == []
     manager.log.flush()
-    assert "swept: 1 spool files" in (tmp_path / "log" / "mail.log").read_text()
+    assert "swept: 1 spool file without a message removed" in (tmp_path / "log" / "mail.log").read_text()
 
 
 async def test_on_a_full_disk_mail_goes_out_one_by_one_and_makes_room(
