@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from mailcore.deliverer.mta_sts import StsPolicies
     from mailcore.deliverer.sealing import Sealing
     from mailcore.deliverer.tls_counting import TlsCounting
+    from mailcore.pickup.verification import Verifier
 
 __all__ = ["ROLES", "checks_of", "main"]
 
@@ -107,7 +108,7 @@ def _control() -> Main:
     from mailcore.events.read.archive import open_archive
     from mailcore.pickup import pickup
 
-    beside = (partial(pickup.run, _open_filter), _metrics, _tls_reports)
+    beside = (partial(pickup.run, _open_filter, _open_verifier), _metrics, _tls_reports)
     return partial(server.main, open_archive, _open_rewriting, beside, open_filter=_open_filter)
 
 
@@ -117,6 +118,12 @@ def _open_filter(settings: Settings) -> LocalFilter | None:
     from mailcore.pickup.filtering import Filtering
 
     return Filtering(settings)
+
+
+def _open_verifier(settings: Settings, loop: asyncio.AbstractEventLoop) -> Verifier:
+    from mailcore.pickup.verifier import AddressVerifier  # the control process loads it with the first request
+
+    return AddressVerifier(settings, loop)
 
 
 async def _metrics(settings: Settings, _: LiveMaps | None) -> None:

@@ -29,8 +29,9 @@ from typing import NamedTuple
 from mailcore.bounce.explanation import explanation
 from mailcore.bounce.facts import Facts, Outcome
 from mailcore.bounce.fields import fields
+from mailcore.bounce.part import part, part_header
 from mailcore.bounce.returned import Returned, returned
-from mailcore.bounce.text import clean, encode, header_address, is_seven_bit, quoted_printable
+from mailcore.bounce.text import clean, encode, header_address
 from mailcore.envelope import Envelope, Origin, Status
 
 __all__ = ["MESSAGE_CHARACTERS", "Bounce", "bounce", "bounce_queue_id", "bounce_sender"]
@@ -106,9 +107,9 @@ def bounce(
     boundary = f"waypost.{queue_id}"
     while f"--{boundary}".encode() in back.body:  # the sender chose how these lines begin
         boundary += "="
-    parts = (
-        _part("text/plain", explanation(facts), "Notification", wide),
-        _part(
+    body_parts = (
+        part("text/plain", explanation(facts), "Notification", wide),
+        part(
             "message/global-delivery-status" if wide else "message/delivery-status",
             fields(facts),
             "Delivery report",
@@ -118,8 +119,8 @@ def bounce(
     )
     limit = f"--{boundary}".encode()
     pieces = [_header(facts, to, boundary, queue_id)]
-    for part in parts:
-        pieces += (limit, b"\r\n", part, b"\r\n")
+    for body_part in body_parts:
+        pieces += (limit, b"\r\n", body_part, b"\r\n")
     pieces += (limit, b"--\r\n")
     return Bounce(_stuff(b"".join(pieces)), wide)
 
@@ -156,34 +157,8 @@ def _subject(facts: Facts) -> str:
     return "Successful Mail Delivery Report"
 
 
-def _part(media_type: str, body: bytes, description: str, wide: bool) -> bytes:
-    """Returns one body part, in the simplest encoding that it permits."""
-    charset = ""
-    if media_type == "text/plain":
-        charset = "; charset=us-ascii" if body.isascii() else "; charset=utf-8"
-    if is_seven_bit(body):
-        encoding = "7bit"
-    elif wide and media_type == "message/global-delivery-status":
-        encoding = "8bit"  # the message is UTF-8 anyway, and few programs decode this part
-    else:
-        encoding = "quoted-printable"
-        body = quoted_printable(body)
-    return _part_header(f"{media_type}{charset}", description, encoding) + body
-
-
 def _returned_part(back: Returned) -> bytes:
-    return _part_header(back.media_type, back.description, back.encoding) + back.body
-
-
-def _part_header(content_type: str, description: str, encoding: str) -> bytes:
-    return encode(
-        [
-            f"Content-Description: {description}",
-            f"Content-Type: {content_type}",
-            f"Content-Transfer-Encoding: {encoding}",
-            "",
-        ]
-    )
+    return part_header(back.media_type, back.description, back.encoding) + back.body
 
 
 def _stuff(data: bytes) -> bytes:

@@ -16,7 +16,7 @@ from mailcore.dsn_request import envelope_id, original_recipient
 from mailcore.envelope import Status, Verdict
 from mailcore.remote_reply import RemoteReply, remote_reply
 
-__all__ = ["fields"]
+__all__ = ["fields", "mta_name"]
 
 _status = re.compile(r"([245])\.\d{1,3}\.\d{1,3}", re.ASCII).fullmatch  # RFC 3463
 _address_literal = re.compile(r"[0-9.]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*").fullmatch
@@ -55,7 +55,7 @@ def _group(facts: Facts, outcome: Outcome) -> list[str]:
     if remote is not None and not remote.host and verdict.relayed_to:
         remote = RemoteReply(verdict.relayed_to, remote.reply)
     if remote is not None and remote.host:
-        lines.append(f"Remote-MTA: dns; {_mta(remote.host)}")
+        lines.append(f"Remote-MTA: dns; {mta_name(remote.host)}")
     diagnostic = clean(remote.reply if remote is not None else text, facts.reply_max)
     if diagnostic:
         if not facts.wide:
@@ -86,7 +86,7 @@ def _status_code(verdict: Verdict) -> str:
     return verdict.dsn if found is not None and found[1] in allowed else otherwise
 
 
-def _mta(host: str) -> str:
+def mta_name(host: str) -> str:
     """Returns the name out of ``name[address]``; the address in brackets if the host has no name (RFC 3464 2.1.2)."""
     name, _, address = host.rpartition("[")
     if _address_literal(name):

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import shutil
-import socket
 import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Any
 import msgspec
 
 from mailcore.bounds import Bounds
+from mailcore.config.host_finder_of import host_finder_of
 from mailcore.config.settings import DEFAULT_ROUTE, Settings
 from mailcore.control.operations import Answers
 from mailcore.control.protocol.operation import Arguments
@@ -31,7 +30,6 @@ from mailcore.control.view import View
 from mailcore.envelope import Status
 from mailcore.frames import NextHop
 from mailcore.log.disk import Disk as DiskCalls
-from mailcore.routing.mx import HostFinder
 from mailcore.routing.resolve import Refused, Resolve, Routing
 from mailcore.routing.route import BUILT_IN, parse_route
 from mailcore.scheduler.explanations import explanation
@@ -59,14 +57,7 @@ class Tables:
         self._view = view
         self._settings = settings
         self._routing = routing
-        limits = settings.deliverer
-        self._finder = HostFinder(  # as a deliverer's
-            limits.nameservers,
-            addresses_max=limits.addresses_max,
-            own_name=limits.hostname or socket.gethostname(),
-            chance=random.Random(),  # noqa: S311  which of two equal hosts comes first need not be secret
-            clock=time.monotonic,
-        )
+        self._finder = host_finder_of(settings, time.monotonic)
         self.answers: dict[str, Answers] = {
             "parameters": self._parameters,
             "disks": self._disks,

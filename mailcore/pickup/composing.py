@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,9 +19,10 @@ from mailcore.config.settings import Settings
 from mailcore.control.injection import WireForm
 from mailcore.control.local_filter import LocalFilter
 from mailcore.envelope import DataPlace, Envelope, Options, Origin, Recipient
-from mailcore.pickup.dropped import RECIPIENTS_MAX, Dropped, DroppedDamaged
+from mailcore.pickup.dropped import RECIPIENTS_MAX, DroppedDamaged
 from mailcore.pickup.letter import complete, split_header
 from mailcore.pickup.store import Store
+from mailcore.pickup.verification import Letter, Verifier, questions, reported
 from mailcore.queue.from_maildrop import CAME_FROM
 from mailcore.queue.spool import DATA_AT, Spool
 from mailcore.routing.address import is_mailbox, is_return_path
@@ -34,16 +35,21 @@ if TYPE_CHECKING:  # a process without [rewriting] does not load it
 __all__ = ["Composed", "Composer", "NotYet"]
 
 OPTIONS_MAX = 10
+VERIFIED_S = 1.0  # until the next look for the answers about addresses
 _OPTION = re.compile(r"[\x21-\x7e]{0,500}\Z")  # characters that may be written to the next hop (mailcore.esmtp)
 
 
 class NotYet(Exception):
-    """The message cannot be taken now: its final recipients cannot be determined, or a milter says so, or has failed."""
+    """The message cannot be taken now: its final recipients cannot be determined, or a milter says so, or has failed.
 
-    def __init__(self, why: str, *, is_logged: bool = False, is_failure: bool = False) -> None:
+    ``again_s`` says when to look again; 0.0: after the usual time.
+    """
+
+    def __init__(self, why: str, *, is_logged: bool = False, is_failure: bool = False, again_s: float = 0.0) -> None:
         super().__init__(why)
         self.is_logged = is_logged
         self.is_failure = is_failure
+        self.again_s = again_s
 
 
 class Composed(NamedTuple):
@@ -65,7 +71,10 @@ class Composer:
         spool: Spool,
         rewriting: LiveMaps | None,
         local_filter: LocalFilter | None,
+        verifier: Callable[[], Verifier] | None = None,
     ) -> None:
+        """``verifier`` returns the one that answers requests about addresses."""
+        self._verifier = verifier
         self._settings = settings
         self._hostname = hostname
         self._spool = spool
@@ -73,9 +82,11 @@ class Composer:
         self._filter = local_filter
         self._tag = pattern_of(settings.receiver.tag_header)
 
-    def compose(self, dropped: Dropped, queue_id: str, now: float) -> Composed:
+    def compose(self, dropped: Letter, queue_id: str, now: float) -> Composed:
         """Returns the message; a large one is in a spool file, synced. Raises DroppedDamaged, NotYet, OSError."""
         recipients = self._recipients(dropped)
+        if dropped.submission.verify:
+            dropped = self._report(dropped, now)
         store = Store(self._spool, queue_id, self._settings.queue.inline_limit, self._filter)
         try:
             return self._composed(dropped, recipients, queue_id, now, store)
@@ -83,7 +94,15 @@ class Composer:
             store.abandon()
             raise
 
-    def _recipients(self, dropped: Dropped) -> dict[str, Options]:
+    def _report(self, request: Letter, now: float) -> Letter:
+        """Returns the report that a request about addresses asks for. Raises DroppedDamaged, NotYet."""
+        question = questions(request, self._rewriting, now)
+        findings = self._verifier().findings(question) if self._verifier is not None else None
+        if findings is None:
+            raise NotYet("the addresses are being verified", is_logged=True, again_s=VERIFIED_S)
+        return reported(request, findings, self._hostname)
+
+    def _recipients(self, dropped: Letter) -> dict[str, Options]:
         submission = dropped.submission
         given = itertools.zip_longest(submission.recipients, submission.recipient_options[: len(submission.recipients)])
         recipients = {address: _valid(options or ()) for address, options in given}
@@ -97,7 +116,7 @@ class Composer:
         return recipients
 
     def _composed(
-        self, dropped: Dropped, recipients: Mapping[str, Options], queue_id: str, now: float, store: Store
+        self, dropped: Letter, recipients: Mapping[str, Options], queue_id: str, now: float, store: Store
     ) -> Composed:
         section = self._rewriting.header() if self._rewriting is not None else None
         for piece in self._letter(dropped, queue_id, now, store):
@@ -139,7 +158,7 @@ class Composer:
         store.take(filtered)
         return filtered.envelope, filtered.refused
 
-    def _letter(self, dropped: Dropped, queue_id: str, now: float, store: Store) -> Iterator[bytes]:
+    def _letter(self, dropped: Letter, queue_id: str, now: float, store: Store) -> Iterator[bytes]:
         """Yields the message as on the wire: our trace field, the header section completed, the body."""
         pieces = dropped.pieces()
         beginning, header = b"", None
@@ -171,7 +190,7 @@ class Composer:
         yield form.end()
 
     def _envelope(
-        self, dropped: Dropped, recipients: Mapping[str, Options], queue_id: str, now: float, store: Store
+        self, dropped: Letter, recipients: Mapping[str, Options], queue_id: str, now: float, store: Store
     ) -> Envelope:
         submission = dropped.submission
         named = re.search(

@@ -38,6 +38,7 @@ __all__ = [
     "ASIDE",
     "DIRECTORY",
     "PIECE_BYTES",
+    "VERIFY_MAX",
     "Draft",
     "Dropped",
     "DroppedDamaged",
@@ -50,6 +51,7 @@ ASIDE = "damaged."  # begins the name of a file that was set aside
 PIECE_BYTES = 64 * 1024  # read or written at once
 SUBMISSION_BYTES_MAX = 16 << 20  # 100 000 recipients fit
 RECIPIENTS_MAX = 100_000
+VERIFY_MAX = 100  # addresses of one request to verify them: each may be a question to another server
 _UNFINISHED = "."
 _MAGIC = b"WAYDROP1"
 _HEAD = struct.Struct("<8sQQII")
@@ -67,6 +69,7 @@ class Submission(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     full_name: str = ""  # for a From field that is missing
     options: Options = ()  # parameters of MAIL
     recipient_options: tuple[Options, ...] = ()  # parameters of RCPT of each recipient; () when none has any
+    verify: tuple[str, ...] = ()  # addresses to report on: then the recipient gets the report in place of the data
 
 
 class DroppedDamaged(Exception):

@@ -21,6 +21,7 @@ from mailcore.log.lane import LaneFailed
 from mailcore.maillog import MailLog
 from mailcore.pickup.dropped import DIRECTORY, names_of
 from mailcore.pickup.taking import Taken, Taking
+from mailcore.pickup.verification import OpenVerifier, Verifier
 from mailcore.queue.lanes import incoming
 from mailcore.queue.queue_id import PICKUP
 from mailcore.receiver.manager_link import MANAGER_SOCKET, ManagerLink
@@ -56,7 +57,10 @@ class Pickup:
         loop: asyncio.AbstractEventLoop,
         rewriting: LiveMaps | None = None,
         local_filter: LocalFilter | None = None,
+        open_verifier: OpenVerifier | None = None,
     ) -> None:
+        self._open_verifier = open_verifier
+        self._verifier: Verifier | None = None
         self._filter = local_filter
         self._rewriting = rewriting
         self._settings = settings
@@ -106,6 +110,7 @@ class Pickup:
                 written=_written,
                 rewriting=self._rewriting,
                 local_filter=self._filter,
+                verifier=self._verify if self._open_verifier is not None else None,
             )
             # Mail that the process before us left is reported first: it does not arrive now.
             return Taken(end=self._taking.recover())
@@ -116,6 +121,13 @@ class Pickup:
         waiting = len(names_of(self._disk.list(self._directory)))
         open_maildrop(self._directory, shut=waiting > self._settings.maildrop.files_max, disk=self._disk)
         return taken
+
+    def _verify(self) -> Verifier:
+        """Returns the verifier of addresses, which is loaded with the first request."""
+        if self._verifier is None:
+            assert self._open_verifier is not None
+            self._verifier = self._open_verifier(self._settings, self._loop)
+        return self._verifier
 
     def _tell(self, taken: Taken) -> str:
         """Logs what was taken, and then reports it: a delivery must not be logged before the arrival. Returns a complaint."""
@@ -167,6 +179,8 @@ def _written(path: str) -> float:
     return time.time()
 
 
-async def run(open_filter: OpenFilter, settings: Settings, rewriting: LiveMaps | None) -> None:
+async def run(
+    open_filter: OpenFilter, open_verifier: OpenVerifier, settings: Settings, rewriting: LiveMaps | None
+) -> None:
     """Runs the pickup until it is cancelled. ``rewriting`` determines the final addresses; None: they are final."""
-    await Pickup(settings, asyncio.get_running_loop(), rewriting, open_filter(settings)).run()
+    await Pickup(settings, asyncio.get_running_loop(), rewriting, open_filter(settings), open_verifier).run()

@@ -45,6 +45,7 @@ from mailcore.queue.spool import Spool
 
 if TYPE_CHECKING:  # a process without [rewriting] does not load it
     from mailcore.config.live_maps import LiveMaps
+    from mailcore.pickup.verification import Verifier
     from mailcore.rewriting.header_section import Note
 
 __all__ = ["Taken", "Taking"]
@@ -87,8 +88,9 @@ class Taking:
         written: Callable[[str], float],
         rewriting: LiveMaps | None = None,
         local_filter: LocalFilter | None = None,
+        verifier: Callable[[], Verifier] | None = None,
     ) -> None:
-        """``written`` returns when a file of the maildrop was written last."""
+        """``written`` returns when a file of the maildrop was written last, ``verifier`` the one of ``Composer``."""
         self._batch_s = math.inf if local_filter is None else BATCH_S
         self._put_off: dict[str, float] = {}  # file -> when it is looked at again
         self._disk = disk
@@ -98,7 +100,7 @@ class Taking:
         self._directory = str(settings.home / DIRECTORY)
         self._ids = QueueIds(PICKUP, clock)
         spool = Spool(disk, str(settings.spool_directory))
-        self._composer = Composer(settings, hostname, spool, rewriting, local_filter)
+        self._composer = Composer(settings, hostname, spool, rewriting, local_filter, verifier)
         queue = str(settings.queue_directory)
         lane = incoming(PICKUP)
         self._writer = LaneWriter(
@@ -201,7 +203,7 @@ class Taking:
             except NotYet as error:
                 (taken.waiting if error.is_logged else taken.put_off).append((name, str(error)))
                 if len(self._put_off) < PUT_OFF_MAX:
-                    self._put_off[name] = self._clock() + PUT_OFF_S
+                    self._put_off[name] = self._clock() + (error.again_s or PUT_OFF_S)
                 if error.is_failure:  # the next message would wait for it, too
                     break
             except OSError as error:  # the disk; this message stays where it is, and does not keep others waiting

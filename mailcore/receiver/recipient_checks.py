@@ -15,13 +15,12 @@ Keeps law: unknown-recipient-refused (docs/laws.md).
 from __future__ import annotations
 
 import asyncio
-import random
-import socket
 import time
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from mailcore.config.host_finder_of import host_finder_of, our_name
 from mailcore.config.live_maps import LiveMaps
 from mailcore.config.recipients import STATE, domain_pattern_of
 from mailcore.config.routing_of import routing_of
@@ -39,7 +38,6 @@ from mailcore.receiver.watched_files import WatchedFiles
 from mailcore.rewriting.address_map import PatternTooSlow
 from mailcore.rewriting.recipient_list import RecipientList, is_rewritten, read_recipients
 from mailcore.routing.address import comparable_domain
-from mailcore.routing.mx import HostFinder
 
 __all__ = ["RecipientChecks"]
 
@@ -76,7 +74,7 @@ class RecipientChecks:
             if settings.greylist.enabled:
                 self._greylist = GreyStore(settings.greylist, self._store, log, time.time)
         if settings.dnsbl.sites:
-            self._lists = DnsLists(settings.dnsbl, _finder(settings, loop).lookup, log, loop, loop.time)
+            self._lists = DnsLists(settings.dnsbl, host_finder_of(settings, loop.time).lookup, log, loop, loop.time)
 
     def look(self) -> None:
         """Begins to read the files again if they have changed."""
@@ -184,26 +182,10 @@ def _verification(
         routing_of(settings),
         settings.lmtp_transports,
         level,
-        _finder(settings, loop),
+        host_finder_of(settings, loop.time),
         store,
         log,
         loop,
         time.time,
-        _our_name(settings),
+        our_name(settings),
     )
-
-
-def _finder(settings: Settings, loop: asyncio.AbstractEventLoop) -> HostFinder:
-    limits = settings.deliverer
-    chance = random.Random()  # noqa: S311  of hosts of one preference
-    return HostFinder(
-        limits.nameservers,
-        addresses_max=limits.addresses_max,
-        own_name=_our_name(settings),
-        chance=chance,
-        clock=loop.time,
-    )
-
-
-def _our_name(settings: Settings) -> str:
-    return settings.deliverer.hostname or socket.gethostname()

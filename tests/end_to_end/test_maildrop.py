@@ -9,9 +9,13 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from mailcore.lab.lab import Lab
 from mailcore.pickup.dropped import names_of
-from tests.running.running_core import RunningCore, recipients_of, running
+from tests.bounce.test_verified import parsed
+from tests.running.catcher import Catcher
+from tests.running.running_core import RunningCore, Sections, recipients_of, running
 
 COMMAND = [sys.executable, "-m", "mailcore.cli.postfix.main", "sendmail", "-oi", "-f", "author@sender.example"]
 
@@ -65,3 +69,39 @@ async def test_what_sendmail_took_is_delivered_once_whatever_is_killed(tmp_path:
         assert [line["file"].rpartition("/")[2] for line in core.log() if line["event"] == "maildrop_damaged"] == [
             "damaged.0123456789abcdef0123456789abcdef"
         ]
+
+
+@pytest.mark.long
+async def test_bv_is_answered_by_mail_also_if_it_was_asked_while_the_core_was_down(tmp_path: Path) -> None:
+    sections: Sections = {
+        "relay": {"domains": ["example.net"]},
+        "recipients": {"known_by": "next_hop"},
+        "rewriting": {"virtual_alias_maps": [str(tmp_path / "aliases")]},
+    }
+    (tmp_path / "aliases").write_text("team@example.net kim@example.net, robin@far.example\n")
+    async with (
+        Lab(["accept:127.0.0.1:0"]) as lab,
+        Catcher() as author,
+        running(tmp_path, lab, sections, author=author) as core,
+    ):
+        core.stop()
+        await core.control.close()
+        program = await asyncio.create_subprocess_exec(
+            *COMMAND, "-bv", "team@example.net", env={**os.environ, "WAYPOST_CONFIG": str(core.config)}
+        )
+        assert await program.wait() == 0
+        await core.start()
+
+        async def reported() -> bool:
+            return bool(author.caught)
+
+        await core.eventually(reported, "the report")
+        await core.insist(core.until_empty)
+        ((sender, recipients, data),) = author.caught
+        assert (sender, recipients) == ("", ["author@sender.example"])
+        groups = parsed(data)[2]
+        assert list(lab.messages) == [], "nothing is sent to the addresses"
+        assert [(each.get("Final-Recipient"), each.get("Action")) for each in groups[1:]] == [
+            ("rfc822; kim@example.net", "deliverable"), ("rfc822; robin@far.example", "unverified"),
+        ]  # fmt: skip
+        assert {each["Original-Recipient"] for each in groups[1:]} == {"rfc822; team@example.net"}

@@ -18,6 +18,7 @@ from mailcore.log.reader import LaneReader
 from mailcore.log.record import HEADER_BYTES, RecordType
 from mailcore.pickup.dropped import Draft, Submission, names_of
 from mailcore.pickup.taking import Taking
+from mailcore.pickup.verification import Verifier
 from mailcore.queue.records import decode_envelope, inline_data_at
 from tests.simulated_disk import PowerLoss, RandomChoice, SimulatedDisk
 
@@ -50,13 +51,20 @@ def home() -> SimulatedDisk:
     return disk
 
 
-def start(disk: SimulatedDisk, rewriting: Any = None, local_filter: LocalFilter | None = None) -> Taking:
+def start(
+    disk: SimulatedDisk,
+    rewriting: Any = None,
+    local_filter: LocalFilter | None = None,
+    verifier: Verifier | None = None,
+    settings: Settings = SETTINGS,
+) -> Taking:
     salts = iter(range(1, 1000))
     began = 2_000 + 100 * disk.changes  # the clock goes on after a power failure
     ticks = iter(range(began, began + 100_000))
     return Taking(
-        disk, SETTINGS, hostname="mx.example.org", clock=lambda: float(next(ticks)), salt=lambda: next(salts),
+        disk, settings, hostname="mx.example.org", clock=lambda: float(next(ticks)), salt=lambda: next(salts),
         written=disk.modified, rewriting=rewriting, local_filter=local_filter,
+        verifier=None if verifier is None else lambda: verifier,
     )  # fmt: skip
 
 

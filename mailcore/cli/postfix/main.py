@@ -63,6 +63,8 @@ def _sendmail(argv: Sequence[str]) -> int:
             if given.queue_id:
                 return postqueue.retry_one(control, given.queue_id)
             return postqueue.flush_site(control, given.site) if given.site else postqueue.flush(control)
+    if given.mode == "v":
+        return submit.verify(given, settings_at(given.config))
     return submit.submit(given, settings_at(given.config), sys.stdin.buffer)
 
 

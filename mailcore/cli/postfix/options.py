@@ -19,7 +19,6 @@ IGNORED = frozenset("AGLOUXcehmnop")  # as Postfix does, or nothing that Waypost
 REFUSED_MODES = {
     "d": "-bd: this program is not a daemon; start Waypost with: waypost mailcore, or systemctl start waypost-core",
     "l": "-bl: this program is not a daemon; start Waypost with: waypost mailcore, or systemctl start waypost-core",
-    "v": "-bv: no report of a verification is mailed, and nothing was sent; use: waypost route resolve ADDRESS",
     "h": "-bh: there is no host status; use: waypost destination list",
     "H": "-bH: there is no host status; use: waypost destination list",
     "D": "-bD: this program is not a daemon; start Waypost with: waypost mailcore",
@@ -31,7 +30,7 @@ NOTIFY = frozenset({"NEVER", "SUCCESS", "FAILURE", "DELAY"})  # RFC 3461 4.1
 class Given:
     """The command line, read."""
 
-    mode: str = "m"  # m: submit, s: SMTP on stdin, p: list the queue, i: aliases, q: retry
+    mode: str = "m"  # m: submit, v: verify, s: SMTP on stdin, p: list the queue, i: aliases, q: retry
     recipients: list[str] = field(default_factory=list)
     from_header: bool = False  # -t
     ignore_dots: bool = False  # -i
@@ -148,7 +147,7 @@ def _value(given: Given, letter: str, value: str) -> None:
 def _mode(given: Given, value: str) -> None:
     if value in REFUSED_MODES:
         raise Ended(USAGE, REFUSED_MODES[value])
-    if value not in ("m", "s", "p", "i", "a", "t"):
+    if value not in ("m", "v", "s", "p", "i", "a", "t"):
         raise Ended(USAGE, f"-b{value}: unknown mode")
     if value in ("a", "t"):
         raise Ended(USAGE, f"-b{value}: Postfix does not have this mode either")

@@ -24,12 +24,16 @@ from mailcore.cli.postfix.options import Given
 from mailcore.config.settings import Settings
 from mailcore.counted import counted
 from mailcore.log.disk import Disk
-from mailcore.pickup.dropped import DIRECTORY, PIECE_BYTES, RECIPIENTS_MAX, Draft, Submission, names_of
+from mailcore.pickup.dropped import DIRECTORY, PIECE_BYTES, RECIPIENTS_MAX, VERIFY_MAX, Draft, Submission, names_of
 from mailcore.pickup.letter import Header, HeaderTooLong, split_header
 from mailcore.routing.address import is_mailbox, is_return_path
 
-__all__ = ["author", "complain", "hostname_of", "open_draft", "qualified", "submit", "write"]
+__all__ = ["author", "complain", "hostname_of", "open_draft", "qualified", "submit", "verify", "write"]
 
+NOT_VERIFIED = (
+    b"Subject: sendmail -bv was not answered\n\n"
+    b"This Waypost is older than sendmail -bv and has verified no address. Use: waypost route resolve ADDRESS\n"
+)
 UMASK = 0o027  # the directory's group, which Waypost has, may read the file
 
 
@@ -118,6 +122,36 @@ def submit(given: Given, settings: Settings, stdin: BinaryIO) -> int:
         recipient_options=((("NOTIFY", given.notify),),) * len(recipients) if given.notify else (),
     )
     write(settings, submission, _chained(beginning, pieces))
+    return OK
+
+
+def verify(given: Given, settings: Settings) -> int:
+    """Asks what would become of mail for the addresses, by a file in the maildrop that Waypost answers with a report by mail.
+
+    Nothing is read from stdin. Returns the exit status. Raises Ended.
+    """
+    if given.from_header:
+        raise Ended(USAGE, "-t cannot be used with -bv: name the addresses on the command line")
+    hostname = hostname_of(settings)
+    user, full_name = author()
+    reader = _sender(given.sender, user, hostname)
+    if not is_mailbox(reader):
+        raise Ended(USAGE, f"-f {reader or '<>'}: the report of -bv needs a reader; name an address with -f")
+    addresses = tuple(dict.fromkeys(each for text in given.recipients for each in _addresses(text, hostname, USAGE)))
+    if not addresses:
+        raise Ended(USAGE, "name the addresses to verify on the command line")
+    if len(addresses) > VERIFY_MAX:
+        raise Ended(USAGE, f"{counted(len(addresses), 'address')}; at most {VERIFY_MAX} are allowed with -bv")
+    # A Waypost that does not know such requests sends what it finds here, to the reader alone.
+    submission = Submission(
+        sender="",
+        recipients=(reader,),
+        submitted_at=time.time(),
+        user=user,
+        full_name=full_name,
+        verify=addresses,
+    )
+    write(settings, submission, [NOT_VERIFIED])
     return OK
 
 

@@ -110,7 +110,10 @@ def test_t_takes_the_recipients_from_the_header(home: Home, header: bytes, recip
         (("a b@e.org",), b"x", 64, ""),
         (("-f", "a b", "b@e.net"), b"x", 64, "-f"),
         (("-bd",), b"", 64, "not a daemon"),
-        (("-bv", "b@e.net"), b"", 64, "route resolve"),
+        (("-bv",), b"", 64, "name the addresses"),
+        (("-bv", "-t"), b"To: b@e.net\n\n", 64, "-t cannot"),
+        (("-bv", "-f", "<>", "b@e.net"), b"", 64, "needs a reader"),
+        (("-bv", *(f"b{number}@e.net" for number in range(101))), b"", 64, "at most 100"),
         (("-q30m",), b"", 64, "retries automatically"),
         (("-Z", "b@e.net"), b"", 64, "unknown option"),
         (("-f",), b"", 64, "needs a value"),
@@ -126,6 +129,16 @@ def test_what_is_wrong_has_a_status_and_a_sentence_and_leaves_nothing(
     assert says in home.err
     assert home.err.startswith("sendmail: fatal: ")
     assert os.listdir(home.maildrop) == []
+
+
+def test_bv_asks_about_addresses_and_a_core_that_does_not_know_it_tells_the_reader_alone(home: Home) -> None:
+    assert home.run("-bv", "-f", "a@e.org", "b@e.net, root", "b@e.net", text=b"not read") == 0, home.err
+    dropped = home.only()
+    asked = dropped.submission
+    assert asked.verify == ("b@e.net", f"root@{HOST}")
+    assert (asked.sender, asked.recipients) == ("", ("a@e.org",))
+    assert b"route resolve" in dropped.text  # type: ignore[attr-defined]
+    assert b"not read" not in dropped.text  # type: ignore[attr-defined]
 
 
 def test_a_lone_dot_ends_the_message_unless_i_is_given(home: Home) -> None:

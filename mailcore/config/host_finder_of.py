@@ -1,0 +1,29 @@
+"""The search for hosts that a configuration describes, as a deliverer's: for processes that send no mail."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Callable
+
+from mailcore.config.settings import Settings
+from mailcore.routing.mx import HostFinder
+
+__all__ = ["host_finder_of", "our_name"]
+
+
+def host_finder_of(settings: Settings, clock: Callable[[], float]) -> HostFinder:
+    """Returns a search for hosts; ``clock`` is a monotonic one."""
+    limits = settings.deliverer
+    return HostFinder(
+        limits.nameservers,
+        addresses_max=limits.addresses_max,
+        own_name=our_name(settings),
+        chance=random.Random(),  # noqa: S311  which of two equal hosts comes first need not be secret
+        clock=clock,
+    )
+
+
+def our_name(settings: Settings) -> str:
+    """Returns the name that we give to other servers."""
+    return settings.deliverer.hostname or socket.gethostname()
