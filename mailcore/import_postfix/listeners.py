@@ -9,6 +9,8 @@ from __future__ import annotations
 import ipaddress
 from typing import Any
 
+from mailcore.bounds import BadValue
+from mailcore.config.milters import macro_value
 from mailcore.import_postfix.draft import Draft
 from mailcore.import_postfix.filters import milters_of_service
 from mailcore.import_postfix.machine import Machine
@@ -143,7 +145,11 @@ def _section(
     if "smtpd_milters" in options:
         section["milters"] = milters_of_service(machine, draft, options, where, what)
     if _DAEMON_NAME in options:
-        section[_DAEMON_NAME] = machine.cf.value(_DAEMON_NAME, options)
+        name = machine.cf.value(_DAEMON_NAME, options)
+        try:
+            section[_DAEMON_NAME] = macro_value(name)
+        except BadValue:
+            notes.append(f"{_DAEMON_NAME} is not taken over, since {name[:40]!a} is not printable ASCII, or too long")
     return ({} if section == {"tls": "starttls"} else section), notes
 
 

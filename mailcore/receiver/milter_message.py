@@ -228,7 +228,12 @@ class MilterMessage:
             data = b"".join([header, *[block async for block in self.body.blocks()]])
             if self._is_changed:
                 envelope = msgspec.structs.replace(
-                    envelope, size_bytes=size, data=DataPlace.INLINE, data_offset=0, data_sums=sums_of(data)
+                    envelope,
+                    size_bytes=size,
+                    data=DataPlace.INLINE,
+                    data_offset=0,
+                    data_sums=sums_of(data),
+                    eight_bit=envelope.eight_bit or not data.isascii(),
                 )
             self._intake.store(envelope, more, data, done)
             return
@@ -240,8 +245,10 @@ class MilterMessage:
             sums = BlockSums()
             waiting, waiting_bytes = [header], len(header)
             sums.feed(header)
+            is_ascii = header.isascii()
             async for block in self.body.blocks():
                 sums.feed(block)
+                is_ascii = is_ascii and block.isascii()
                 waiting.append(block)
                 waiting_bytes += len(block)
                 if waiting_bytes >= UPLOAD_BYTES:
@@ -260,6 +267,7 @@ class MilterMessage:
                 data=DataPlace.SPOOL,
                 data_offset=self._limits.spool_data_at,
                 data_sums=sums.sums,
+                eight_bit=envelope.eight_bit or not is_ascii,
             )
 
         def uploaded(failure: bytes, stored: Envelope) -> None:

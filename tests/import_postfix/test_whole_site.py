@@ -117,6 +117,7 @@ submissions inet n  -  y  -  -  smtpd
   -o smtpd_sasl_auth_enable=yes
   -o { smtpd_relay_restrictions = permit_mynetworks, permit_sasl_authenticated, reject }
   -o smtpd_milters=inet:127.0.0.1:8891
+  -o milter_macro_daemon_name=Grün
 10025      inet  n  -  y  -  -  smtpd
   -o smtpd_tls_security_level=none
   -o smtpd_milters=
@@ -203,6 +204,9 @@ def test_the_lines_of_master_cf_are_listeners_with_their_own_rules(site: tuple[D
     assert "waypost user add" in said
     assert said.endswith("its own settings are not taken over: -o smtpd_recipient_restrictions")
     assert submission.milter_macro_daemon_name == "ORIGINATING"
+    assert implicit.milter_macro_daemon_name == "", "check-config would refuse the file"
+    (said,) = [each.said for each in draft.findings if each.what.startswith("submissions inet")]
+    assert "milter_macro_daemon_name is not taken over" in said
 
 
 def test_what_is_not_taken_over_is_named_in_the_finding_and_on_the_page(site: tuple[Draft, Settings]) -> None:
