@@ -228,13 +228,9 @@ class MilterMessage:
             data = b"".join([header, *[block async for block in self.body.blocks()]])
             if self._is_changed:
                 envelope = msgspec.structs.replace(
-                    envelope,
-                    size_bytes=size,
-                    data=DataPlace.INLINE,
-                    data_offset=0,
-                    data_sums=sums_of(data),
-                    eight_bit=envelope.eight_bit or not data.isascii(),
+                    envelope, size_bytes=size, data=DataPlace.INLINE, data_offset=0, data_sums=sums_of(data)
                 )
+                envelope = msgspec.structs.replace(envelope, eight_bit=envelope.eight_bit or not data.isascii())
             self._intake.store(envelope, more, data, done)
             return
         await self._spool(header, size, envelope, more, done)
