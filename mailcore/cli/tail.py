@@ -38,7 +38,8 @@ WARNINGS = frozenset(
         "maps_refused", "milter_failed", "positions_damaged", "probes_exceeded", "proxy_refused", "rate_exceeded",
         "recipient_store_damaged", "recipient_store_failed",
         "recipients_refused", "record_set_aside", "refusals_not_recorded", "rewriting_failed", "session_failed",
-        "spans_rejected", "stopped_accepting", "sync_failed", "traces_failed", "traces_lost", "tuned_ignored",
+        "spans_rejected", "stopped_accepting", "sync_failed", "tls_report_failed", "tls_report_given_up",
+        "tls_reports_stopped", "traces_failed", "traces_lost", "tuned_ignored",
         "users_refused",
     }
 )  # fmt: skip
@@ -48,7 +49,8 @@ INFOS = frozenset(
         "collector_answers",
         "delay_warned", "delivery", "expired", "header_checked", "lines_lost", "maps_read",
         "milter_acted", "recipient_verified", "recipients_read", "recovered", "refused", "removed", "started",
-        "stress", "stress_ended", "success_reported", "swept", "tuned", "tuned_ended", "users_read", "window_changed",
+        "stress", "stress_ended", "success_reported", "swept", "tls_report_sent",
+        "tuned", "tuned_ended", "users_read", "window_changed",
     }
 )  # fmt: skip
 EVENTS = ERRORS | WARNINGS | INFOS

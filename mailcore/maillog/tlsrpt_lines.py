@@ -23,8 +23,11 @@ class TlsrptLines(Lines):
         to = f", to <{inside(address)}>" if address else ""
         next_step = "given up" if given_up else "not sent yet, will retry"
         self._warning("tlsrpt", f"report of {day} for {word(domain)}{to}: {next_step}: {free(why)}")
-        event = "tls_report_given_up" if given_up else "tls_report_failed"
-        self._object(event, domain=domain, day=day, address=address, why=why)
+        fields = {"domain": domain, "day": day, "address": address, "why": why}
+        if given_up:
+            self._object("tls_report_given_up", **fields)
+        else:
+            self._object("tls_report_failed", **fields)
 
     def tls_reports_stopped(self, why: str) -> None:
         """Logs what keeps all reports from being sent."""
