@@ -100,12 +100,12 @@ class PartFinder:
         """Yields what is complete. Raises TooComplex."""
         self._buffer += data
         while self._buffer or is_last:
-            before = len(self._buffer)
+            before = len(self._buffer), self._parts  # a header section may be empty, and is found all the same
             if self._header is not None:
                 yield from self._take_header(self._header, is_last)
             else:
                 yield from self._take_body(is_last)
-            if len(self._buffer) == before:
+            if (len(self._buffer), self._parts) == before:
                 break
         if is_last and self._in_leaf:
             yield Body(b"", is_last=bool(self._open))  # a multipart without an end ends as if it had one

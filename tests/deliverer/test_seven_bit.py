@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from email.message import Message
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from mailcore.deliverer.mime_parts import DEPTH_MAX, HEADER_BYTES_MAX, PARTS_MAX, TooComplex
@@ -105,6 +105,14 @@ def decoded(text: bytes) -> list[tuple[str, bytes | None]]:
     return [(part.get_content_type(), payload(part)) for part in email.message_from_bytes(text).walk()]
 
 
+# Messages in a digest that have no header: the last was lost.
+WITHOUT_HEADERS = (
+    b'MIME-Version: 1.0\r\nContent-Type: multipart/digest; boundary="b"\r\n\r\n'
+    b"--b\r\n\r\n\xe4\r\n--b\r\n\r\n\xe4\r\n--b--\r\n"
+)
+
+
+@example(WITHOUT_HEADERS, 1)
 @settings(max_examples=60, deadline=None)
 @given(MESSAGES, st.integers(1, 200))
 def test_the_parts_are_what_they_were(text: bytes, size: int) -> None:
