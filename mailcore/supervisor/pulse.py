@@ -55,8 +55,13 @@ class Pulse:
 def until_begun(pulses: Iterable[Pulse], timeout_s: float) -> None:
     """Waits until each child has begun its work or has ended; at most ``timeout_s``."""
     waiting, end = {pulse.reader for pulse in pulses}, time.monotonic() + timeout_s
+    poll = select.poll()
+    for descriptor in waiting:
+        poll.register(descriptor, select.POLLIN)  # the end of a child is an event, too
     while waiting and (left := end - time.monotonic()) > 0:
-        waiting -= set(select.select(list(waiting), [], [], left)[0])
+        for descriptor, _ in poll.poll(left * 1000):
+            poll.unregister(descriptor)
+            waiting.discard(descriptor)
 
 
 def beat(loop: asyncio.AbstractEventLoop) -> None:
