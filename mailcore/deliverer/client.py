@@ -148,7 +148,7 @@ class Client:
                 reason = Unusable(Status.DEFERRED, "4.3.5", f"the logins are not known: {error}", Cause.MACHINE)
                 return self._unreached(work, [reason], "none", time.monotonic())
         hop: HopKey = (work.transport, policy, work.next_hop, login)
-        connection = self._cache.take_for_hop(hop)
+        connection = _fit(self._cache.take_for_hop(hop), work)
         if connection is not None:
             started_at = time.monotonic()
             outcome = await self._transact(connection, work, data)
@@ -225,7 +225,7 @@ class Client:
         if self._masks is not None:
             mask = self._masks.of(work.transport, work.next_hop, address.address)
         key = _key(work, policy, address, login, mask)
-        connection = self._cache.take_for_address(key)
+        connection = _fit(self._cache.take_for_address(key), work)
         if connection is not None:
             begun_at = time.monotonic()
             outcome = await self._transact(connection, work, data)
@@ -316,9 +316,7 @@ class Client:
             tls_verified=connection.tls_verified,
             tls_level=connection.tls_level,
         )
-        if connection.failure is None and policy.why == REQUIRETLS and not _keeps_tls(connection):
-            connection.quit()  # another message with REQUIRETLS must not find it
-        elif connection.failure is None:
+        if connection.failure is None:
             address = Address(connection.host, connection.address)
             self._cache.put(connection, hop, _key(work, policy, address, hop[3], connection.discarded))
         return result, outcome.data_error
@@ -347,6 +345,17 @@ class Client:
 def _keeps_tls(connection: Connection) -> bool:
     """Returns whether the server offers REQUIRETLS."""
     return REQUIRETLS.lower() in connection.features
+
+
+def _fit(connection: Connection | None, work: Deliver) -> Connection | None:
+    if (
+        connection is None
+        or not (work.options and work.sender and requires_tls(work.options))
+        or _keeps_tls(connection)
+    ):
+        return connection
+    connection.quit()  # another host may offer it
+    return None
 
 
 def _is_hopeless(result: Delivered) -> bool:

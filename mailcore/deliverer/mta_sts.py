@@ -103,7 +103,7 @@ class StsPolicies:
         except PolicyError as error:
             if len(self._failed) >= self._kept_max:
                 self._failed.clear()
-            self._failed[domain] = self._clock() + RETRY_S, error.with_traceback(None)
+            self._failed[domain] = self._clock() + RETRY_S, PolicyError(str(error)[:200], error.result)
             return kept
         self._failed.pop(domain, None)
         self._keep(fetched)

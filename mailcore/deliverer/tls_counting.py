@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 
 from mailcore.config.settings import Settings
 from mailcore.config.tlsrpt import DIRECTORY
-from mailcore.deliverer.connection import Connection
+from mailcore.deliverer.connection import Cause, Connection
 from mailcore.deliverer.mta_sts import StsPolicies, refusal
 from mailcore.deliverer.opening import Unusable
 from mailcore.deliverer.tls_policy import Policy
@@ -71,7 +71,7 @@ class TlsCounting:
         if isinstance(tried, Connection):
             tried.tls_level, tried.tls_verified = str(policy), False  # nothing was demanded
             return tried
-        return await connect(policy) if tried.result else tried
+        return await connect(policy) if tried.result or tried.cause is Cause.LOCAL else tried
 
     def count(
         self, sender: str, next_hop: NextHop, policy: Policy, address: Address, made: Connection | Unusable

@@ -36,10 +36,10 @@ from mailcore.queue.spool import DATA_AT, Spool, SpoolFile
 from mailcore.receiver.intake import Done, MilterEvent, Stored
 from mailcore.receiver.milter_message import HeaderTooBig, MessageLimits, MilterMessage
 from mailcore.receiver.scratch import Scratch
+from mailcore.routing.route import TEXT_MAX
 
 __all__ = ["Filtering", "Waiting"]
 
-TEXT_MAX = 400  # characters of a milter's reply in a bounce
 HEADER_TOO_BIG = Decision(Kind.REFUSE, b"552 5.3.4 Error: message header too big")
 NO_RECIPIENTS = Decision(Kind.DISCARD, reason="milters removed all recipients")
 _T = TypeVar("_T")

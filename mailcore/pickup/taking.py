@@ -170,13 +170,15 @@ class Taking:
     # -- inside
 
     def _due(self, names: list[str]) -> list[str]:
-        """Returns the names without those that were put off: they must not keep others waiting."""
+        """Returns the names that are due: first those that were never tried, then what was put off the longest ago.
+
+        Otherwise many messages that are put off would keep others waiting, by their names.
+        """
         now, there = self._clock(), set(names)
+        self._put_off = {name: until for name, until in self._put_off.items() if name in there}
         # A clock that was set back does not put anything off for longer.
-        self._put_off = {
-            name: until for name, until in self._put_off.items() if name in there and 0 < until - now <= PUT_OFF_S
-        }
-        return [name for name in names if name not in self._put_off]
+        due = [name for name in names if not 0 < self._put_off.get(name, 0.0) - now <= PUT_OFF_S]
+        return sorted(due, key=lambda name: self._put_off.get(name, 0.0))
 
     def _reopen(self) -> None:
         if self._failed:  # a failed sync is not tried again on the same file (law: no-sync-retry)
@@ -202,7 +204,7 @@ class Taking:
                 appended.append((name, self._append(dropped, taken), dropped.uid))
             except NotYet as error:
                 (taken.waiting if error.is_logged else taken.put_off).append((name, str(error)))
-                if len(self._put_off) < PUT_OFF_MAX:
+                if name in self._put_off or len(self._put_off) < PUT_OFF_MAX:
                     self._put_off[name] = self._clock() + (error.again_s or PUT_OFF_S)
                 if error.is_failure:  # the next message would wait for it, too
                     break

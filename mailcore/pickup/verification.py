@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # a process without [rewriting] does not load it
 
 __all__ = ["FINAL_MAX", "Asked", "Letter", "OpenVerifier", "Question", "Verifier", "questions", "reported"]
 
+DAY_S = 86_400.0  # a clock that was set back may have written a later time
 FINAL_MAX = 100  # addresses of one request that are asked about, after aliases
 
 
@@ -96,6 +97,10 @@ def questions(letter: Letter, rewriting: LiveMaps | None, now: float) -> Questio
     submission = letter.submission
     if len(submission.verify) > VERIFY_MAX:
         raise DroppedDamaged(f"it asks about more than {VERIFY_MAX} addresses")
+    if not 0.0 <= submission.submitted_at <= now + DAY_S:  # the report shows it
+        raise DroppedDamaged("its time is wrong")
+    if len(submission.recipients) != 1:
+        raise DroppedDamaged("its report has one reader, and it names several")
     sender = submission.recipients[0]
     asked: dict[str, Asked] = {}
     known: list[Finding] = []
