@@ -44,7 +44,7 @@ def main() -> int:
             for _ in range(given.rounds):
                 for kind, relay in relays.items():
                     runs[kind].append(measure(relay, sink, source, "persistent", given.messages))
-            files = len(list((relays["with"].home / "events").glob("dt=*/*.parquet")))
+            files = len(list((relays["with"].home / "events").glob("dt=*/[!.]*.parquet")))
         finally:
             for relay in relays.values():
                 relay.stop()

@@ -14,6 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from appliance.pipeline.events import event_paths
 from appliance.pipeline.failure import in_short
 
 __all__ = ["NotShared", "check_shared"]
@@ -43,7 +44,7 @@ def check_shared(session: SparkSession, events: Path, scratch: Path) -> None:
     if written < tasks:
         where = f"{written} of {tasks} files that they wrote are on this host"
         raise NotShared(f"Spark's workers do not share {scratch.parent} ({where}); {ADVICE}")
-    some = [str(path) for path in itertools.islice(events.glob("dt=*/*.parquet"), FILES_MAX)]
+    some = [str(path) for path in itertools.islice(event_paths(events), FILES_MAX)]
     if not some:
         return
     try:  # the length is that which the worker sees

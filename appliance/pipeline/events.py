@@ -14,7 +14,7 @@ import json
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -45,6 +45,7 @@ __all__ = [
     "Damage",
     "EventFile",
     "SetAside",
+    "event_paths",
     "fingerprint",
     "look",
     "nothing",
@@ -161,13 +162,15 @@ class SetAside:
         fresh.replace(self.kept)
 
 
+def event_paths(events: Path, dt: str = "*") -> Iterator[Path]:
+    """Yields the event files of a UTC day, or of all days. A file that is being written has a dot before its name."""
+    return (path for path in events.glob(f"dt={dt}/*.parquet") if not path.name.startswith((".", "_")))
+
+
 def look(events: Path, dt: str, aside: SetAside) -> tuple[list[EventFile], list[Damage]]:
     """Returns the event files of a UTC day: the readable ones, judged by their footers, and the damaged ones."""
     good, damaged = [], []
-    directory = events / f"dt={dt}"
-    for path in sorted(directory.glob("*.parquet")) if directory.is_dir() else ():
-        if path.name.startswith((".", "_")):
-            continue
+    for path in sorted(event_paths(events, dt)):
         try:
             stat = path.stat()
         except OSError as error:  # a link that leads nowhere, or it is gone again

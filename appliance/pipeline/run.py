@@ -31,6 +31,7 @@ if SPARK_MISSING := missing("reports"):  # the modules below import Spark
 from appliance.pipeline.build_day import Progress, ReportBuilder, Told
 from appliance.pipeline.cluster import NotShared, check_shared
 from appliance.pipeline.days import Day, month_of, not_begun, week_of
+from appliance.pipeline.events import event_paths
 from appliance.pipeline.failure import in_short
 from appliance.pipeline.java import NoJava
 from appliance.pipeline.session import QUICK, NoMaster, end, start
@@ -71,10 +72,8 @@ def report(
 
 
 def _small(events: Path, day: Day) -> bool:
-    days = (
-        events / f"dt={dt}" for each in (day.before(back) for back in range(LATE_DAYS + 1)) for dt in each.partitions()
-    )
-    return sum(path.stat().st_size for directory in set(days) for path in directory.glob("*.parquet")) < SMALL_BYTES
+    days = {dt for back in range(LATE_DAYS + 1) for dt in day.before(back).partitions()}
+    return sum(path.stat().st_size for dt in days for path in event_paths(events, dt)) < SMALL_BYTES
 
 
 def make(builder: ReportBuilder, day: Day) -> Told:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from appliance.pipeline.events import EventFile, SetAside, fingerprint, look, overlapping
+from appliance.pipeline.events import EventFile, SetAside, event_paths, fingerprint, look, overlapping
 from appliance.pipeline.verify import all_unchanged
 from tests.appliance.pipeline.sample_events import SampleMail, utc, write_file
 
@@ -45,6 +45,7 @@ def test_what_is_not_published_yet_is_not_there(events: Path, aside: SetAside) -
     path.rename(path.with_name(f".{path.name}"))
     files, _ = look(events, DT, aside)
     assert path.name not in {each.path.name.lstrip(".") for each in files}
+    assert path.name not in {each.name.lstrip(".") for each in (*event_paths(events), *event_paths(events, DT))}
 
 
 @pytest.mark.parametrize("damage", ["cut short", "empty", "no Parquet", "no events", "of tomorrow"])
