@@ -287,5 +287,9 @@ def _request_of(client: socket.socket) -> Request | None:
 def main(start_traces: Callable[[Settings], None], settings: Settings, number: int) -> None:
     """Runs until it is killed. There is one exporter, number 0. ``start_traces``: beside it, if the settings want them."""
     os.nice(NICE)
-    start_traces(settings)
-    Exporter(settings).run()
+    exporter = Exporter(settings)
+    try:
+        start_traces(settings)
+    except Exception as error:  # a fault of traces must not keep events from being exported
+        exporter.log.traces_failed(f"{type(error).__name__}: {error}; no traces until Waypost is started again")
+    exporter.run()

@@ -18,7 +18,7 @@ import pytest
 from mailcore.config.settings import Export, Reports, Settings
 from mailcore.control.client import ControlClient
 from mailcore.envelope import Status
-from mailcore.events.exporter import EXPORTER_SOCKET, Exporter, midnight_between
+from mailcore.events.exporter import EXPORTER_SOCKET, Exporter, main, midnight_between
 from mailcore.events.write.cutoff import Cut, CutFailed
 from mailcore.events.write.export import Exported
 from mailcore.events.write.files import day_of
@@ -349,3 +349,24 @@ def test_a_cut_that_fails_is_told(lanes: Lanes, clock: Clock, monkeypatch: pytes
     look(exporter)
     exporter.log.flush()
     assert "segments were deleted" in (lanes.path / "log" / "mail.log").read_text()
+
+
+def test_a_fault_of_the_traces_does_not_end_the_exporter(lanes: Lanes, monkeypatch: pytest.MonkeyPatch) -> None:
+    run: list[Exporter] = []
+    monkeypatch.setattr("mailcore.events.exporter.os.nice", lambda increment: increment)
+
+    def ran(self: Exporter) -> None:
+        run.append(self)
+
+    monkeypatch.setattr(Exporter, "run", ran)
+
+    def start_traces(settings: Settings) -> None:
+        raise RuntimeError("can't start new thread")
+
+    settings = settings_of(lanes)
+    main(start_traces, settings, 0)
+    (exporter,) = run
+    exporter.turn()
+    exporter.log.flush()
+    events = [json.loads(line) for line in (settings.log_directory / "mail.jsonl").read_text().splitlines()]
+    assert ["can't start new thread" in each["why"] for each in events if each["event"] == "traces_failed"] == [True]
