@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 
-__all__ = ["MX_NOT_IN_POLICY", "TLSA_MISMATCH", "WAIVED", "Result"]
+__all__ = ["CONNECTION_LOST", "MX_NOT_IN_POLICY", "TLSA_MISMATCH", "WAIVED", "Result"]
 
 
 class Result(enum.StrEnum):
@@ -26,5 +26,6 @@ class Result(enum.StrEnum):
 # Reason codes of our own; the others are OpenSSL's.
 MX_NOT_IN_POLICY = "mx-not-in-policy"
 TLSA_MISMATCH = "no-tlsa-record-matches"
+CONNECTION_LOST = "connection-lost"  # or timed out in the handshake, without a word of TLS
 
 WAIVED = "waived"  # in the place of a result: the message itself waives what the domain publishes (RFC 8689)

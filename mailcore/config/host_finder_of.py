@@ -1,4 +1,4 @@
-"""The search for hosts that a configuration describes, as a deliverer's: for processes that send no mail."""
+"""The search for hosts that a configuration describes: of deliverers, and as theirs in processes that send no mail."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from collections.abc import Callable
 
 from mailcore.config.settings import Settings
 from mailcore.routing.mx import HostFinder
+from mailcore.routing.own_addresses import OwnAddresses
 
 __all__ = ["host_finder_of", "our_name"]
 
 
-def host_finder_of(settings: Settings, clock: Callable[[], float]) -> HostFinder:
-    """Returns a search for hosts; ``clock`` is a monotonic one."""
+def host_finder_of(
+    settings: Settings, clock: Callable[[], float], own_addresses: OwnAddresses | None = None
+) -> HostFinder:
+    """Returns a search for hosts; ``clock`` is a monotonic one, ``own_addresses`` as ``HostFinder``'s."""
     limits = settings.deliverer
     return HostFinder(
         limits.nameservers,
@@ -21,6 +24,7 @@ def host_finder_of(settings: Settings, clock: Callable[[], float]) -> HostFinder
         own_name=our_name(settings),
         chance=random.Random(),  # noqa: S311  which of two equal hosts comes first need not be secret
         clock=clock,
+        own_addresses=own_addresses,
     )
 
 

@@ -254,7 +254,8 @@ class Client:
         async def connect(policy: Policy) -> Connection | Unusable:
             return await self._opener.connect(policy, address, port, login, mask=mask)
 
-        return await self._counting.connect(connect, work.sender, work.next_hop, policy, address)
+        broken = self._opener.broken(address, port) is not None
+        return await self._counting.connect(connect, work.sender, work.next_hop, policy, address, tls_is_broken=broken)
 
     def _counted(self, work: Deliver, policy: Policy, address: Address, reason: Unusable) -> Unusable:
         if self._counting is not None:

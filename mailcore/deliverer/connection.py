@@ -65,7 +65,7 @@ class Connection(SMTPProtocol):
         self.tls_verified = False  # the certificate was checked, as ``tls_level`` demands
         self.tls_level = ""  # as Delivered.tls_level
         self.tls_error = ""  # why the handshake failed
-        self.tls_exception: Exception | None = None  # the same
+        self.tls_exception: Exception | None = None  # the same; also what ended an encrypted connection
         self.tls_result = ""  # a ``mailcore.tls_result.Result`` if mail goes in the clear instead, and its reason code
         self.tls_reason = ""
         self.mechanisms: list[str] = []  # of AUTH, as EHLO offered them
@@ -131,6 +131,8 @@ class Connection(SMTPProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stops the timer and tells the cache."""
+        if isinstance(exc, ssl.SSLError):
+            self.tls_exception = exc.with_traceback(None)  # an alert of the server
         if self.failure is None:
             self._fail(Failure.LOST)
         super().connection_lost(exc)

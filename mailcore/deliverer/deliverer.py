@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import random
 import resource
 import signal
 import socket
@@ -29,6 +28,7 @@ import msgspec
 import uvloop
 
 from mailcore.config.arc import Arc
+from mailcore.config.host_finder_of import host_finder_of
 from mailcore.config.protocol import conversions, fallback_hops
 from mailcore.config.settings import Settings
 from mailcore.config.values import listen_address
@@ -45,7 +45,6 @@ from mailcore.esmtp import EXTENSIONS, Extension
 from mailcore.exhaustion import is_exhausted
 from mailcore.frames import Deliver, Delivered, FrameDecoder, FrameWriter, Hello, WireError
 from mailcore.log.disk import Disk
-from mailcore.routing.mx import HostFinder
 from mailcore.routing.own_addresses import OwnAddresses
 from mailcore.routing.resolve import next_hop_of
 from mailcore.supervisor.listen import fitting_path
@@ -151,14 +150,8 @@ class Deliverer:
         self._socket_path = settings.run_directory / MANAGER_SOCKET
         self._loop = loop
         self._files = DataFiles(Disk(), loop)
-        finder = HostFinder(
-            limits.nameservers,
-            addresses_max=limits.addresses_max,
-            own_name=our_name,
-            chance=random.Random(),  # noqa: S311  which of two equal hosts comes first need not be secret
-            clock=loop.time,
-            own_addresses=OwnAddresses(listen_address(each.address) for each in settings.all_listeners),
-        )
+        own_addresses = OwnAddresses(listen_address(each.address) for each in settings.all_listeners)
+        finder = host_finder_of(settings, loop.time, own_addresses)
         policies = Policies(settings.tls_policy, limits.port, settings.tls.ca_file)
         sts = None
         if settings.sts_directory is not None:

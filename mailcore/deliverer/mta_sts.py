@@ -113,8 +113,10 @@ class StsPolicies:
         until, identifier = self._records.get(domain, (0.0, ""))
         if until > self._clock():
             return identifier
-        texts, ttl_s, _ = await self._finder.texts(f"_mta-sts.{domain}")
+        texts, ttl_s, failed = await self._finder.texts(f"_mta-sts.{domain}")
         identifier = record_id(texts)
+        if not identifier and not failed:
+            self._failed.pop(domain, None)  # it publishes no policy any more: none that can't be fetched, either
         if len(self._records) >= self._kept_max:
             self._records.clear()
         self._records[domain] = self._clock() + max(ttl_s, RECORD_S_MIN), identifier

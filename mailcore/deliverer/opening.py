@@ -35,7 +35,7 @@ from mailcore.esmtp import Extension, OutgoingTable
 from mailcore.frames import TLS_NOT_OFFERED
 from mailcore.remote_reply import refused_to_talk
 from mailcore.routing.mx import Address
-from mailcore.tls_result import TLSA_MISMATCH, Result
+from mailcore.tls_result import CONNECTION_LOST, TLSA_MISMATCH, Result
 
 __all__ = ["Opener", "Unusable", "relay_of"]
 
@@ -61,7 +61,7 @@ class Unusable(NamedTuple):
     text: str
     cause: Cause = Cause.SITE
     of_tls: bool = False  # perhaps it goes in the clear
-    result: str = ""  # a ``mailcore.tls_result.Result`` if TLS is the reason
+    result: str = ""  # a ``mailcore.tls_result.Result`` if TLS is known to be the reason
     reason_code: str = ""  # more about it: OpenSSL's word or one of ours
     source: str = ""  # address of our end
 
@@ -102,8 +102,8 @@ class Opener:
         if policy.level != "may":
             return await self._open(policy, address, port, login, lmtp, mask)
         key = address.address, port
-        until, broken = self._tls_broken.get(key, (0.0, None))
-        if broken is None or until <= time.monotonic():
+        broken = self.broken(address, port)
+        if broken is None:
             made = await self._open(policy, address, port, login, lmtp, mask)
             if isinstance(made, Connection) or not made.of_tls:
                 return made
@@ -114,8 +114,14 @@ class Opener:
         made = await self._open(policy._replace(level="none"), address, port, login, lmtp, mask)
         if isinstance(made, Connection):
             made.tls_level = _in_the_clear(policy, broken.text)
-            made.tls_result, made.tls_reason = broken.result, broken.reason_code
+            # In the clear it works: TLS, and not the network, broke the connection.
+            made.tls_result, made.tls_reason = broken.result or Result.VALIDATION_FAILURE, broken.reason_code
         return made
+
+    def broken(self, address: Address, port: int) -> Unusable | None:
+        """Returns why an address gets mail in the clear under "may"; None if TLS is tried."""
+        until, why = self._tls_broken.get((address.address, port), (0.0, None))
+        return why if until > time.monotonic() else None
 
     async def _open(
         self, policy: Policy, address: Address, port: int, login: Login | None, lmtp: bool, mask: Mask
@@ -206,7 +212,8 @@ class Opener:
         # A server that dislikes our handshake in TLS 1.3 says so only here, by hanging up.
         if reason is None or connection.failure is None:
             return reason
-        return reason._replace(of_tls=True, result=Result.VALIDATION_FAILURE, reason_code=_UNKNOWN_REASON)
+        result, reason_code = _result_of(connection.tls_exception)
+        return reason._replace(of_tls=True, result=result, reason_code=reason_code)
 
     async def _hello(self, connection: Connection) -> Unusable | None:
         reply = await connection.hello(self._our_name, self._limits.greeting_timeout_s)
@@ -245,12 +252,19 @@ def _unfulfilled(connection: Connection, policy: Policy) -> str:
     return ""
 
 
-def _result_of(error: Exception | None) -> tuple[Result, str]:
-    """Returns the result and the reason code of a handshake that failed."""
+def _result_of(error: Exception | None) -> tuple[str, str]:
+    """Returns the result and the reason code of a handshake that failed; the result is "" if the connection was lost.
+
+    The network, or a server that stops, may be the reason then: RFC 8460 4.3 has results of TLS only.
+    """
     if isinstance(error, ssl.SSLCertVerificationError):
         expired = error.verify_code == _CERTIFICATE_EXPIRED
         result = Result.CERTIFICATE_EXPIRED if expired else Result.CERTIFICATE_NOT_TRUSTED
         return result, error.verify_message
+    if error is None or (isinstance(error, OSError) and not isinstance(error, ssl.SSLError)):
+        return "", CONNECTION_LOST
+    if isinstance(error, ssl.SSLEOFError | ssl.SSLSyscallError):
+        return "", CONNECTION_LOST
     reason = error.reason if isinstance(error, ssl.SSLError) else None
     return Result.VALIDATION_FAILURE, reason.lower() if reason else _UNKNOWN_REASON
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from mailcore.deliverer.sts_policy import PolicyError
 from mailcore.frames import NextHop
+from mailcore.routing.https_connection import connected, trusting
 from mailcore.routing.mx import HostFinder
 from mailcore.routing.resolve import Refused
 from mailcore.tls_result import Result
@@ -21,7 +22,6 @@ __all__ = ["PolicyFetcher"]
 
 POLICY_BYTES_MAX = 64 * 1024  # RFC 8461 3.3 allows this limit; a real policy has some hundred
 RESPONSE_BYTES_MAX = 2 * POLICY_BYTES_MAX + 32 * 1024  # with its header fields, and in chunks
-ADDRESSES_MAX = 3
 HTTPS_PORT = 443
 NOT_FETCHED = Result.STS_POLICY_FETCH_ERROR
 
@@ -54,36 +54,17 @@ class PolicyFetcher:
         addresses = await self._finder.find(NextHop(host, self._port, False))
         if isinstance(addresses, Refused):
             raise PolicyError(addresses.reply, NOT_FETCHED)
-        context = self._trusting()
-        error: OSError | None = None
-        for address in addresses[:ADDRESSES_MAX]:
-            try:
-                reader, writer = await asyncio.open_connection(
-                    address.address, self._port, ssl=context, server_hostname=host
-                )
-            except ssl.SSLError:
-                raise
-            except OSError as failed:
-                error = failed
-                continue
-            try:
-                writer.write(
-                    f"GET /.well-known/mta-sts.txt HTTP/1.1\r\nHost: {host}\r\nUser-Agent: Waypost\r\n"
-                    "Accept: text/plain\r\nConnection: close\r\n\r\n".encode()
-                )
-                return await _read(reader)
-            finally:
-                writer.transport.abort()
-        raise error or OSError("no address")
-
-    def _trusting(self) -> ssl.SSLContext:
         if self._context is None:
-            context = ssl.create_default_context()
-            context.hostname_checks_common_name = False
-            if self._ca_file:
-                context.load_verify_locations(self._ca_file)
-            self._context = context
-        return self._context
+            self._context = trusting(self._ca_file)
+        reader, writer = await connected(addresses, host, self._port, self._context)
+        try:
+            writer.write(
+                f"GET /.well-known/mta-sts.txt HTTP/1.1\r\nHost: {host}\r\nUser-Agent: Waypost\r\n"
+                "Accept: text/plain\r\nConnection: close\r\n\r\n".encode()
+            )
+            return await _read(reader)
+        finally:
+            writer.transport.abort()
 
 
 async def _read(reader: asyncio.StreamReader) -> bytes:

@@ -1,9 +1,10 @@
 """Counts new connections for TLS reports (RFC 8460): under which policy of the recipients' domain, and with which result.
 
 Not counted: connections on which TLS was not tried (level "none", a setting that discards STARTTLS, no connection or no
-greeting), those under a level that the operator chose for the certificate ("verify"), those of messages that waive what the
-domain publishes, and those of the reports themselves: otherwise two sites would report on each other's reports each day.
-A policy in testing mode lowers nothing: it is tried first as if it were enforced, and what fails is counted.
+greeting), those that were lost in the handshake, unless the same address then took mail in the clear, those under a level that
+the operator chose for the certificate ("verify"), those of messages that waive what the domain publishes, and those of the
+reports themselves: otherwise two sites would report on each other's reports each day. A policy in testing mode lowers nothing:
+it is tried first as if it were enforced, and what fails is counted.
 
 Loaded only if reports are on.
 """
@@ -30,6 +31,7 @@ __all__ = ["TlsCounting", "open_counting"]
 _OF_DANE = (Result.TLSA_INVALID,)
 _DANE = ("dane", "dane-only")
 _UNPUBLISHED = ("may", "encrypt")  # levels that ask for no certificate
+_UNTRIED = Unusable(Status.DEFERRED, "4.7.5", "", of_tls=True)
 
 
 def open_counting(settings: Settings, sts: StsPolicies | None, complain: Callable[[str], None]) -> TlsCounting:
@@ -54,24 +56,33 @@ class TlsCounting:
         next_hop: NextHop,
         policy: Policy,
         address: Address,
+        *,
+        tls_is_broken: bool = False,
     ) -> Connection | Unusable:
-        """Returns what ``connect`` makes under the policy, and counts it."""
+        """Returns what ``connect`` makes under the policy, and counts it.
+
+        ``tls_is_broken``: a handshake with the address failed lately, so that the level "may" does not try another.
+        """
         if policy.level != "may" or not policy.hosts:
             made = await connect(policy)
             self.count(sender, next_hop, policy, address, made)
             return made
         strict = Policy("mta-sts", policy.why, (address.host,), policy.ca_file, policy.hosts)
+        tried: Connection | Unusable = _UNTRIED
         if refusal(strict, address.host):
-            tried: Connection | Unusable = Unusable(
-                Status.DEFERRED, "4.7.5", "", result=Result.VALIDATION_FAILURE, reason_code=MX_NOT_IN_POLICY
-            )
-        else:
+            tried = _UNTRIED._replace(result=Result.VALIDATION_FAILURE, reason_code=MX_NOT_IN_POLICY)
+        elif not tls_is_broken:
             tried = await connect(strict)
         self.count(sender, next_hop, policy, address, tried)
         if isinstance(tried, Connection):
             tried.tls_level, tried.tls_verified = str(policy), False  # nothing was demanded
             return tried
-        return await connect(policy) if tried.result or tried.cause is Cause.LOCAL else tried
+        if not (tried.result or tried.of_tls or tried.cause is Cause.LOCAL):
+            return tried
+        made = await connect(policy)
+        if not tried.result and isinstance(made, Connection) and made.tls_result:  # it is in the clear
+            self.count(sender, next_hop, policy, address, made)
+        return made
 
     def count(
         self, sender: str, next_hop: NextHop, policy: Policy, address: Address, made: Connection | Unusable

@@ -13,6 +13,7 @@ import ssl
 from collections.abc import Callable
 
 from mailcore.frames import NextHop
+from mailcore.routing.https_connection import connected, trusting
 from mailcore.routing.mx import HostFinder
 from mailcore.routing.resolve import Refused
 from mailcore.tlsrpt.record import Https
@@ -20,8 +21,10 @@ from mailcore.tlsrpt.record import Https
 __all__ = ["NotTaken", "Post", "is_public"]
 
 TIMEOUT_S = 60.0
-ADDRESSES_MAX = 3
 LINE_BYTES_MAX = 1_000
+_UNICAST = ipaddress.IPv6Network("2000::/3")  # all that IANA gives to networks; Teredo in it is not global
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")  # RFC 6052 2.1
+_SPECIAL = [ipaddress.IPv4Network(each) for each in ("192.0.0.0/24", "192.88.99.0/24")]  # RFC 6890, RFC 7526
 _STATUS = re.compile(rb"HTTP/1\.[01] ([0-9]{3})\b")
 
 
@@ -30,8 +33,20 @@ class NotTaken(Exception):
 
 
 def is_public(address: str) -> bool:
-    """Returns whether an address is one of the internet."""
-    return ipaddress.ip_address(address).is_global
+    """Returns whether an address is one host of the internet, also after the translation of an IPv6 address into IPv4.
+
+    Refused are the addresses that lead through a tunnel or translator of which the IPv4 address can't be judged: Teredo, and
+    NAT64 with a local prefix (64:ff9b:1::/48, RFC 8215).
+    """
+    found = ipaddress.ip_address(address)
+    if isinstance(found, ipaddress.IPv6Address):
+        inner = found.ipv4_mapped or found.sixtofour
+        if found in _NAT64:
+            inner = ipaddress.IPv4Address(int(found) & 0xFFFF_FFFF)
+        if inner is None:
+            return found in _UNICAST and found.is_global
+        found = inner
+    return found.is_global and not found.is_multicast and not any(found in each for each in _SPECIAL)
 
 
 class Post:
@@ -64,32 +79,19 @@ class Post:
         allowed = [each for each in addresses if self._may_ask(each.address)]
         if not allowed:
             raise NotTaken(f"{host} has no public address")
-        context = ssl.create_default_context()
-        if self._ca_file:
-            context.load_verify_locations(self._ca_file)
-        error: OSError | None = None
-        for address in allowed[:ADDRESSES_MAX]:
-            try:
-                reader, writer = await asyncio.open_connection(
-                    address.address, port, ssl=context, server_hostname=host, limit=LINE_BYTES_MAX
-                )
-            except ssl.SSLError:
-                raise
-            except OSError as failed:
-                error = failed
-                continue
-            try:
-                writer.write(
-                    f"POST {path} HTTP/1.1\r\nHost: {host if port == 443 else f'{host}:{port}'}\r\nUser-Agent: Waypost\r\n"
-                    f"Content-Type: application/tlsrpt+gzip\r\nContent-Length: {len(content)}\r\n"
-                    "Connection: close\r\n\r\n".encode("ascii")
-                    + content
-                )
-                await writer.drain()
-                found = _STATUS.match(await reader.readuntil(b"\n"))
-                if found is None:
-                    raise NotTaken(f"{host} does not speak HTTP")
-                return int(found[1])
-            finally:
-                writer.transport.abort()
-        raise error or OSError("no address")
+        context = trusting(self._ca_file)
+        reader, writer = await connected(allowed, host, port, context, LINE_BYTES_MAX)
+        try:
+            writer.write(
+                f"POST {path} HTTP/1.1\r\nHost: {host if port == 443 else f'{host}:{port}'}\r\nUser-Agent: Waypost\r\n"
+                f"Content-Type: application/tlsrpt+gzip\r\nContent-Length: {len(content)}\r\n"
+                "Connection: close\r\n\r\n".encode("ascii")
+                + content
+            )
+            await writer.drain()
+            found = _STATUS.match(await reader.readuntil(b"\n"))
+            if found is None:
+                raise NotTaken(f"{host} does not speak HTTP")
+            return int(found[1])
+        finally:
+            writer.transport.abort()

@@ -1,12 +1,13 @@
 """Sends the reports about a UTC day that has ended. Runs in the control process, of which there is one.
 
 For each domain of the counts: when it is due, its TXT record is looked up; without exactly one valid record the domain gets
-no report. The report goes to each address of the record, by mail (``inject_begin`` and so on) or by HTTPS. A failure is tried
-again, after 5 minutes at first and 4 hours at most, until ``give_up_s`` after it was due.
+no report. The report goes to each address of the record, by mail (``inject_begin`` and so on) or by HTTPS. An address that
+fails is tried again on its own, after 5 minutes at first and 4 hours at most, until ``give_up_s`` after the report was due.
 
 Laws
 - What became of a report is written down before the next one is sent to that address; a restart reads it (``sent.py``).
 - At most AT_ONCE domains are worked on at a time; nothing here keeps the control process waiting.
+- A fault of one domain or address, foreseen or not, neither ends nor repeats the reports of others.
 
 Keeps law: tls-report-once (docs/laws.md).
 """
@@ -15,8 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import random
-import socket
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -25,6 +24,7 @@ from pathlib import Path
 
 import msgspec
 
+from mailcore.config.host_finder_of import host_finder_of
 from mailcore.config.settings import Settings
 from mailcore.config.tlsrpt import DIRECTORY, TlsRpt
 from mailcore.control.client import AsyncControlClient, ControlError
@@ -57,9 +57,18 @@ class NotNow(Exception):
     """Says that the queue takes no mail at the moment: the report is not to blame, and its time does not run."""
 
 
-class _Waiting(msgspec.Struct):
-    due: float
+class _Later(msgspec.Struct):
+    """When something that failed is tried again, and how often it failed."""
+
+    at: float = 0.0
     tries: int = 0
+
+
+class _Waiting(msgspec.Struct):
+    """A report that has no outcome yet."""
+
+    due: float
+    later: dict[str, _Later] = {}  # by address; "": the report as a whole, with its TXT record
 
 
 def due_at(settings: TlsRpt, day: date, domain: str) -> float:
@@ -142,8 +151,8 @@ class Sending:
     async def _send_all(
         self, sent: SentReports, day: date, due: list[str], sessions: dict[str, Counter[Session]]
     ) -> None:
+        """Sends the reports of these domains. Raises what went wrong with the list of what was sent, after the last."""
         slots = asyncio.Semaphore(AT_ONCE)
-        troubles: list[OSError] = []
 
         async def send(domain: str) -> None:
             async with slots:
@@ -151,53 +160,63 @@ class Sending:
                     return
                 try:
                     await self._send(sent, day, domain, sessions.get(domain, Counter()))
-                except OSError as error:  # of the list of what was sent; others must not wait for it
-                    troubles.append(error)
+                except OSError:  # of the list of what was sent
+                    raise
+                except Exception as error:  # a bug, perhaps with what this domain publishes
+                    await self._put_off(sent, day, domain, f"internal error: {error!r}")
 
-        async with asyncio.TaskGroup() as group:
-            for domain in due:
-                group.create_task(send(domain))
-        if troubles:
-            raise troubles[0]
+        results = await asyncio.gather(*(send(domain) for domain in due), return_exceptions=True)
+        for result in results:
+            if result is not None:
+                raise result
 
     async def _send(self, sent: SentReports, day: date, domain: str, sessions: Counter[Session]) -> None:
         """Sends the report of a domain to each of its addresses that has no outcome yet."""
         texts, _, failed = await self._finder.texts(f"_smtp._tls.{domain}")
         if failed:
-            why = f"the TXT record of _smtp._tls.{domain} can't be looked up"
-            if await self._failed(sent, day, domain, "", why):
-                await self._finish(sent, day, domain, f"given up: {why}")
-            else:
-                self._put_off(day, domain)
+            await self._put_off(sent, day, domain, f"the TXT record of _smtp._tls.{domain} can't be looked up")
             return
         addresses = [each for each in addresses_of(texts) if mailbox_of(each) or self._settings.https]
         report = made(domain, day, sessions, self._settings.sender, self._settings.organization)
-        left = False
+        left: list[float] = []
         for address in addresses:
             if not sessions or (str(day), domain, address) in sent.outcomes:
                 continue
-            try:
-                outcome = await self._deliver(report, address)
-            except NotNow:
-                self._paused_until = self._wall() + LOOK_S
-                return
-            except NotTaken as error:
-                left = not await self._failed(sent, day, domain, address, str(error)) or left
-                continue
-            self._log.tls_report_sent(domain, str(day), address, report.id, outcome)
-            await self._note(sent, day, domain, address, outcome or "posted")
+            at = await self._try(sent, day, report, address)
+            if at is not None:
+                left.append(at)
         if left:
-            self._put_off(day, domain)
+            self._plans[day][domain].due = min(left)
         else:
             await self._finish(sent, day, domain, "done" if addresses else "does not take part")
 
-    def _put_off(self, day: date, domain: str) -> None:
-        waiting = self._plans[day][domain]
-        waiting.due = self._wall() + min(RETRY_S_MIN * 2**waiting.tries, RETRY_S_MAX)
-        waiting.tries += 1
+    async def _try(self, sent: SentReports, day: date, report: Report, address: str) -> float | None:
+        """Sends a report to one address, unless it must wait. Returns when it is to be tried again; None: no more."""
+        now, later = self._wall(), self._plans[day][report.domain].later.setdefault(address, _Later())
+        if now < later.at:
+            return later.at
+        if mailbox_of(address) and now < self._paused_until:
+            return self._paused_until
+        try:
+            outcome = await self._deliver(report, address)
+        except NotNow:
+            self._paused_until = self._wall() + LOOK_S
+            return self._paused_until
+        except NotTaken as error:
+            return None if await self._failed(sent, day, report.domain, address, str(error)) else later.at
+        self._log.tls_report_sent(report.domain, str(day), address, report.id, outcome)
+        await self._note(sent, day, report.domain, address, outcome or "posted")
+        return None
+
+    async def _put_off(self, sent: SentReports, day: date, domain: str, why: str) -> None:
+        """Notes a fault that leaves the whole report of a domain for later, or gives it up."""
+        if await self._failed(sent, day, domain, "", why):
+            await self._finish(sent, day, domain, f"given up: {why}")
+        elif waiting := self._plans[day].get(domain):
+            waiting.due = waiting.later[""].at
 
     async def _finish(self, sent: SentReports, day: date, domain: str, outcome: str) -> None:
-        del self._plans[day][domain]
+        self._plans[day].pop(domain, None)
         await self._note(sent, day, domain, DONE, outcome)
 
     async def _deliver(self, report: Report, address: str) -> str:
@@ -212,8 +231,13 @@ class Sending:
         return ""
 
     async def _failed(self, sent: SentReports, day: date, domain: str, address: str, why: str) -> bool:
-        """Logs a failure; returns whether the report to this address is given up."""
-        given_up = self._wall() >= due_at(self._settings, day, domain) + self._settings.give_up_s
+        """Logs a failure, which is tried again later; returns whether the report to this address is given up instead."""
+        now = self._wall()
+        given_up = now >= due_at(self._settings, day, domain) + self._settings.give_up_s
+        if waiting := self._plans[day].get(domain):
+            later = waiting.later.setdefault(address, _Later())
+            later.at = now + min(RETRY_S_MIN * 2**later.tries, RETRY_S_MAX)
+            later.tries += 1
         self._log.tls_report_failed(domain, str(day), address, why, given_up=given_up)
         self._log.flush()
         if given_up and address:
@@ -255,14 +279,7 @@ def injection_into(socket_path: Path) -> Inject:
 
 async def run(settings: Settings) -> None:
     """Sends reports until it is cancelled. ``settings.tlsrpt.is_on``."""
-    limits = settings.deliverer
-    finder = HostFinder(  # as a deliverer's
-        limits.nameservers,
-        addresses_max=limits.addresses_max,
-        own_name=limits.hostname or socket.gethostname(),
-        chance=random.Random(),  # noqa: S311  which of two equal hosts comes first need not be secret
-        clock=time.monotonic,
-    )
+    finder = host_finder_of(settings, time.monotonic)
     post = Post(finder, settings.tls.ca_file)
     inject = injection_into(settings.run_directory / "control.sock")
     log = MailLog(settings.log_directory)

@@ -30,6 +30,7 @@ class Act(enum.Enum):
     HANG_UP = "close"
     RESET = "close with RST"
     GARBAGE = "go ahead with TLS, then talk nonsense"
+    LOSE = "go ahead with TLS, then close"
 
 
 Answer = bytes | Act
@@ -245,9 +246,10 @@ class ScriptedServer:
             connection: socket.socket = writer.get_extra_info("socket")
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
-        if answer is Act.GARBAGE:
+        if answer in (Act.GARBAGE, Act.LOSE):
             writer.write(b"220 2.0.0 Ready to start TLS\r\n")
             await writer.drain()
+        if answer is Act.GARBAGE:
             await asyncio.sleep(0.05)
             writer.write(b"this is no handshake\r\n")
             await writer.drain()

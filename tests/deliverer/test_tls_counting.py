@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import socket
+import ssl
 import time
 from collections import Counter
 from pathlib import Path
@@ -35,15 +39,15 @@ class Counts:
         if at is not None:
             at.sender.client._counting = self.counting
 
-    def sessions(self) -> Counter[Session]:
+    async def sessions(self) -> Counter[Session]:
         self._counts.write()
         days = [read_day(self.directory, day_at(time.time() - ago)) for ago in (0, 86_400)]
         return sum((sessions for day in days for sessions in day.values()), Counter())
 
-    def results(self) -> dict[tuple[str, str], int]:
+    async def results(self) -> dict[tuple[str, str], int]:
         """(policy type, result) -> how many; "" is success."""
         found: Counter[tuple[str, str]] = Counter()
-        for session, number in self.sessions().items():
+        for session, number in (await self.sessions()).items():
             found[session.policy_type, session.result] += number
         return dict(found)
 
@@ -69,7 +73,7 @@ async def test_a_domain_without_a_policy(
         sender = Sender(tmp_path, server.port, counting=counts.counting)
         assert outcomes(await sender.send()) == DELIVERED
         assert outcomes(await sender.send()) == DELIVERED, "over the same connection: counted once"
-        assert counts.results() == {("no-policy-found", result): 1}
+        assert await counts.results() == {("no-policy-found", result): 1}
 
 
 @pytest.mark.parametrize(
@@ -93,8 +97,8 @@ async def test_a_domain_with_a_policy_of_mta_sts(
         counts = Counts(tmp_path, at)
         sent = await at.sender.send()
         assert (outcomes(sent) == DELIVERED) == (mode == "testing" or not result), "testing mode stops no mail"
-        assert counts.results() == {("sts", result): 1}
-        (session,) = counts.sessions()
+        assert await counts.results() == {("sts", result): 1}
+        (session,) = await counts.sessions()
         assert (session.policy_domain, session.mx_hosts) == ("example.org", (sts.HOST, "*.other.test"))
         assert session.policy_strings == (
             "version: STSv1", f"mode: {mode}", f"mx: {sts.HOST}", "mx: *.other.test", "max_age: 86400",
@@ -104,6 +108,69 @@ async def test_a_domain_with_a_policy_of_mta_sts(
             assert (session.sending_ip, session.receiving_ip, session.mx_hostname) == (where, where, sts.HOST)
 
 
+@pytest.mark.parametrize("act", [Act.LOSE, pytest.param(Act.HANG_UP, marks=pytest.mark.long)])
+@pytest.mark.parametrize("mode", ["enforce", "testing"])
+async def test_a_connection_that_is_lost_in_the_handshake_is_of_tls_only_if_the_clear_works(
+    tmp_path: Path, act: Act, mode: str
+) -> None:
+    async with sts.site(tmp_path, sts.page(sts.ENFORCE.replace("enforce", mode))) as at:
+        at.server.answers["STARTTLS"] = [act]
+        counts = Counts(tmp_path, at)
+        assert (outcomes(await at.sender.send()) == DELIVERED) == (mode == "testing")
+        found = await counts.sessions()
+        assert [(each.policy_type, each.result, each.reason_code) for each in found] == (
+            [("sts", "validation-failure", "connection-lost")] if mode == "testing" else []
+        )
+
+
+def answer_with_an_alert(server: socket.socket, context: ssl.SSLContext) -> None:
+    """Does a handshake that fails, as the servers of asyncio do not: they close without the alert."""
+    connection, _ = server.accept()
+    with connection, connection.makefile("rb") as lines:
+        connection.sendall(b"220 alerts.example ESMTP\r\n")
+        assert lines.readline().startswith(b"EHLO")
+        connection.sendall(b"250-alerts.example\r\n250 STARTTLS\r\n")
+        assert lines.readline().startswith(b"STARTTLS")
+        connection.sendall(b"220 go\r\n")
+        with contextlib.suppress(ssl.SSLError):
+            context.wrap_socket(connection, server_side=True, suppress_ragged_eofs=False)
+
+
+@pytest.mark.parametrize(
+    ("version", "reason"),
+    [
+        (ssl.TLSVersion.TLSv1_2, "handshake_failure"),
+        (ssl.TLSVersion.TLSv1_3, "certificate_required"),  # it says so after our part, when we say EHLO
+    ],
+)
+async def test_an_alert_of_the_server_is_a_failure_of_tls(tmp_path: Path, version: ssl.TLSVersion, reason: str) -> None:
+    context = Authority(tmp_path).issue("x.test").server(tmp_path)
+    context.maximum_version = version
+    context.verify_mode = ssl.CERT_REQUIRED  # of us
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        answering = asyncio.create_task(asyncio.to_thread(answer_with_an_alert, server, context))
+        counts = Counts(tmp_path)
+        sender = Sender(tmp_path, server.getsockname()[1], counting=counts.counting)
+        ((outcome, _),) = outcomes(await sender.send(tls="encrypt"))
+        await answering
+        assert outcome == "deferred"
+        (session,) = await counts.sessions()
+        assert (session.policy_type, session.result) == ("no-policy-found", "validation-failure")
+        assert reason in session.reason_code
+
+
+async def test_testing_mode_does_not_try_tls_again_where_it_was_broken_lately(tmp_path: Path) -> None:
+    async with sts.site(tmp_path, sts.page(sts.ENFORCE.replace("enforce", "testing"))) as at:
+        at.server.answers["STARTTLS"] = [Act.GARBAGE]
+        counts, connections = Counts(tmp_path, at), []
+        for _ in range(3):
+            assert outcomes(await at.sender.send()) == DELIVERED
+            at.sender.client.close()  # no connection is kept
+            connections.append(len(at.server.sessions))
+        assert connections == [3, 4, 5], "as if enforced, as usual, in the clear; then in the clear"
+        assert await counts.results() == {("sts", "validation-failure"): 3}
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["enforce", "testing"])
 async def test_a_host_that_the_policy_does_not_name(tmp_path: Path, mode: str) -> None:
@@ -111,7 +178,7 @@ async def test_a_host_that_the_policy_does_not_name(tmp_path: Path, mode: str) -
     async with sts.site(tmp_path, page) as at:
         counts = Counts(tmp_path, at)
         assert (outcomes(await at.sender.send()) == DELIVERED) == (mode == "testing")
-        assert counts.results() == {("sts", "validation-failure"): 1}
+        assert await counts.results() == {("sts", "validation-failure"): 1}
 
 
 @pytest.mark.long
@@ -129,7 +196,21 @@ async def test_a_policy_that_cannot_be_used(
     async with sts.site(tmp_path, answer, web_names=web_names) as at:
         counts = Counts(tmp_path, at)
         assert outcomes(await at.sender.send()) == DELIVERED
-        assert counts.results() == {("sts", result): 1}
+        assert await counts.results() == {("sts", result): 1}
+
+
+async def test_a_policy_that_was_withdrawn_fails_no_more(tmp_path: Path) -> None:
+    async with sts.site(tmp_path, sts.page(status="404 Not Found")) as at:
+        counts = Counts(tmp_path, at)
+        for record, results in (
+            ("a1", {("sts", "sts-policy-fetch-error"): 1}),
+            (None, {("sts", "sts-policy-fetch-error"): 1, ("no-policy-found", ""): 1}),
+        ):
+            at.record(record)
+            at.now += 3_601  # the record is not remembered
+            assert outcomes(await at.sender.send()) == DELIVERED
+            at.sender.client.close()
+            assert await counts.results() == results
 
 
 @pytest.mark.parametrize(
@@ -154,8 +235,8 @@ async def test_a_domain_with_dane(tmp_path: Path, record: str, level: str, bogus
     async with dane.site(tmp_path, issued, records, level=level, bogus=bogus) as at:
         counts = Counts(tmp_path, at)
         await at.sender.send()
-        assert counts.results() == {("tlsa", result): 1}
-        (session,) = counts.sessions()
+        assert await counts.results() == {("tlsa", result): 1}
+        (session,) = await counts.sessions()
         assert session.policy_domain == dane.HOST
 
 
@@ -173,7 +254,7 @@ async def test_what_is_not_counted(tmp_path: Path, why: str) -> None:
         body = b"TLS-Required: No\r\n" + BODY if why == "waived" else BODY
         await sender.send(sender=REPORTS if why == "sender" else "from@example.net", body=body)
         assert server.sessions
-        assert not counts.results()
+        assert not await counts.results()
 
 
 async def test_the_kinds_of_a_day_are_bounded(tmp_path: Path) -> None:
@@ -182,8 +263,8 @@ async def test_the_kinds_of_a_day_are_bounded(tmp_path: Path) -> None:
     for number in range(300):
         for _ in range(2):
             counts._counts.count(Session(f"d{number}.example", "no-policy-found", f"d{number}.example"))
-    assert len(counts.sessions()) == 100
-    assert counts.results() == {("no-policy-found", ""): 200}
+    assert len(await counts.sessions()) == 100
+    assert await counts.results() == {("no-policy-found", ""): 200}
     (complaint,) = counts.complaints
     assert complaint.startswith("more than 100 kinds of sessions")
 

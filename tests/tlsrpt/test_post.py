@@ -82,16 +82,51 @@ async def test_a_server_that_is_not_there_is_a_failure(tmp_path: Path) -> None:
                 await post.send(closed, b"the report")
 
 
-def test_our_own_network_is_not_public() -> None:
-    assert is_public("8.8.8.8")
-    for address in (
-        "127.0.0.1",
-        "10.0.0.1",
-        "169.254.169.254",
-        "::1",
-        "fe80::1",
-        "fd00::1",
-        "::ffff:10.0.0.1",
-        "0.0.0.0",
-    ):
-        assert not is_public(address), address
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("8.8.8.8", True),
+        ("192.0.0.8", False),
+        ("127.0.0.1", False),
+        ("10.0.0.1", False),
+        ("100.64.0.1", False),  # of a provider
+        ("169.254.169.254", False),
+        ("0.0.0.0", False),
+        ("255.255.255.255", False),
+        ("224.0.0.1", False),
+        ("233.252.1.1", False),
+        ("192.88.99.1", False),  # relays of 6to4
+        ("2001:4860:4860::8888", True),
+        ("2001:db8::1", False),
+        ("::", False),
+        ("::1", False),
+        ("::8.8.8.8", False),
+        ("fe80::1", False),
+        ("fec0::1", False),  # site-local
+        ("fd00::1", False),
+        ("ff02::1", False),
+        ("ff0e::1", False),  # multicast in the whole internet
+        ("100::1", False),
+        ("4000::1", False),  # given to no network
+        ("5f00::1", False),
+        # Addresses with an IPv4 address in them
+        ("::ffff:8.8.8.8", True),
+        ("::ffff:10.0.0.1", False),
+        ("::ffff:127.0.0.1", False),
+        ("::ffff:224.0.0.1", False),
+        ("::ffff:0:8.8.8.8", False),  # for translators (RFC 2765), nobody's on the internet
+        ("64:ff9b::8.8.8.8", True),
+        ("64:ff9b::10.0.0.1", False),
+        ("64:ff9b::127.0.0.1", False),
+        ("64:ff9b::224.0.0.1", False),
+        ("64:ff9b:1::8.8.8.8", False),
+        ("64:ff9b:1::10.0.0.1", False),
+        ("2002:0808:0808::1", True),
+        ("2002:0a00:0001::1", False),
+        ("2002:7f00:0001::1", False),
+        ("2002:e000:0001::1", False),
+        ("2001:0:808:808::f7f7:f7f7", False),  # Teredo
+    ],
+)
+def test_only_hosts_of_the_internet_are_public(address: str, public: bool) -> None:
+    assert is_public(address) == public

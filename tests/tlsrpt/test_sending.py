@@ -54,6 +54,7 @@ class Site:
         self.now = due_at(settings, DAY, "asks.example")
         self.mail: list[tuple[str, str, bytes]] = []
         self.refusal: Exception | None = None
+        self.broken = ""  # recipient with whom a bug shows
         self.restart()
 
     def restart(self) -> None:
@@ -66,6 +67,8 @@ class Site:
     async def inject(self, sender: str, recipient: str, message: bytes) -> str:
         if self.refusal is not None:
             raise self.refusal
+        if recipient == self.broken:
+            raise RuntimeError("a bug")
         self.mail.append((sender, recipient, message))
         return "4FQ"
 
@@ -193,6 +196,42 @@ async def test_a_queue_that_takes_nothing_is_asked_again_and_no_report_is_given_
         at.now += LOOK_S
         await at.sending.look()
         assert len(at.mail) == 1
+
+
+async def test_while_the_queue_takes_nothing_a_web_server_that_fails_is_asked_as_seldom_as_ever(tmp_path: Path) -> None:
+    record = '"v=TLSRPTv1; rua=mailto:a@one.example,https://127.0.0.1:1/tls,mailto:b@two.example"'
+    async with site(tmp_path, {"asks.example": [record]}) as at:
+        store(at.counts, DAY, "asks.example")
+        at.refusal = NotNow("the manager is away")
+        begun = at.now
+        while at.now < begun + 4 * RETRY_S_MIN:
+            await at.sending.look()
+            at.now += LOOK_S
+        asked = [line["address"] for line in at.log() if line["event"] == "tls_report_failed"]
+        assert asked == ["https://127.0.0.1:1/tls"] * 3, "at once, after RETRY_S_MIN, and after twice that"
+        at.refusal = None
+        at.now += LOOK_S
+        await at.sending.look()
+        assert at.recipients == ["a@one.example", "b@two.example"], "they need not wait for the web server's turn"
+
+
+async def test_a_bug_with_one_domain_stops_no_other_and_repeats_none(tmp_path: Path) -> None:
+    domains = [f"d{number}.example" for number in range(5)]
+    records = {domain: [ASKS.replace("tls@reports.example", f"tls@{domain}")] for domain in domains}
+    async with site(tmp_path, records, spread_s=0) as at:
+        for domain in domains:
+            store(at.counts, DAY, domain)
+        at.broken = "tls@d0.example"
+        for _ in range(3):
+            await at.sending.look()
+            at.now += LOOK_S
+        assert at.recipients == [f"tls@{domain}" for domain in domains[1:]]
+        (failed,) = [line for line in at.log() if line["event"] == "tls_report_failed"]
+        assert (failed["domain"], failed["why"]) == ("d0.example", "internal error: RuntimeError('a bug')")
+        at.broken = ""
+        at.now += RETRY_S_MIN
+        await at.sending.look()
+        assert at.recipients == [f"tls@{domain}" for domain in domains]
 
 
 async def test_what_is_old_is_removed(tmp_path: Path) -> None:
