@@ -121,9 +121,16 @@ MUTATIONS = [
     Mutation(
         "a report that the queue did not take counts as sent",
         SENDING,
-        "                self._paused_until = self._wall() + LOOK_S\n                return\n",
-        "                self._paused_until = self._wall() + LOOK_S\n                continue\n",
+        "            self._paused_until = self._wall() + LOOK_S\n            return self._paused_until\n",
+        "            self._paused_until = self._wall() + LOOK_S\n            return None\n",
         f"{SENDING_TESTS} -k takes_nothing",
+    ),
+    Mutation(
+        "an address that fails is tried again whenever another is",
+        SENDING,
+        "        if now < later.at:\n",
+        "        if later.at < 0:\n",
+        f"{SENDING_TESTS} -k as_seldom",
     ),
     Mutation(
         "the kinds of sessions of a day are not bounded",
