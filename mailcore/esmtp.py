@@ -285,7 +285,7 @@ EXTENSIONS: tuple[Extension, ...] = (  # in the order of the reply to EHLO
         _always("MT-PRIORITY"),
         mail=(Parameter(MT_PRIORITY, _of(MT_PRIORITY, parse_priority), is_request=True),),
     ),
-    # RFC 3030; chunks go out only for BINARYMIME, which DATA cannot carry
+    # RFC 3030; BINARYMIME needs both, which DATA cannot carry; mailcore.deliverer.chunks sends chunks
     Extension("CHUNKING", _always("CHUNKING"), missing_dsn="5.6.1", needs=("BODY",), needed_for=_is_binary),
     Extension("BINARYMIME", _always("BINARYMIME"), missing_dsn="5.6.1", needs=("BODY",), needed_for=_is_binary),
     # RFC 9422; what a next hop announces is read by mailcore.deliverer.server_limits

@@ -1,4 +1,4 @@
-"""The settings ``protocol``, ``fallback_relay`` and ``mime_output_conversion`` of a transport.
+"""The settings ``protocol``, ``fallback_relay``, ``mime_output_conversion`` and ``chunking`` of a transport.
 
 Values only. LMTP (RFC 2033) is SMTP for the last hop, a mail store: it gives one reply for each recipient at the end of the
 data, and it may listen on a Unix socket.
@@ -15,6 +15,8 @@ from mailcore.routing.route import Route, RouteError, parse_route
 
 __all__ = [
     "PROTOCOLS",
+    "chunked_transports",
+    "chunking_of_transport",
     "conversion_of_transport",
     "conversions",
     "fallback_hops",
@@ -36,6 +38,10 @@ class _Transport(Protocol):
     @property
     def mime_output_conversion(self) -> str:
         """Returns convert, bounce or off."""
+
+    @property
+    def chunking(self) -> str:
+        """Returns needed or preferred."""
 
     @property
     def fallback_relay(self) -> tuple[str, ...]:
@@ -86,6 +92,21 @@ def conversion_of_transport() -> str:
         "send it as it is, as Postfix with disable_mime_output_conversion",
     )
     return mode
+
+
+def chunking_of_transport() -> str:
+    """Defines the field ``chunking`` of a transport."""
+    mode: str = choice(
+        "needed",
+        ("needed", "preferred"),
+        "which messages a next hop that offers CHUNKING (RFC 3030) gets with BDAT: those that DATA cannot carry, or all",
+    )
+    return mode
+
+
+def chunked_transports(transports: Mapping[str, _Transport]) -> frozenset[str]:
+    """Returns the names of the transports that prefer BDAT."""
+    return frozenset(name for name, transport in transports.items() if transport.chunking == "preferred")
 
 
 def conversions(transports: Mapping[str, _Transport]) -> dict[str, str]:

@@ -9,7 +9,12 @@ from typing import Any
 
 from mailcore.bounds import Bounds, Kind
 from mailcore.config.ehlo_keywords import discarded_of_transport
-from mailcore.config.protocol import conversion_of_transport, fallback_of_transport, protocol_of_transport
+from mailcore.config.protocol import (
+    chunking_of_transport,
+    conversion_of_transport,
+    fallback_of_transport,
+    protocol_of_transport,
+)
 from mailcore.config.tls import level_of_transport
 from mailcore.scheduler.feedback import Feedback
 from mailcore.scheduler.parameters import DESTINATION_SCOPE, GLOBAL_SCOPE, TRANSPORT_SCOPE
@@ -86,4 +91,5 @@ class Transport(Destination):
     fallback_relay: tuple[str, ...] = fallback_of_transport()
     discard_ehlo_keywords: tuple[str, ...] = discarded_of_transport()
     mime_output_conversion: str = conversion_of_transport()
+    chunking: str = chunking_of_transport()
     destinations: dict[str, dict[str, Any]] = field(default_factory=dict)  # pattern -> the values set, of Destination

@@ -35,6 +35,7 @@ from mailcore.deliverer.login import LoginFile
 from mailcore.deliverer.message_data import DataError, MessageData
 from mailcore.deliverer.mta_sts import StsPolicies, refusal
 from mailcore.deliverer.opening import Opener, Unusable, relay_of
+from mailcore.deliverer.outcome import Outcome
 from mailcore.deliverer.require_tls import (
     NOT_OFFERED,
     PUBLISHED,
@@ -46,7 +47,7 @@ from mailcore.deliverer.require_tls import (
 )
 from mailcore.deliverer.server_limits import without
 from mailcore.deliverer.tls_policy import Policies, Policy
-from mailcore.deliverer.transaction import Outcome, transact
+from mailcore.deliverer.transaction import transact
 from mailcore.envelope import Status, Verdict
 from mailcore.esmtp import EXTENSIONS, REQUIRETLS, Extension
 from mailcore.frames import Deliver, Delivered, NextHop
@@ -72,8 +73,8 @@ class _Session(NamedTuple):
 
 
 class Client:
-    """Delivers entries. ``our_name`` is the name in EHLO, ``lmtp`` are the transports that speak LMTP,
-    ``fallbacks`` the next hops of each transport that are tried when no host can be found or reached.
+    """Delivers entries. ``our_name`` is the name in EHLO, ``lmtp`` are the transports that speak LMTP, ``chunked`` those that
+    prefer BDAT, ``fallbacks`` the next hops of each transport that are tried when no host can be found or reached.
 
     Raises UnicodeEncodeError when ``our_name`` is not ASCII.
     """
@@ -93,11 +94,13 @@ class Client:
         masks: KeywordMasks | None = None,
         conversion: Conversion | None = None,
         counting: TlsCounting | None = None,
+        chunked: Collection[str] = (),
     ) -> None:
         self._limits = limits
         self._finder = finder
         self._sts = sts
         self._lmtp = frozenset(lmtp)
+        self._chunked = frozenset(chunked)
         self._fallbacks = fallbacks
         self._masks = masks
         self._conversion = conversion or Conversion()
@@ -239,6 +242,7 @@ class Client:
             return Unusable(
                 Status.DEFERRED, NOT_OFFERED, f"REQUIRETLS is required, but was not offered by host {made.name}"
             )
+        made.prefers_chunks = work.transport in self._chunked and "chunking" in made.features
         begun_at = time.monotonic()
         outcome = await self._transact(made, work, data)
         assert outcome is not None  # only a kept connection is dead at its first command

@@ -75,6 +75,7 @@ class Connection(SMTPProtocol):
         self.extensions = _NONE_OFFERED  # what ``features`` mean for a transaction; the client sets it after EHLO
         self.pipelining = False
         self.takes_8bit = False  # in the data
+        self.prefers_chunks = False  # BDAT also for data that DATA can carry; the client sets it after EHLO
         self.limits: ServerLimits | None = None  # as EHLO announced them
         self.size_limit = 0  # bytes, 0: none or unknown
         self.uses = 0  # transactions begun

@@ -29,7 +29,7 @@ import uvloop
 
 from mailcore.config.arc import Arc
 from mailcore.config.host_finder_of import host_finder_of
-from mailcore.config.protocol import conversions, fallback_hops
+from mailcore.config.protocol import chunked_transports, conversions, fallback_hops
 from mailcore.config.settings import Settings
 from mailcore.config.values import listen_address
 from mailcore.deliverer.client import Client
@@ -176,6 +176,7 @@ class Deliverer:
             masks_of(settings),
             Conversion(conversions(settings.transports), self._signing),
             open_counting(settings, sts, _not_counted) if open_counting is not None else None,
+            chunked_transports(settings.transports),
         )
         self._sealing: Sealing | None = None
         if open_sealing is not None and settings.arc.domain:

@@ -22,15 +22,28 @@ law: success-is-the-last-word (docs/laws.md).
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
 
 import msgspec
 
 from mailcore.config.settings import Deliverer
+from mailcore.deliverer.chunks import send_chunks
 from mailcore.deliverer.connection import Connection, Failure
 from mailcore.deliverer.message_data import DataError, MessageData
+from mailcore.deliverer.outcome import (
+    SENDING_BODY,
+    SENDING_DATA,
+    SENDING_DOT,
+    SENDING_MAIL,
+    SENDING_RCPT,
+    Addressee,
+    Outcome,
+    broken_off,
+    by_recipient,
+    failed,
+    out_of_step,
+    same_for_all,
+)
 from mailcore.deliverer.replies import Reply, enhanced_code, status_of
-from mailcore.deliverer.unstuffed import unstuffed
 from mailcore.dsn_request import wants, wants_nothing
 from mailcore.envelope import Options, Status, Verdict
 from mailcore.esmtp import BINARY, Extension
@@ -39,29 +52,9 @@ from mailcore.remote_reply import said
 from mailcore.routing.address import is_mailbox, is_return_path
 from mailcore.timed_request import is_too_late, owes_relayed
 
-__all__ = ["Outcome", "transact"]
+__all__ = ["transact"]
 
-SENDING_MAIL = "sending MAIL FROM"
-SENDING_RCPT = "sending RCPT TO"
-SENDING_DATA = "sending DATA command"
-SENDING_BODY = "sending message body"
-SENDING_DOT = "sending end of data -- message may be sent more than once"
-
-_DSN_OF_FAILURE = {Failure.LOST: "4.4.2", Failure.TIMEOUT: "4.4.2", Failure.PROTOCOL: "4.5.0"}  # RFC 3463 3.5, 3.6
 _DELIVERED = Status.DELIVERED  # reading a member from its class takes 0.1 us
-
-
-class Outcome(NamedTuple):
-    """The result of a transaction. ``elsewhere``: no verdict is final, so another host may be tried at once."""
-
-    verdicts: list[Verdict]
-    elsewhere: bool
-    data_error: DataError | None = None  # the fault of the data on disk
-
-
-class _Recipient(NamedTuple):
-    number: int
-    line: bytes
 
 
 async def transact(connection: Connection, work: Deliver, data: MessageData, limits: Deliverer) -> Outcome | None:
@@ -83,7 +76,8 @@ async def transact(connection: Connection, work: Deliver, data: MessageData, lim
     arguments = connection.extensions.mail_arguments(work, work.options)
     lines.append(b"MAIL FROM:<%b>%b\r\n" % (work.sender.encode(), arguments))
     lines += [recipient.line for recipient in recipients]
-    in_chunks = bool(work.options) and BINARY in work.options
+    is_binary = bool(work.options) and BINARY in work.options
+    in_chunks = is_binary or connection.prefers_chunks
     if connection.pipelining:
         if not in_chunks:
             lines.append(b"DATA\r\n")
@@ -100,23 +94,23 @@ async def transact(connection: Connection, work: Deliver, data: MessageData, lim
         del replies[0:1]
     connection.needs_reset = True
     if replies and 300 <= replies[0].code < 400:
-        _out_of_step(connection, replies, 0)
+        out_of_step(connection, replies, 0)
     if not replies:
-        return _all(recipients, verdicts, *_failed(connection, SENDING_MAIL))
+        return same_for_all(recipients, verdicts, *failed(connection, SENDING_MAIL))
     if replies[0].code >= 300:
         mail = replies[0]
-        outcome = _all(
+        outcome = same_for_all(
             recipients, verdicts, status_of(mail), enhanced_code(mail), said(connection.name, mail.text, "MAIL FROM")
         )
         await _take_back_data(connection, replies, len(recipients), limits)
         return outcome
 
-    accepted: list[_Recipient] = []
+    accepted: list[Addressee] = []
     for index, recipient in enumerate(recipients, 1):
         if index < len(replies) and 300 <= replies[index].code < 400:
-            _out_of_step(connection, replies, index)
+            out_of_step(connection, replies, index)
         if index >= len(replies):
-            verdicts.append(Verdict(recipient.number, *_failed(connection, SENDING_RCPT)))
+            verdicts.append(Verdict(recipient.number, *failed(connection, SENDING_RCPT)))
             continue
         reply = replies[index]
         if reply.code < 300:
@@ -132,9 +126,9 @@ async def transact(connection: Connection, work: Deliver, data: MessageData, lim
         await _take_back_data(connection, replies, len(recipients), limits)
         return Outcome(verdicts, all(verdict.status is Status.DEFERRED for verdict in verdicts))
     if in_chunks:
-        outcome = await _send_chunks(connection, data, accepted, verdicts, limits)
+        outcome = await send_chunks(connection, data, accepted, verdicts, limits, is_binary=is_binary)
     elif go_ahead is None:
-        return _all(accepted, verdicts, *_failed(connection, SENDING_DATA))
+        return same_for_all(accepted, verdicts, *failed(connection, SENDING_DATA))
     elif go_ahead.code != 354:
         if go_ahead.code < 400:
             connection.abort()
@@ -142,7 +136,9 @@ async def transact(connection: Connection, work: Deliver, data: MessageData, lim
             connection.quit()
         words = said(connection.name, go_ahead.text, "DATA")
         status = status_of(go_ahead) if go_ahead.code >= 400 else Status.DEFERRED
-        return _all(accepted, verdicts, status, enhanced_code(go_ahead) if go_ahead.code >= 400 else "4.5.0", words)
+        return same_for_all(
+            accepted, verdicts, status, enhanced_code(go_ahead) if go_ahead.code >= 400 else "4.5.0", words
+        )
     else:
         outcome = await _send(connection, data, accepted, verdicts, limits)
     if work.recipient_options and connection.extensions.notices_are_ours:
@@ -179,7 +175,7 @@ def _traced(verdicts: list[Verdict], work: Deliver, name: str) -> list[Verdict]:
     ]
 
 
-def _checked(connection: Connection, work: Deliver, data: MessageData, verdicts: list[Verdict]) -> list[_Recipient]:
+def _checked(connection: Connection, work: Deliver, data: MessageData, verdicts: list[Verdict]) -> list[Addressee]:
     """Returns the recipients to send to; for each of the others it appends a verdict to ``verdicts``."""
     extensions = connection.extensions
     refusal: tuple[str, str] | None = None
@@ -192,7 +188,7 @@ def _checked(connection: Connection, work: Deliver, data: MessageData, verdicts:
     elif 0 < connection.size_limit < data.length:
         limit = f"exceeds size limit {connection.size_limit} of server {connection.name}"
         refusal = "5.3.4", f"message size {data.length} {limit}"
-    recipients: list[_Recipient] = []
+    recipients: list[Addressee] = []
     options: Options = ()
     for index, (number, address) in enumerate(work.recipients):
         if work.recipient_options:
@@ -205,9 +201,9 @@ def _checked(connection: Connection, work: Deliver, data: MessageData, verdicts:
             verdicts.append(Verdict(number, Status.BOUNCED, *_not_offered(missing, connection)))
         elif options:
             arguments = extensions.rcpt_arguments(options)
-            recipients.append(_Recipient(number, b"RCPT TO:<%b>%b\r\n" % (address.encode(), arguments)))
+            recipients.append(Addressee(number, b"RCPT TO:<%b>%b\r\n" % (address.encode(), arguments)))
         else:
-            recipients.append(_Recipient(number, b"RCPT TO:<%b>\r\n" % address.encode()))
+            recipients.append(Addressee(number, b"RCPT TO:<%b>\r\n" % address.encode()))
     return recipients
 
 
@@ -248,7 +244,7 @@ async def _take_back_data(connection: Connection, replies: list[Reply], recipien
 
 
 async def _send(
-    connection: Connection, data: MessageData, accepted: list[_Recipient], verdicts: list[Verdict], limits: Deliverer
+    connection: Connection, data: MessageData, accepted: list[Addressee], verdicts: list[Verdict], limits: Deliverer
 ) -> Outcome:
     tail = b".\r\n"
     if connection.is_quiet:
@@ -257,29 +253,27 @@ async def _send(
                 tail = b"\r\n.\r\n"  # stored data ends with CRLF; if it does not, the dot still needs its own line
         except DataError as error:
             connection.abort()  # without the dot the server has got nothing
-            words = f"{error.reply}; the transfer to {connection.name} was broken off"
-            outcome = _all(accepted, verdicts, Status.DEFERRED, "4.3.0", words)
-            return Outcome(outcome.verdicts, elsewhere=False, data_error=error)
+            return broken_off(connection, accepted, verdicts, error)
     if connection.failure is not None and connection.is_silent:
-        return _all(accepted, verdicts, *_failed(connection, SENDING_BODY))
+        return same_for_all(accepted, verdicts, *failed(connection, SENDING_BODY))
     if not connection.is_silent:  # it spoke before the dot: with a refusal, or out of turn
         early = await connection.replies(1, limits.command_timeout_s)
         connection.abort()
         if not early or early[0].code < 400:
             words = Failure.PROTOCOL.value.format(name=connection.name, stage=SENDING_BODY)
-            return _all(accepted, verdicts, Status.DEFERRED, "4.5.0", words)
+            return same_for_all(accepted, verdicts, Status.DEFERRED, "4.5.0", words)
         words = said(connection.name, early[0].text, "end of DATA")
         if connection.speaks_lmtp:  # it may be meant for one recipient, or for all
-            return _all(accepted, verdicts, Status.DEFERRED, "4.5.0", words)
-        return _all(accepted, verdicts, status_of(early[0]), enhanced_code(early[0]), words)
+            return same_for_all(accepted, verdicts, Status.DEFERRED, "4.5.0", words)
+        return same_for_all(accepted, verdicts, status_of(early[0]), enhanced_code(early[0]), words)
 
     connection.send(data.whole + tail if data.whole is not None else tail)
     if connection.speaks_lmtp:
         replies = await connection.replies(len(accepted), limits.final_timeout_s)
-        return _by_recipient(connection, replies, accepted, verdicts)
+        return by_recipient(connection, replies, accepted, verdicts, "end of DATA")
     final = await connection.replies(1, limits.final_timeout_s)
     if not final:
-        status, dsn, words = _failed(connection, SENDING_DOT)
+        status, dsn, words = failed(connection, SENDING_DOT)
     else:
         connection.needs_reset = final[0].code >= 300
         status, dsn, words = status_of(final[0]), enhanced_code(final[0]), final[0].text
@@ -290,28 +284,6 @@ async def _send(
     verdicts += [Verdict(recipient.number, status, dsn, words) for recipient in accepted]
     refused = final and status is not _DELIVERED and all(verdict.status is Status.DEFERRED for verdict in verdicts)
     return Outcome(verdicts, elsewhere=bool(refused))
-
-
-def _by_recipient(
-    connection: Connection, replies: list[Reply], accepted: list[_Recipient], verdicts: list[Verdict]
-) -> Outcome:
-    """Returns the outcome of replies to the dot of LMTP; those that are missing at the end are a failure of the connection."""
-    for index, reply in enumerate(replies):
-        if 300 <= reply.code < 400:
-            _out_of_step(connection, replies, index)
-            break
-        status = status_of(reply)
-        words = reply.text if status is _DELIVERED else said(connection.name, reply.text, "end of DATA")
-        verdicts.append(Verdict(accepted[index].number, status, enhanced_code(reply), words))
-    unanswered = accepted[len(replies) :]
-    if unanswered:
-        failed = _failed(connection, SENDING_DOT)
-        verdicts += [Verdict(recipient.number, *failed) for recipient in unanswered]
-        return Outcome(verdicts, elsewhere=False)
-    connection.needs_reset = any(reply.code >= 300 for reply in replies)
-    if any(reply.code == 421 for reply in replies):
-        connection.quit()
-    return Outcome(verdicts, elsewhere=all(verdict.status is Status.DEFERRED for verdict in verdicts))
 
 
 async def _copy(connection: Connection, data: MessageData, timeout_s: float) -> bytes:
@@ -331,51 +303,3 @@ async def _copy(connection: Connection, data: MessageData, timeout_s: float) -> 
         if not await connection.room(timeout_s):
             break
     return end
-
-
-async def _send_chunks(
-    connection: Connection, data: MessageData, accepted: list[_Recipient], verdicts: list[Verdict], limits: Deliverer
-) -> Outcome:
-    """Sends the data with BDAT (RFC 3030), a chunk for each block; the reply to the last one counts, or the first refusal."""
-    chunks = unstuffed(data)
-    reply: Reply | None = None
-    try:
-        chunk = next(chunks, b"")
-        while True:
-            following = next(chunks, None)
-            connection.send(b"BDAT %d%b\r\n%b" % (len(chunk), b" LAST" if following is None else b"", chunk))
-            final = limits.final_timeout_s if following is None else limits.data_timeout_s
-            reply = next(iter(await connection.replies(1, final)), None)
-            if reply is None or reply.code >= 300 or following is None:
-                break
-            chunk = following
-    except DataError as error:
-        connection.abort()  # without the last chunk the server has got nothing
-        words = f"{error.reply}; the transfer to {connection.name} was broken off"
-        outcome = _all(accepted, verdicts, Status.DEFERRED, "4.3.0", words)
-        return Outcome(outcome.verdicts, elsewhere=False, data_error=error)
-    if reply is None:
-        return _all(accepted, verdicts, *_failed(connection, SENDING_DOT))._replace(elsewhere=False)
-    connection.needs_reset = reply.code >= 300
-    if reply.code >= 300:
-        if reply.code == 421:
-            connection.quit()
-        words = said(connection.name, reply.text, "BDAT")
-        return _all(accepted, verdicts, status_of(reply), enhanced_code(reply), words)
-    return _all(accepted, verdicts, _DELIVERED, enhanced_code(reply), reply.text)
-
-
-def _out_of_step(connection: Connection, replies: list[Reply], index: int) -> None:
-    """Ends a conversation with a 3xx where none is possible: a reply is missing, so none can be paired any more."""
-    del replies[index:]
-    connection.distrust()
-
-
-def _failed(connection: Connection, stage: str) -> tuple[Status, str, str]:
-    failure = connection.failure or Failure.LOST
-    return Status.DEFERRED, _DSN_OF_FAILURE[failure], failure.value.format(name=connection.name, stage=stage)
-
-
-def _all(recipients: list[_Recipient], verdicts: list[Verdict], status: Status, dsn: str, words: str) -> Outcome:
-    verdicts += [Verdict(recipient.number, status, dsn, words) for recipient in recipients]
-    return Outcome(verdicts, all(verdict.status is Status.DEFERRED for verdict in verdicts))

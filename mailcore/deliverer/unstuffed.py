@@ -27,7 +27,7 @@ def unstuffed(data: MessageData) -> Iterator[bytes]:
             if block.endswith(beginning):
                 block, carried = block[: -len(beginning)], beginning
                 break
-        octets = block.replace(b"\r\n..", b"\r\n.")[skip:]
+        octets = block.replace(b"\r\n.", b"\r\n")[skip:]  # any first dot, as who gets it with DATA (RFC 5321 4.5.2)
         if octets:
             skip = 0
             yield octets

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,6 +64,8 @@ class Sender:
         masks: KeywordMasks | None = None,
         conversion: Conversion | None = None,
         counting: TlsCounting | None = None,
+        chunked: Collection[str] = (),
+        lmtp: Collection[str] = (),
         **changes: float,
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -82,6 +85,8 @@ class Sender:
             masks=masks,
             conversion=conversion,
             counting=counting,
+            chunked=chunked,
+            lmtp=lmtp,
         )
         self._entries = 0
 

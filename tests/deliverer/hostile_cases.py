@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from dataclasses import dataclass, field
 
@@ -37,6 +38,7 @@ class Case:
     lmtp: bool = False
     smtputf8: bool = False
     big: bool = False  # a message of several blocks
+    chunked: bool = False  # with BDAT
 
 
 STAGES = ("GREETING", "EHLO", "MAIL", "RCPT", "DATA", "DOT")
@@ -54,6 +56,29 @@ def _at(stage: str, what: str, answer: HostileAnswer, outcomes: Outcomes, **more
     return Case(f"{what} at {stage}", {stage: answer}, outcomes, site=_early(stage), got=got, **more)  # type: ignore[arg-type]
 
 
+def _rows(code: int) -> list[tuple[str, HostileAnswer, Outcomes, float]]:
+    """What a server can say anywhere instead of a reply with this code."""
+    return [
+        ("it hangs up", Act.HANG_UP, LOST, 10),
+        ("it resets", Act.RESET, LOST, 10),
+        ("it says nothing", Act.SILENCE, LOST, 0.3),
+        ("a reply without its end", b"%d Ok" % code, LOST, 0.3),
+        ("a reply without its end, and it hangs up", Then(b"%d Ok" % code, Act.HANG_UP), LOST, 10),
+        ("half a reply of several lines, and it hangs up", Then(b"%d-Ok\r\n" % code, Act.HANG_UP), LOST, 10),
+        ("words", b"hello there\r\n", BROKEN, 10),
+        ("an empty line", b"\r\n", BROKEN, 10),
+        ("1xx", b"199 wait\r\n", BROKEN, 10),
+        ("6xx", b"650 no\r\n", BROKEN, 10),
+        ("a code of four digits", b"2500 Ok\r\n", BROKEN, 10),
+        ("a code of Arabic digits", "٢٥٠ Ok\r\n".encode(), BROKEN, 10),
+        ("two codes in one reply", b"%d-Ok\r\n550 5.1.1 No\r\n" % code, BROKEN, 10),
+        ("a reply of endless lines", Endless(A_LINE), BROKEN, 10),
+        ("a line without end", Endless(b"250 " + b"x" * 200), BROKEN, 10),
+        ("421", b"421 4.3.2 going down\r\n", LATER, 10),
+        ("4xx", b"451 4.3.0 later\r\n", LATER, 10),
+    ]
+
+
 def _everywhere() -> list[Case]:
     """What a server can do at any stage."""
     found: list[Case] = []
@@ -62,25 +87,7 @@ def _everywhere() -> list[Case]:
             continue
         code, how = CODES[stage], "" if keywords is PIPELINED else ", one by one"
         good = b"%d 2.0.0 Ok\r\n" % code
-        rows: list[tuple[str, HostileAnswer, Outcomes, float]] = [
-            ("it hangs up", Act.HANG_UP, LOST, 10),
-            ("it resets", Act.RESET, LOST, 10),
-            ("it says nothing", Act.SILENCE, LOST, 0.3),
-            ("a reply without its end", b"%d Ok" % code, LOST, 0.3),
-            ("a reply without its end, and it hangs up", Then(b"%d Ok" % code, Act.HANG_UP), LOST, 10),
-            ("half a reply of several lines, and it hangs up", Then(b"%d-Ok\r\n" % code, Act.HANG_UP), LOST, 10),
-            ("words", b"hello there\r\n", BROKEN, 10),
-            ("an empty line", b"\r\n", BROKEN, 10),
-            ("1xx", b"199 wait\r\n", BROKEN, 10),
-            ("6xx", b"650 no\r\n", BROKEN, 10),
-            ("a code of four digits", b"2500 Ok\r\n", BROKEN, 10),
-            ("a code of Arabic digits", "٢٥٠ Ok\r\n".encode(), BROKEN, 10),
-            ("two codes in one reply", b"%d-Ok\r\n550 5.1.1 No\r\n" % code, BROKEN, 10),
-            ("a reply of endless lines", Endless(A_LINE), BROKEN, 10),
-            ("a line without end", Endless(b"250 " + b"x" * 200), BROKEN, 10),
-            ("421", b"421 4.3.2 going down\r\n", LATER, 10),
-            ("4xx", b"451 4.3.0 later\r\n", LATER, 10),
-        ]
+        rows = _rows(code)
         if keywords is PIPELINED:
             rows += [
                 ("single bytes", Slowly(good if stage != "EHLO" else b"250-sink\r\n250 PIPELINING\r\n"), DELIVERED, 10),
@@ -92,6 +99,29 @@ def _everywhere() -> list[Case]:
             if outcomes is DELIVERED or (stage, what) == ("EHLO", "4xx"):  # HELO follows, as in Postfix
                 case = Case(case.name, case.answers, DELIVERED, got=1, patience_s=patience_s)
             found.append(case)
+    return found
+
+
+def _in_chunks() -> list[Case]:
+    """What a server can do at a chunk, and at the last one."""
+    found: list[Case] = []
+    for stage, keywords in itertools.product(("BDAT", "LAST"), (PIPELINED, ONE_BY_ONE)):
+        how = "" if keywords is PIPELINED else ", one by one"
+        rows = _rows(250)
+        rows += [
+            ("5xx", b"550 5.7.1 no\r\n", RETURNED, 10),
+            ("503", b"503 5.5.1 no\r\n", RETURNED, 10),
+            ("502", b"502 5.5.1 what is BDAT\r\n", LATER, 10),
+            ("354", b"354 go ahead\r\n", BROKEN, 10),
+            ("two codes of 2xx", b"250 2.0.0 Ok\r\n250 2.0.0 Ok\r\n", DELIVERED if stage == "LAST" else BROKEN, 10),
+        ]
+        for what, answer, outcomes, patience_s in rows:
+            got = 1 if stage == "LAST" else 0
+            offered = (*keywords, "CHUNKING")
+            case = Case(
+                f"{what} at {stage}{how}", {stage: answer}, outcomes, got=got, patience_s=patience_s, keywords=offered
+            )
+            found.append(dataclasses.replace(case, chunked=True, big=True))
     return found
 
 
@@ -218,4 +248,4 @@ LMTP: list[Case] = [
     Case("LMTP: 354 though all were refused", {"RCPT": b"550 5.1.1 no\r\n"}, (("bounced", "5.1.1"),), lmtp=True),
 ]  # fmt: skip
 
-CASES: tuple[Case, ...] = (*_everywhere(), *_permanent(), *TRICKS, *TLS, *LMTP)
+CASES: tuple[Case, ...] = (*_everywhere(), *_in_chunks(), *_permanent(), *TRICKS, *TLS, *LMTP)

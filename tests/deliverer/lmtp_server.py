@@ -41,16 +41,16 @@ class LmtpServer(ScriptedServer):
         self._server = await asyncio.start_unix_server(self._serve, path)
 
     async def _say(self, verb: str, writer: asyncio.StreamWriter, in_tls: bool = False) -> bool:
-        if verb != "DOT" or verb in self.answers:
+        if verb not in ("DOT", "LAST") or verb in self.answers:
             return await super()._say(verb, writer, in_tls)
         for argument in self.messages[-1].recipients:
             address = argument.partition(">")[0].strip("<>")
             fate = self.fates.get(address, USUAL_FATE % address.encode())
             if not isinstance(fate, bytes):
                 await writer.drain()
-                self.answers["DOT"] = [fate]
+                self.answers[verb] = [fate]
                 going_on = await super()._say(verb, writer, in_tls)
-                del self.answers["DOT"]
+                del self.answers[verb]
                 del self.fates[address]  # the next time it goes well
                 return going_on
             writer.write(fate)

@@ -1,7 +1,8 @@
 """An SMTP server that does what a test tells it, on a real socket, and remembers what it was told.
 
 Every command is answered from ``answers`` by its verb, several answers one after the other, the last one for ever; what
-has none gets the usual. DOT is the answer to the end of the data. Not a mock: bytes go over loopback.
+has none gets the usual. DOT is the answer to the end of the data, LAST that to the last chunk, BDAT that to each other.
+Not a mock: bytes go over loopback.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ USUAL: dict[str, bytes] = {
     "RCPT": b"250 2.1.5 Ok\r\n",
     "DATA": b"354 End data with <CR><LF>.<CR><LF>\r\n",
     "DOT": b"250 2.0.0 Ok: queued as 4F\r\n",
+    "BDAT": b"250 2.0.0 Ok: chunk taken\r\n",
+    "LAST": b"250 2.0.0 Ok: queued as 4F\r\n",
     "RSET": b"250 2.0.0 Ok\r\n",
     "QUIT": b"221 2.0.0 Bye\r\n",
     "STARTTLS": b"220 2.0.0 Ready to start TLS\r\n",
@@ -49,7 +52,7 @@ USUAL: dict[str, bytes] = {
 
 @dataclass
 class Message:
-    """A message that got its dot: the commands' arguments, the data as on the wire, without the dot."""
+    """A message that got its dot, or its last chunk: the commands' arguments, the data as on the wire, without the dot."""
 
     sender: str
     recipients: list[str]
@@ -146,7 +149,7 @@ class ScriptedServer:
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, session: Session) -> None:
         if not await self._say("GREETING", writer):
             return
-        sender, recipients = "", list[str]()
+        sender, recipients, chunks = "", list[str](), b""
         pending = b""
         while True:
             while b"\n" not in pending:
@@ -166,10 +169,16 @@ class ScriptedServer:
             if verb == "AUTH" and self.users and verb not in self.answers:
                 await self._authenticate(command, reader, writer, session)
                 continue
+            if verb == "BDAT":
+                chunk, pending = await self._chunk(reader, pending, int(command.split()[1]))
+                chunks += chunk
+                if command.endswith(" LAST"):
+                    verb = "LAST"
+                    self.messages.append(Message(sender, recipients, chunks))
             if not await self._say(verb, writer, session.tls):
                 return
             if verb == "MAIL":
-                sender, recipients = command[10:], []
+                sender, recipients, chunks = command[10:], [], b""
             elif verb == "RCPT":
                 recipients.append(command[8:])
             elif verb == "QUIT":
@@ -184,6 +193,12 @@ class ScriptedServer:
                 await writer.start_tls(self.tls)
                 session.tls = True
                 pending = b""
+
+    async def _chunk(self, reader: asyncio.StreamReader, pending: bytes, length: int) -> tuple[bytes, bytes]:
+        """The octets of a chunk, and what came behind them."""
+        if len(pending) < length:
+            pending += await reader.readexactly(length - len(pending))
+        return pending[:length], pending[length:]
 
     async def _receive(self, reader: asyncio.StreamReader, session: Session, pending: bytes) -> tuple[bytes, bytes]:
         """Data up to the dot on a line of its own, and what came behind it."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from pathlib import Path
 
 import pytest
 
-from mailcore.deliverer.client import Client
 from tests.deliverer.delivery import BODY, LIMITS, Sender, outcomes
 from tests.deliverer.hostile_cases import CASES, Case
 from tests.deliverer.hostile_server import HostileServer
@@ -46,11 +44,10 @@ def _sender(case: Case, directory: Path, port: int) -> Sender:
         data_timeout_s=patience_s,
         final_timeout_s=patience_s,
     )
-    sender = Sender(directory, port, limits=limits)
-    if case.lmtp:
-        loop = asyncio.get_running_loop()
-        sender.client = Client(limits, sender.finder, "our.example.net", loop, lmtp=["smtp"])
-    return sender
+    transport = ["smtp"]
+    return Sender(
+        directory, port, limits=limits, lmtp=transport if case.lmtp else (), chunked=transport if case.chunked else ()
+    )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

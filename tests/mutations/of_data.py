@@ -23,9 +23,9 @@ MUTATIONS = [
     ),
     Mutation(
         "recipients of LMTP without an answer take the last one",
-        "mailcore/deliverer/transaction.py",
-        "        failed = _failed(connection, SENDING_DOT)\n",
-        "        last = verdicts[-1]\n        failed = last.status, last.dsn, last.reply\n",
+        "mailcore/deliverer/outcome.py",
+        "        failure = failed(connection, SENDING_DOT)\n",
+        "        last = verdicts[-1]\n        failure = last.status, last.dsn, last.reply\n",
         "tests/deliverer/test_lmtp.py",
     ),
     Mutation(
@@ -62,6 +62,34 @@ MUTATIONS = [
         "            connection.abort()  # without the dot the server has got nothing\n",
         "            connection.send(b'\\r\\n.\\r\\n')\n            await connection.replies(1, limits.final_timeout_s)\n",
         "tests/deliverer/test_transaction.py -k block_that_does_not_match",
+    ),
+    Mutation(
+        "the last chunk follows one that was refused",
+        "mailcore/deliverer/chunks.py",
+        "        if reply.code >= 300:\n            return _Refusal(reply)\n",
+        "        if reply.code >= 600:\n            return _Refusal(reply)\n",
+        "tests/deliverer/test_chunks.py -k refused_chunk",
+    ),
+    Mutation(
+        "an unasked reply counts for the last chunk",
+        "mailcore/deliverer/chunks.py",
+        "    if refusal is None and not connection.is_quiet:\n",
+        "    if refusal is None and connection.failure is not None:\n",
+        "tests/deliverer/test_chunks.py -k success_before",
+    ),
+    Mutation(
+        "a reply to the last chunk of LMTP counts for all recipients",
+        "mailcore/deliverer/chunks.py",
+        "        replies += await connection.replies(len(accepted) - 1, timeout_s)\n",
+        "        replies *= len(accepted)\n",
+        "tests/deliverer/test_chunks.py -k lmtp",
+    ),
+    Mutation(
+        "a dot that was not stuffed stays in chunks",
+        "mailcore/deliverer/unstuffed.py",
+        'octets = block.replace(b"\\r\\n.", b"\\r\\n")[skip:]',
+        'octets = block.replace(b"\\r\\n..", b"\\r\\n.")[skip:]',
+        "tests/deliverer/test_chunks.py -k octets",
     ),
     Mutation(
         "a spool file of another size is sent",

@@ -40,6 +40,8 @@ tls_privatekey = {pem}
 
 begin acl
 rcpt:
+  deny local_parts = gone
+    message = no such user
   accept
 
 begin routers
