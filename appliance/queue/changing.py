@@ -14,6 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from typing import Any
 
 from django.conf import settings
@@ -136,11 +137,14 @@ def change_chosen(request: HttpRequest, change: Change) -> None:
 
 
 def in_background(target: Callable[[HttpRequest, Change], None], request: HttpRequest, change: Change) -> None:
-    """Runs ``count`` or ``go`` in a thread. Raises TooMany."""
+    """Runs ``count`` or ``go`` in a thread, on a copy of the row. Raises TooMany.
+
+    The caller shows the row: in one that changed meanwhile, a page found the phase of the form and no form.
+    """
     if not _slots.acquire(blocking=False):
         raise TooMany(f"{AT_ONCE_MAX} changes are under way already; wait for one of them, or stop it.")
 
-    def run() -> None:
+    def run(change: Change) -> None:
         try:
             with contextlib.suppress(ControlError):  # the row has its message
                 target(request, change)
@@ -153,7 +157,7 @@ def in_background(target: Callable[[HttpRequest, Change], None], request: HttpRe
         change.phase = Phase.COUNTING if target is count else Phase.RUNNING
         change.heard_at, change.worker = timezone.now(), own()
         change.save()
-        threading.Thread(target=run, name=f"change {change.tag}", daemon=True).start()
+        threading.Thread(target=run, args=(copy(change),), name=f"change {change.tag}", daemon=True).start()
     except BaseException:  # such as a full disk: nothing was begun
         _slots.release()
         raise

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group, User
-from django.db import OperationalError
+from django.db import OperationalError, connections
 from django.http import HttpRequest
 from django.test import Client, RequestFactory
 from django.utils import timezone
@@ -47,6 +49,31 @@ def test_a_change_that_cannot_be_written_down_takes_nobodys_place(
     for _ in range(AT_ONCE_MAX + 1):
         with pytest.raises(OperationalError):
             in_background(count, request_, Change(who="olga", operation="delete"))
+
+
+def test_a_row_that_is_shown_does_not_change_while_it_is(
+    request_: HttpRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A count that ended between two looks gave a dialog without fields, which did not ask again."""
+    seen: list[Change] = []
+    monkeypatch.setattr(threading, "Thread", AtOnce)
+    monkeypatch.setattr(connections, "close_all", lambda: None)  # those of the test
+
+    def counted(_: HttpRequest, row: Change) -> None:
+        row.phase = Phase.COUNTED
+        seen.append(row)
+
+    shown = Change(who="olga", operation="delete")
+    in_background(counted, request_, shown)
+    assert [row.pk for row in seen] == [shown.pk]
+    assert shown.phase != Phase.COUNTED
+
+
+class AtOnce:
+    """A thread that ends before its start returns."""
+
+    def __init__(self, target: Callable[..., None], args: tuple[Change, ...], name: str, daemon: bool) -> None:
+        self.start = lambda: target(*args)
 
 
 def test_a_deletion_in_whose_middle_the_portal_ended_can_be_undone(client: Client) -> None:
