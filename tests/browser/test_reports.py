@@ -26,7 +26,9 @@ def some_reports(home: Path) -> None:
     root = home / "reports"
     root.mkdir(exist_ok=True)
     for number in range(1, 19):
-        make_report(root, Period.DAY, date(2026, 11, number), number != 18, tables(destinations=300))
+        make_report(
+            root, Period.DAY, date(2026, 11, number), number != 18, tables(destinations=300 if number == 18 else 12)
+        )
     make_report(root, Period.WEEK, date(2026, 11, 9))
 
 
@@ -49,7 +51,6 @@ async def test_a_report_is_read_sorted_and_taken_along(tmp_path: Path, width: in
         await expect(page.locator("[data-lines=trend] canvas")).to_be_visible()
         await fits(page)
         assert await page.evaluate(BROKEN_WORDS) == []
-        assert await faults(page, scheme) == []
 
         first = page.locator("#destinations tbody tr:first-child td:first-child")
         await expect(first).to_have_text("smtp:domain298.example")
@@ -72,6 +73,8 @@ async def test_a_report_is_read_sorted_and_taken_along(tmp_path: Path, width: in
         assert path.read_bytes().count(b"\r\n") == 301
         await page.click("a[rel=prev]")
         await expect(page.locator("#balance")).to_contain_text("It balances.")
+        await fits(page)
+        assert await faults(page, scheme) == []  # with fewer rows: of 6 000 elements it takes 16 s
 
 
 @pytest.mark.long

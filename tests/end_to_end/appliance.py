@@ -10,7 +10,6 @@ import secrets
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,10 +18,11 @@ from typing import Any
 from mailcore.control.client import AsyncControlClient, ControlError
 from tests.eventually import PATIENCE_S, eventually
 from tests.json_lines import read_list
+from tests.running import loaded
+from tests.running.loaded import COMMAND
 
-__all__ = ["Appliance", "alive", "free_port"]
+__all__ = ["COMMAND", "Appliance", "alive", "free_port"]
 
-COMMAND = Path(sys.executable).with_name("waypost")
 LIST_PAGE = 1000
 
 
@@ -69,7 +69,7 @@ class Appliance:
                 f"{json.dumps(key) if section == 'routes' else key} = {_toml(value)}" for key, value in values.items()
             ]
         self.config.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: loaded.Copy | subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> tuple[str, int]:
@@ -90,9 +90,8 @@ class Appliance:
 
     def launch(self) -> None:
         """Starts it and waits for nothing."""
-        command = [str(COMMAND), "mailcore", "--config", str(self.config)]
         with self.output.open("ab") as out:
-            self._process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
+            self._process = loaded.start(["mailcore", "--config", str(self.config)], out.fileno())
 
     def stop(self) -> None:
         """Ends everything; nothing of it is left when this returns."""
