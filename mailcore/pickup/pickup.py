@@ -10,6 +10,7 @@ import contextlib
 import os
 import secrets
 import socket
+import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ __all__ = ["LOOK_S", "Pickup", "open_maildrop", "run"]
 
 LOOK_S = 1.0  # Postfix's pickup gets a signal from postdrop; a program of another user cannot send us one
 TIDY_S = 3600.0
+_ACL_OWNER, _ACL_GROUP, _ACL_OTHERS = 0x01, 0x04, 0x20  # linux/posix_acl.h
 OPEN, SHUT = 0o3733, 0o3700  # every user may put a file there; only the directory's owner may list them
 
 
@@ -45,7 +47,20 @@ def open_maildrop(directory: str, *, shut: bool = False, disk: Disk | None = Non
     (disk or Disk()).make_directory(directory)
     mode = SHUT if shut else OPEN
     if os.stat(directory).st_mode & 0o7777 != mode:
+        _set_mode(directory, mode)
+
+
+def _set_mode(directory: str, mode: int) -> None:
+    """Sets the mode, also where this process may not give the setgid bit (systemd's RestrictSUIDSGID). Raises OSError."""
+    try:
         os.chmod(directory, mode)
+    except PermissionError:
+        if os.stat(directory).st_mode & 0o7000 != mode & 0o7000:
+            raise
+        # The directory has these bits already: an access list of nothing but the mode leaves them as they are (acl(5)).
+        entries = ((_ACL_OWNER, mode >> 6), (_ACL_GROUP, mode >> 3), (_ACL_OTHERS, mode))
+        packed = [struct.pack("<HHI", tag, bits & 0o7, 0xFFFF_FFFF) for tag, bits in entries]
+        os.setxattr(directory, "system.posix_acl_access", struct.pack("<I", 2) + b"".join(packed))
 
 
 class Pickup:
