@@ -1,11 +1,13 @@
 """Counts of TLS sessions with other servers, a UTC day at a time, and the files that they are kept in (RFC 8460).
 
 Each deliverer process counts in memory and writes the whole count of its day into a file of its own: ``DAY.TOKEN.jsonl``,
-with an array of a number and a ``Session`` in each line. A file is replaced at once and not synced.
+with an array of a number and a ``Session`` in each line. A file is replaced at once, by a thread, and not synced.
 
 Laws
 - A kill costs at most the counts since the last write, and never mail: an error here is reported and goes no further.
-- A process keeps at most ``kinds_max`` different sessions of a day; others are not counted, which is reported once a day.
+- A process keeps at most ``kinds_max`` different sessions of a day, and no more than a file of ``bytes_max`` has room for; of
+  one domain a tenth of these bytes, so that the policy of a domain, which may be long, does not take the place of others.
+  Others are not counted, which is reported once a day for each of these reasons.
 - The files of a day add up, in any order: no process reads or writes the file of another.
 
 Keeps law: tls-counts-are-bounded (docs/laws.md).
@@ -19,16 +21,21 @@ import os
 import re
 import secrets
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import msgspec
 
-__all__ = ["Session", "SessionCounts", "counted_days", "day_at", "day_end", "read_day", "remove_before"]
+__all__ = [
+    "Session", "SessionCounts", "counted_days", "counted_domains", "day_at", "day_end", "read_day", "remove_before",
+]  # fmt: skip
 
 UNFINISHED_S_MAX = 86_400.0  # a write takes less
-FILE_BYTES_MAX = 256 << 20  # a file of a hundred thousand kinds has less
+FILE_BYTES_MAX = 256 << 20  # the most that ``bytes_max`` may be
+LINE_BYTES_MAX = 1 << 20  # a policy of MTA-STS has 64 kB at most, and is in a line as its text and as its hosts
+DOMAIN_SHARE = 10
+NUMBER_MAX = 10**9  # a line is reckoned with it, so that it does not outgrow its room
 _NAME = re.compile(r"(\d{4}-\d\d-\d\d)\.[0-9a-f]{16}\.jsonl")
 _UNFINISHED = re.compile(r"\.[0-9a-f]{16}")
 
@@ -48,7 +55,10 @@ class Session(msgspec.Struct, frozen=True, omit_defaults=True):
     receiving_ip: str = ""
 
 
-_LINE = tuple[int, Session]
+class _Domain(msgspec.Struct):
+    """What is read of a session to know whether the rest is wanted."""
+
+    domain: str
 
 
 class SessionCounts:
@@ -58,20 +68,29 @@ class SessionCounts:
         self,
         directory: Path,
         kinds_max: int,
+        bytes_max: int,
         write_s: float,
         wall: Callable[[], float],
         complain: Callable[[str], None],
     ) -> None:
         self._directory = directory
         self._kinds_max = kinds_max
+        self._bytes_max = bytes_max
         self._write_s = write_s
         self._wall = wall
         self._complain = complain
-        self._complaint = ""
         self._token = secrets.token_hex(8)
-        self._day: date | None = None
-        self._counts: Counter[Session] = Counter()
         self._timer: asyncio.TimerHandle | None = None
+        self._unwritten: dict[date, list[tuple[Session, int]]] = {}
+        self._writing: asyncio.Task[None] | None = None
+        self._begin(None)
+
+    def _begin(self, day: date | None) -> None:
+        self._day = day
+        self._counts: dict[Session, int] = {}
+        self._bytes = 0
+        self._bytes_of: Counter[str] = Counter()  # by domain
+        self._said: set[str] = set()  # kinds of complaints
 
     def count(self, session: Session) -> None:
         """Counts one session of now."""
@@ -79,35 +98,71 @@ class SessionCounts:
         if day != self._day:
             if self._timer is not None:
                 self.write()
-            self._day = day
-            self._counts.clear()
-        if session not in self._counts and len(self._counts) >= self._kinds_max:
-            self._report(f"more than {self._kinds_max} kinds of sessions on {day}: others are not counted")
+            self._begin(day)
+        number = self._counts.get(session, 0)
+        if not number and not self._has_room(session):
             return
-        self._counts[session] += 1
+        self._counts[session] = number + 1
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._write_s, self.write)
 
-    def write(self) -> None:
-        """Writes what is counted of the day."""
+    def write(self) -> asyncio.Task[None]:
+        """Begins to write what is counted of the day; returns the task that ends when everything is written."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        encode = msgspec.json.encode
-        content = b"".join(encode((number, session)) + b"\n" for session, number in self._counts.items())
-        new = self._directory / f".{self._token}"
-        try:
-            self._directory.mkdir(mode=0o700, exist_ok=True)
-            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
-            with open(descriptor, "wb") as file:
-                file.write(content)
-            os.replace(new, self._directory / f"{self._day}.{self._token}.jsonl")
-        except OSError as error:
-            self._report(f"{self._directory}: {error.strerror}")
+        if self._day is not None:
+            self._unwritten[self._day] = list(self._counts.items())
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.get_running_loop().create_task(self._write_all())
+        return self._writing
 
-    def _report(self, why: str) -> None:
-        if why != self._complaint:
-            self._complaint = why
+    async def _write_all(self) -> None:
+        while self._unwritten:  # one at a time: all have the same name until they are complete
+            day = min(self._unwritten)
+            counts = self._unwritten.pop(day)
+            try:
+                await asyncio.to_thread(self._replace, day, counts)
+                self._said.discard("disk")
+            except OSError as error:
+                self._report("disk", f"{self._directory}: {error.strerror}")
+            except Exception as error:  # no thread: the counts of today are written with the next
+                self._report("disk", f"{self._directory}: {error!r}")
+
+    def _replace(self, day: date, counts: list[tuple[Session, int]]) -> None:
+        """Writes the file of a day anew. Called in a thread. Raises OSError."""
+        new = self._directory / f".{self._token}"
+        encode = msgspec.json.encode
+        self._directory.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
+        with open(descriptor, "wb") as file:
+            file.writelines(encode((number, session)) + b"\n" for session, number in counts)
+        os.replace(new, self._directory / f"{day}.{self._token}.jsonl")
+
+    def _has_room(self, session: Session) -> bool:
+        """Takes the room of a kind of session that is new today; returns whether there is any, and reports it if not."""
+        if len(self._counts) >= self._kinds_max:
+            self._report(
+                "kinds", f"more than {self._kinds_max} kinds of sessions on {self._day}: others are not counted"
+            )
+            return False
+        domain, size = session.domain, len(msgspec.json.encode((NUMBER_MAX, session))) + 1
+        if self._bytes + size > self._bytes_max:
+            self._report(
+                "bytes", f"more than {self._bytes_max} bytes of sessions on {self._day}: others are not counted"
+            )
+            return False
+        if self._bytes_of[domain] + size > min(self._bytes_max // DOMAIN_SHARE, LINE_BYTES_MAX):
+            why = f"more than {1 / DOMAIN_SHARE:.0%} of {self._bytes_max} bytes of sessions on {self._day} are of {domain}"
+            self._report("domain", f"{why}: others of it are not counted")
+            return False
+        self._bytes += size
+        self._bytes_of[domain] += size
+        return True
+
+    def _report(self, kind: str, why: str) -> None:
+        if kind not in self._said:
+            self._said.add(kind)
             self._complain(why)
 
 
@@ -132,20 +187,41 @@ def counted_days(directory: Path) -> list[date]:
     return sorted(days)
 
 
-def read_day(directory: Path, day: date) -> dict[str, Counter[Session]]:
-    """Returns the sessions of a day by domain. Lines that cannot be read are left out. Raises OSError."""
+def counted_domains(directory: Path, day: date) -> set[str]:
+    """Returns the domains that have sessions on a day. Raises OSError."""
+    decode = msgspec.json.Decoder(tuple[int, _Domain]).decode
+    domains = set()
+    for line in _lines(directory, day):
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            domains.add(decode(line)[1].domain)
+    return domains
+
+
+def read_day(directory: Path, day: date, only: Container[str] | None = None) -> dict[str, Counter[Session]]:
+    """Returns the sessions of a day by domain, of the domains in ``only`` (None: of all). Raises OSError.
+
+    Lines that cannot be read are left out.
+    """
     domains: dict[str, Counter[Session]] = {}
-    decode = msgspec.json.Decoder(_LINE).decode
+    decode = msgspec.json.Decoder(tuple[int, Session]).decode
+    begin = msgspec.json.Decoder(tuple[int, _Domain]).decode
+    for line in _lines(directory, day):
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            if only is None or begin(line)[1].domain in only:
+                number, session = decode(line)
+                domains.setdefault(session.domain, Counter())[session] += number
+    return domains
+
+
+def _lines(directory: Path, day: date) -> Iterator[bytes]:
     for path in sorted(directory.glob(f"{day}.*.jsonl")):
         if not _NAME.fullmatch(path.name):
             continue
         with open(path, "rb") as file:
-            content = file.read(FILE_BYTES_MAX)
-        for line in content.splitlines():
-            with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
-                number, session = decode(line)
-                domains.setdefault(session.domain, Counter())[session] += number
-    return domains
+            left = FILE_BYTES_MAX
+            while left > 0 and (line := file.readline(LINE_BYTES_MAX)):
+                left -= len(line)
+                yield line
 
 
 def remove_before(directory: Path, day: date, now: float) -> None:

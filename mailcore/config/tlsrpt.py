@@ -45,6 +45,13 @@ class TlsRpt:
         "kinds",
         "maximum different sessions (domain, policy, host and result) that one deliverer counts in a day",
     )
+    bytes_max: int = whole(
+        8 << 20,
+        1 << 16,
+        256 << 20,
+        "bytes",
+        "maximum size of the file of these sessions; those with one domain get a tenth of it",
+    )
     write_s: float = number(
         30.0, 1, 300, "seconds", "time between two writes of the counts; a kill loses the counts since the last"
     )

@@ -37,7 +37,8 @@ _UNTRIED = Unusable(Status.DEFERRED, "4.7.5", "", of_tls=True)
 def open_counting(settings: Settings, sts: StsPolicies | None, complain: Callable[[str], None]) -> TlsCounting:
     """Returns what counts the sessions of this process."""
     mine = settings.tlsrpt
-    counts = SessionCounts(settings.home / DIRECTORY, mine.kinds_max, mine.write_s, time.time, complain)
+    directory = settings.home / DIRECTORY
+    counts = SessionCounts(directory, mine.kinds_max, mine.bytes_max, mine.write_s, time.time, complain)
     return TlsCounting(counts, sts, mine.sender)
 
 

@@ -33,7 +33,7 @@ from mailcore.control.protocol.operation import CHUNK_BYTES_MAX, Nothing
 from mailcore.faults import Code
 from mailcore.maillog import MailLog
 from mailcore.routing.mx import HostFinder
-from mailcore.tls_sessions import Session, counted_days, day_at, day_end, read_day, remove_before
+from mailcore.tls_sessions import Session, counted_days, counted_domains, day_at, day_end, read_day, remove_before
 from mailcore.tlsrpt.letter import letter
 from mailcore.tlsrpt.post import NotTaken, Post
 from mailcore.tlsrpt.record import addresses_of, https_of, mailbox_of
@@ -130,21 +130,23 @@ class Sending:
             self._tidied = today
         for day in counted_days(self._directory):
             if oldest <= day and day_end(day) + self._settings.write_s + SETTLE_S <= now and day not in self._plans:
-                self._plans[day] = self._plan(self._sent, day, await asyncio.to_thread(read_day, self._directory, day))
+                domains = await asyncio.to_thread(counted_domains, self._directory, day)
+                self._plans[day] = self._plan(self._sent, day, domains)
         for day, plan in self._plans.items():
             due = [domain for domain, waiting in plan.items() if waiting.due <= now]
             if due:
-                await self._send_all(self._sent, day, due, await asyncio.to_thread(read_day, self._directory, day))
+                sessions = await asyncio.to_thread(read_day, self._directory, day, set(due))
+                await self._send_all(self._sent, day, due, sessions)
 
     def _tidy(self, sent: SentReports, oldest: date) -> None:
         remove_before(self._directory, oldest, self._wall())
         sent.forget_before(oldest)
         self._plans = {day: plan for day, plan in self._plans.items() if day >= oldest}
 
-    def _plan(self, sent: SentReports, day: date, sessions: dict[str, Counter[Session]]) -> dict[str, _Waiting]:
+    def _plan(self, sent: SentReports, day: date, domains: set[str]) -> dict[str, _Waiting]:
         return {
             domain: _Waiting(due_at(self._settings, day, domain))
-            for domain in sessions
+            for domain in sorted(domains)
             if (str(day), domain, DONE) not in sent.outcomes
         }
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import ssl
 import time
 from collections import Counter
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +33,16 @@ DELIVERED = [("delivered", "2.0.0")]
 class Counts:
     """The counts of one client; ``count`` into ``sender``, then ``results``."""
 
-    def __init__(self, directory: Path, at: Any = None, kinds_max: int = 100) -> None:
+    def __init__(self, directory: Path, at: Any = None, kinds_max: int = 100, bytes_max: int = 1 << 20) -> None:
         self.directory = directory / "tlsrpt"
         self.complaints: list[str] = []
-        self._counts = SessionCounts(self.directory, kinds_max, 300.0, time.time, self.complaints.append)
+        self._counts = SessionCounts(self.directory, kinds_max, bytes_max, 300.0, time.time, self.complaints.append)
         self.counting = TlsCounting(self._counts, getattr(at, "policies", None), REPORTS)
         if at is not None:
             at.sender.client._counting = self.counting
 
     async def sessions(self) -> Counter[Session]:
-        self._counts.write()
+        await self._counts.write()
         days = [read_day(self.directory, day_at(time.time() - ago)) for ago in (0, 86_400)]
         return sum((sessions for day in days for sessions in day.values()), Counter())
 
@@ -269,6 +271,51 @@ async def test_the_kinds_of_a_day_are_bounded(tmp_path: Path) -> None:
     assert complaint.startswith("more than 100 kinds of sessions")
 
 
+async def test_the_bytes_of_a_day_are_bounded_and_one_domain_has_a_tenth_of_them(tmp_path: Path) -> None:
+    """law: tls-counts-are-bounded."""
+    hosts = tuple(f"mx{number}.hosts-of-a-hostile-domain.example" for number in range(400))
+    lines = tuple(f"mx: {host}" for host in hosts)
+    counts = Counts(tmp_path, kinds_max=100_000, bytes_max=1_000_000)
+    for host in hosts:
+        for _ in range(2):
+            counts._counts.count(
+                Session("bad.example", "sts", "bad.example", lines, hosts, "validation-failure", "", "", host)
+            )
+    for number in range(15_000):
+        counts._counts.count(Session(f"d{number}.example", "no-policy-found", f"d{number}.example"))
+    await counts._counts.write()
+    (path,) = counts.directory.iterdir()
+    assert 800_000 < path.stat().st_size <= 1_000_000
+    read = read_day(counts.directory, date.fromisoformat(path.name[:10]))
+    assert list(read["bad.example"].values()) == [2, 2], "each line has 40 kB"
+    assert len(read) > 5_000
+    by_domain, in_all = counts.complaints
+    assert by_domain.startswith("more than 10% of 1000000 bytes")
+    assert "bad.example" in by_domain
+    assert in_all.startswith("more than 1000000 bytes")
+
+
+async def test_sessions_are_counted_while_a_slow_disk_is_written_to(tmp_path: Path) -> None:
+    clock = [1_700_000_000.0]
+    counts = SessionCounts(tmp_path, 100, 1 << 20, 300.0, lambda: clock[0], lambda why: None)
+    slow = tmp_path / f".{counts._token}"
+    os.mkfifo(slow)  # who opens it waits for a reader
+    for number in range(3):
+        session = Session(f"d{number}.example", "no-policy-found", f"d{number}.example")
+        for _ in range(number + 1):
+            counts.count(session)
+        writing = counts.write()
+        await asyncio.sleep(0.01)
+        assert not writing.done()
+        clock[0] += 86_400 * (number == 1)
+    assert (await asyncio.to_thread(slow.read_bytes)).count(b"\n") == 1, "what there was when it began"
+    await writing
+    days = [read_day(tmp_path, day_at(at)) for at in (clock[0] - 86_400, clock[0])]
+    assert [{domain: sum(found.values()) for domain, found in day.items()} for day in days] == [
+        {"d0.example": 1, "d1.example": 2}, {"d2.example": 3},
+    ]  # fmt: skip
+
+
 async def test_a_directory_that_cannot_be_written_costs_counts_and_no_mail(tmp_path: Path) -> None:
     (tmp_path / "tlsrpt").write_bytes(b"a file in the place of the directory")
     async with serving(
@@ -276,17 +323,17 @@ async def test_a_directory_that_cannot_be_written_costs_counts_and_no_mail(tmp_p
     ) as at:
         counts = Counts(tmp_path)
         assert outcomes(await Sender(tmp_path, at.port, counting=counts.counting).send()) == DELIVERED
-        counts._counts.write()
+        await counts._counts.write()
         assert len(counts.complaints) == 1
 
 
 async def test_what_was_written_before_a_kill_adds_up(tmp_path: Path) -> None:
     session, now = Session("target.example", "no-policy-found", "target.example"), 1_700_000_000.0
     for number in (2, 3):
-        counts = SessionCounts(tmp_path, 100, 300.0, lambda: now, lambda why: None)
+        counts = SessionCounts(tmp_path, 100, 1 << 20, 300.0, lambda: now, lambda why: None)
         for _ in range(number):
             counts.count(session)
-        counts.write()
+        await counts.write()
         counts.count(session)  # and then it is killed
     assert read_day(tmp_path, day_at(now)) == {"target.example": Counter({session: 5})}
 
@@ -294,11 +341,11 @@ async def test_what_was_written_before_a_kill_adds_up(tmp_path: Path) -> None:
 async def test_a_new_day_begins_a_new_file(tmp_path: Path) -> None:
     session = Session("target.example", "no-policy-found", "target.example")
     clock = [1_700_000_000.0]
-    counts = SessionCounts(tmp_path, 100, 300.0, lambda: clock[0], lambda why: None)
+    counts = SessionCounts(tmp_path, 100, 1 << 20, 300.0, lambda: clock[0], lambda why: None)
     counts.count(session)
     clock[0] += 86_400
     counts.count(session)
-    counts.write()
+    await counts.write()
     assert [read_day(tmp_path, day_at(each)) for each in (clock[0] - 86_400, clock[0])] == [
         {"target.example": Counter({session: 1})}
     ] * 2

@@ -135,8 +135,15 @@ MUTATIONS = [
     Mutation(
         "the kinds of sessions of a day are not bounded",
         "mailcore/tls_sessions.py",
-        "        if session not in self._counts and len(self._counts) >= self._kinds_max:\n",
-        "        if session not in self._counts and len(self._counts) < 0:\n",
+        "        if len(self._counts) >= self._kinds_max:\n",
+        "        if len(self._counts) < 0:\n",
+        "tests/deliverer/test_tls_counting.py -k bounded",
+    ),
+    Mutation(
+        "one domain takes the room of all in the counts of TLS",
+        "mailcore/tls_sessions.py",
+        "self._bytes_max // DOMAIN_SHARE, LINE_BYTES_MAX):\n",
+        "self._bytes_max, LINE_BYTES_MAX):\n",
         "tests/deliverer/test_tls_counting.py -k bounded",
     ),
 ]
