@@ -16,13 +16,17 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from mailcore.lab.lab import Lab
 from mailcore.supervisor.users import UsersError, find_users
+from mailcore.tls_sessions import read_day
+from tests.deliverer.dns_server import NameServer, answering
 from tests.end_to_end.appliance import COMMAND
+from tests.running.catcher import Catcher
 from tests.running.running_core import DATA, RunningCore, Sections, route_to
 from tests.test_tidy import ROOT
 
@@ -191,6 +195,52 @@ async def test_each_writes_where_it_must_and_nowhere_else(place: Path) -> None:
             os.chown(users, 0, 0)  # as after a mistake: it stops no start
             await core.kill("supervisor")  # its children end with it, though they are others'
             await core.until_removed(await core.send("again@example.org", data=BIG))
+        finally:
+            await core.control.close()
+            core.stop()
+
+
+@pytest.mark.long
+@as_root
+async def test_what_deliverers_count_of_tls_is_read_reported_and_removed_by_control(place: Path) -> None:
+    records = {f"{name}.example MX": ["10 mx.example."] for name in ("target", "reports")}
+    records |= {"mx.example A": ["127.0.0.1"]}
+    records["_smtp._tls.target.example TXT"] = ['"v=TLSRPTv1; rua=mailto:tls@reports.example"']
+    async with Catcher() as catcher, answering(NameServer(records)) as names:
+        deliverer = {"nameservers": [names.text], "port": int(catcher.route.rpartition(":")[2]), "processes": 2}
+        tlsrpt = {"sender": "tls-reports@our.example", "write_s": 1.0, "spread_s": 0}
+        core = OwnUsers(place, {}, {"tlsrpt": tlsrpt, "deliverer": deliverer})
+        counts, today = core.home / "tlsrpt", datetime.now(UTC).date()
+        await core.start()
+        try:
+
+            async def counted() -> bool:
+                days = [read_day(counts, today + timedelta(days=each)).get("target.example") for each in (0, 1)]
+                return sum(sum(day.values()) for day in days if day) == 1
+
+            await core.until_removed(await core.send("one@target.example"))
+            await core.eventually(counted, "a session")
+            (written,) = counts.iterdir()
+            assert (written.owner(), written.group(), written.stat().st_mode & 0o777) == (DELIVERER, GROUP, 0o640)
+            assert (counts.owner(), counts.group(), counts.stat().st_mode & 0o7777) == (CORE, GROUP, 0o3770)
+            core.stop()
+            await core.control.close()
+            shutil.copy(written, old := counts / f"2020-01-01.{'a' * 16}.jsonl")
+            shutil.chown(old, DELIVERER, GROUP)
+            written.rename(counts / f"{today - timedelta(days=2)}.{'b' * 16}.jsonl")
+            await core.start()
+
+            async def reported() -> bool:
+                return len(catcher.caught) == 2
+
+            await core.eventually(reported, "the report")
+            assert catcher.caught[-1][:2] == ("tls-reports@our.example", ["tls@reports.example"])
+            assert not old.exists()
+            sent = counts / "sent.jsonl"
+            await core.until(lambda: '"done"' in sent.read_text(), "the note that it was sent")
+            assert (sent.owner(), sent.group()) == (CORE, GROUP)
+            assert reached(place, DELIVERER, [GROUP], os.W_OK, [counts, sent]) == {counts}
+            assert reached(place, PORTAL, [], os.R_OK, [counts, sent]) == set()
         finally:
             await core.control.close()
             core.stop()
