@@ -5,8 +5,8 @@ with an array of a number and a ``Session`` in each line. A file is replaced at 
 
 Laws
 - A kill costs at most the counts since the last write, and never mail: an error here is reported and goes no further.
-- A process keeps at most ``kinds_max`` different sessions of a day, and no more than a file of ``bytes_max`` has room for; of
-  one domain a tenth of these bytes, so that the policy of a domain, which may be long, does not take the place of others.
+- A process keeps at most ``kinds_max`` different sessions of a day, in at most ``bytes_max`` bytes, of which one domain
+  has a tenth at most, so that the policy of a domain, which may be long, does not take the place of others.
   Others are not counted, which is reported once a day for each of these reasons.
 - The files of a day add up, in any order: no process reads or writes the file of another.
 
@@ -56,7 +56,7 @@ class Session(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Domain(msgspec.Struct):
-    """What is read of a session to know whether the rest is wanted."""
+    """The part of a session that says whether the rest is read."""
 
     domain: str
 
@@ -130,7 +130,7 @@ class SessionCounts:
                 self._report("disk", f"{self._directory}: {error!r}")
 
     def _replace(self, day: date, counts: list[tuple[Session, int]]) -> None:
-        """Writes the file of a day anew. Called in a thread. Raises OSError."""
+        """Writes a new file of a day in place of the last. Called in a thread. Raises OSError."""
         new = self._directory / f".{self._token}"
         encode = msgspec.json.encode
         self._directory.mkdir(mode=0o700, exist_ok=True)
