@@ -51,8 +51,11 @@ class Finding(NamedTuple):
     original: str = ""
 
 
-def verified_report(findings: Sequence[Finding], to: str, hostname: str, asked_at: float) -> bytes:
-    """Returns the report as a whole message with CRLF, without Date and Message-ID."""
+def verified_report(findings: Sequence[Finding], to: str, hostname: str, asked_at: float, more: int = 0) -> bytes:
+    """Returns the report as a whole message with CRLF, without Date and Message-ID.
+
+    ``more``: how many further addresses were not asked about.
+    """
     hostname = clean(hostname, 255).replace(" ", "") or "localhost"
     header = [
         f"From: Mail Delivery System <MAILER-DAEMON@{hostname}>",
@@ -69,14 +72,14 @@ def verified_report(findings: Sequence[Finding], to: str, hostname: str, asked_a
     limit = f"--{BOUNDARY}".encode()
     pieces = [encode(header)]
     for body_part in (
-        part("text/plain", _explanation(findings, hostname), "Notification", wide=False),
+        part("text/plain", _explanation(findings, more, hostname), "Notification", wide=False),
         part("message/delivery-status", _fields(findings, hostname, asked_at), "Delivery report", wide=False),
     ):
         pieces += (limit, b"\r\n", body_part, b"\r\n")
     return b"".join([*pieces, limit, b"--\r\n"])
 
 
-def _explanation(findings: Sequence[Finding], hostname: str) -> bytes:
+def _explanation(findings: Sequence[Finding], more: int, hostname: str) -> bytes:
     unknown = sum(each.action is Action.UNVERIFIED for each in findings)
     lines = [
         f"This is the mail system at {hostname}.",
@@ -97,6 +100,11 @@ def _explanation(findings: Sequence[Finding], hostname: str) -> bytes:
         if each.original:
             lines += folded(f"asked for as <{clean(each.original, ADDRESS_MAX)}>", "    ")
         lines += [*folded(clean(each.text, TEXT_MAX), "    "), ""]
+    if more:
+        lines += [
+            *folded(f"and {counted(more, 'more address')}, not asked about: one report has at most {len(findings)}."),
+            "",
+        ]
     return encode(lines)
 
 

@@ -1,6 +1,7 @@
 """Composes the message that goes into the queue from a file of the maildrop: data as on the wire, final envelope.
 
-The header section is completed and checked, then milters see the message, then its addresses become final.
+The header section is completed and checked, then milters see the message, then its addresses become final. The report that
+a request about addresses asks for passes neither checks nor milters, as Postfix's.
 
 Keeps law: local-mail-filtered-or-kept (docs/laws.md).
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +22,7 @@ from mailcore.control.local_filter import LocalFilter
 from mailcore.envelope import DataPlace, Envelope, Options, Origin, Recipient
 from mailcore.pickup.dropped import RECIPIENTS_MAX, DroppedDamaged
 from mailcore.pickup.letter import complete, split_header
+from mailcore.pickup.requests import Requests
 from mailcore.pickup.store import Store
 from mailcore.pickup.verification import Letter, Verifier, questions, reported
 from mailcore.queue.from_maildrop import CAME_FROM
@@ -30,7 +32,7 @@ from mailcore.tag import pattern_of, tag_of
 
 if TYPE_CHECKING:  # a process without [rewriting] does not load it
     from mailcore.config.live_maps import LiveMaps
-    from mailcore.rewriting.header_section import Note
+    from mailcore.rewriting.header_section import HeaderSection, Note
 
 __all__ = ["Composed", "Composer", "NotYet"]
 
@@ -42,13 +44,22 @@ _OPTION = re.compile(r"[\x21-\x7e]{0,500}\Z")  # characters that may be written 
 class NotYet(Exception):
     """The message cannot be taken now: its final recipients cannot be determined, or a milter says so, or has failed.
 
-    ``again_s`` says when to look again; 0.0: after the usual time.
+    ``is_fault``: of our own code; ``again_s`` says when to look again; 0.0: after the usual time.
     """
 
-    def __init__(self, why: str, *, is_logged: bool = False, is_failure: bool = False, again_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        why: str,
+        *,
+        is_logged: bool = False,
+        is_failure: bool = False,
+        is_fault: bool = False,
+        again_s: float = 0.0,
+    ) -> None:
         super().__init__(why)
         self.is_logged = is_logged
         self.is_failure = is_failure
+        self.is_fault = is_fault
         self.again_s = again_s
 
 
@@ -74,7 +85,8 @@ class Composer:
         verifier: Callable[[], Verifier] | None = None,
     ) -> None:
         """``verifier`` returns the one that answers requests about addresses."""
-        self._verifier = verifier
+        places = settings.maildrop.verify_requests_max
+        self._requests = Requests(verifier, places) if verifier is not None else None
         self._settings = settings
         self._hostname = hostname
         self._spool = spool
@@ -85,22 +97,41 @@ class Composer:
     def compose(self, dropped: Letter, queue_id: str, now: float) -> Composed:
         """Returns the message; a large one is in a spool file, synced. Raises DroppedDamaged, NotYet, OSError."""
         recipients = self._recipients(dropped)
+        local_filter, section = self._filter, None
         if dropped.submission.verify:
-            dropped = self._report(dropped, now)
-        store = Store(self._spool, queue_id, self._settings.queue.inline_limit, self._filter)
+            dropped, local_filter = self._report(dropped, now), None
+        elif self._rewriting is not None:
+            section = self._rewriting.header()
+        store = Store(self._spool, queue_id, self._settings.queue.inline_limit, local_filter)
         try:
-            return self._composed(dropped, recipients, queue_id, now, store)
+            return self._composed(dropped, recipients, queue_id, now, store, section, local_filter)
         except BaseException:
             store.abandon()
             raise
 
+    def due(self, names: Sequence[str]) -> Sequence[str]:
+        """Returns the files that are worth a look: not those of requests whose answers are not there."""
+        return names if self._requests is None else list(self._requests.due(names))
+
+    def keep(self, names: Collection[str]) -> None:
+        """Forgets what is known of files that are not among ``names``."""
+        if self._requests is not None:
+            self._requests.keep(names)
+
     def _report(self, request: Letter, now: float) -> Letter:
         """Returns the report that a request about addresses asks for. Raises DroppedDamaged, NotYet."""
-        question = questions(request, self._rewriting, now)
-        findings = self._verifier().findings(question) if self._verifier is not None else None
-        if findings is None:
-            raise NotYet("the addresses are being verified", is_logged=True, again_s=VERIFIED_S)
-        return reported(request, findings, self._hostname)
+        limit = self._settings.maildrop.verify_addresses_max
+        answer = None
+        try:
+            if self._requests is not None:
+                answer = self._requests.answer(request, lambda: questions(request, self._rewriting, limit, now))
+            if answer is not None:
+                return reported(request, answer.findings, answer.more, self._hostname)
+        except DroppedDamaged:
+            raise
+        except Exception as error:  # a fault of ours: the request is whole, and is tried again
+            raise NotYet(f"internal error: {error!r}", is_fault=True) from error
+        raise NotYet("the addresses are being verified", is_logged=True, again_s=VERIFIED_S)
 
     def _recipients(self, dropped: Letter) -> dict[str, Options]:
         submission = dropped.submission
@@ -116,9 +147,15 @@ class Composer:
         return recipients
 
     def _composed(
-        self, dropped: Letter, recipients: Mapping[str, Options], queue_id: str, now: float, store: Store
+        self,
+        dropped: Letter,
+        recipients: Mapping[str, Options],
+        queue_id: str,
+        now: float,
+        store: Store,
+        section: HeaderSection | None,
+        local_filter: LocalFilter | None,
     ) -> Composed:
-        section = self._rewriting.header() if self._rewriting is not None else None
         for piece in self._letter(dropped, queue_id, now, store):
             store.write(piece if section is None else section.feed(piece))
         if section is not None:
@@ -129,8 +166,8 @@ class Composer:
         if section is not None:
             envelope = section.of_local_mail(envelope)
         refused: tuple[Recipient, ...] = ()
-        if self._filter is not None:
-            envelope, refused = self._filtered(self._filter, envelope, store)
+        if local_filter is not None:
+            envelope, refused = self._filtered(local_filter, envelope, store)
         final = envelope.recipients
         if self._rewriting is not None and not (final and final[0].route):
             envelope, more, why = self._rewriting.apply(envelope, ())

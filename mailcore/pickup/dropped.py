@@ -38,7 +38,6 @@ __all__ = [
     "ASIDE",
     "DIRECTORY",
     "PIECE_BYTES",
-    "VERIFY_MAX",
     "Draft",
     "Dropped",
     "DroppedDamaged",
@@ -51,7 +50,6 @@ ASIDE = "damaged."  # begins the name of a file that was set aside
 PIECE_BYTES = 64 * 1024  # read or written at once
 SUBMISSION_BYTES_MAX = 16 << 20  # 100 000 recipients fit
 RECIPIENTS_MAX = 100_000
-VERIFY_MAX = 100  # addresses of one request to verify them: each may be a question to another server
 _UNFINISHED = "."
 _MAGIC = b"WAYDROP1"
 _HEAD = struct.Struct("<8sQQII")

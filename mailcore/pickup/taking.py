@@ -21,7 +21,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -66,7 +66,9 @@ class Taken:
     envelopes: list[Envelope] = field(default_factory=list)
     uids: list[int] = field(default_factory=list)  # the authors of ``envelopes``
     damaged: list[tuple[str, str]] = field(default_factory=list)  # (file, why): set aside
-    failed: list[tuple[str, str]] = field(default_factory=list)  # (file, why): tried again with the next look
+    failed: list[tuple[str, str]] = field(
+        default_factory=list
+    )  # (file, why): tried again with the next look, or after PUT_OFF_S
     put_off: list[tuple[str, str]] = field(default_factory=list)  # (file, why): tried again after PUT_OFF_S
     waiting: list[tuple[str, str]] = field(default_factory=list)  # the same, for milters, which is logged already
     checks: list[tuple[Envelope, list[Note]]] = field(default_factory=list)  # findings of header checks
@@ -140,9 +142,10 @@ class Taking:
         taken = Taken()
         self._remove()  # of a look before that failed half-way: until they are gone, nothing more is taken
         names = names_of(self._disk.list(self._directory))
-        waiting = [name for name in names if name not in self._ignored]
+        waiting: Sequence[str] = [name for name in names if name not in self._ignored]
+        self._composer.keep(waiting)
         if self._put_off:
-            waiting = self._due(waiting)
+            waiting = self._composer.due(self._due(waiting))
         if waiting and self._is_full():
             taken.is_full = True
         elif waiting:
@@ -169,7 +172,7 @@ class Taking:
 
     # -- inside
 
-    def _due(self, names: list[str]) -> list[str]:
+    def _due(self, names: Sequence[str]) -> list[str]:
         """Returns the names that are due: first those that were never tried, then what was put off the longest ago.
 
         Otherwise many messages that are put off would keep others waiting, by their names.
@@ -185,7 +188,7 @@ class Taking:
             self._writer.reopen()
             self._failed = False
 
-    def _take_batch(self, names: list[str], taken: Taken) -> None:
+    def _take_batch(self, names: Sequence[str], taken: Taken) -> None:
         appended: list[tuple[str, Envelope, int]] = []
         self._failed = True  # until the end of this: what is appended and not synced must not stay in the writer
         until = self._clock() + self._batch_s if self._batch_s < math.inf else math.inf
@@ -203,9 +206,7 @@ class Taking:
             try:
                 appended.append((name, self._append(dropped, taken), dropped.uid))
             except NotYet as error:
-                (taken.waiting if error.is_logged else taken.put_off).append((name, str(error)))
-                if name in self._put_off or len(self._put_off) < PUT_OFF_MAX:
-                    self._put_off[name] = self._clock() + (error.again_s or PUT_OFF_S)
+                self._wait(name, error, taken)
                 if error.is_failure:  # the next message would wait for it, too
                     break
             except OSError as error:  # the disk; this message stays where it is, and does not keep others waiting
@@ -223,6 +224,13 @@ class Taking:
         self._remove()
         taken.envelopes = [envelope for _, envelope, _ in appended]
         taken.uids = [uid for _, _, uid in appended]
+
+    def _wait(self, name: str, why: NotYet, taken: Taken) -> None:
+        """Puts a message off."""
+        kind = taken.failed if why.is_fault else taken.waiting if why.is_logged else taken.put_off
+        kind.append((name, str(why)))
+        if name in self._put_off or len(self._put_off) < PUT_OFF_MAX:
+            self._put_off[name] = self._clock() + (why.again_s or PUT_OFF_S)
 
     def _remove(self) -> None:
         """Removes the files of messages that are in the lane, and syncs the names (law: taken-once)."""

@@ -1,13 +1,14 @@
 """A file of the maildrop that asks about addresses (``sendmail -bv``) becomes a message: the report to its author.
 
-The report is composed, filtered and queued as any local mail. Until the answers are there, the file stays where it is, so that
-a kill at any point loses no request: the addresses are asked about again.
+The report is queued as local mail is, but passes no header checks and no milters, as other mail of our own making. Until the
+answers are there, the file stays where it is, so that a kill at any point loses no request: the addresses are verified again.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -15,16 +16,15 @@ from mailcore.bounce.verified import Action, Finding, verified_report
 from mailcore.config.settings import Settings
 from mailcore.dsn_request import NOTIFY_NEVER
 from mailcore.envelope import DataPlace, Envelope, Origin, Recipient
-from mailcore.pickup.dropped import VERIFY_MAX, DroppedDamaged, Submission
+from mailcore.pickup.dropped import DroppedDamaged, Submission
 from mailcore.routing.address import comparable, is_mailbox
 
 if TYPE_CHECKING:  # a process without [rewriting] does not load it
     from mailcore.config.live_maps import LiveMaps
 
-__all__ = ["FINAL_MAX", "Asked", "Letter", "OpenVerifier", "Question", "Verifier", "questions", "reported"]
+__all__ = ["Asked", "Letter", "OpenVerifier", "Question", "Verifier", "questions", "reported"]
 
 DAY_S = 86_400.0  # a clock that was set back may have written a later time
-FINAL_MAX = 100  # addresses of one request that are asked about, after aliases
 
 
 class Letter(Protocol):
@@ -58,20 +58,20 @@ class Asked(NamedTuple):
 
 
 class Question(NamedTuple):
-    """One request. ``known`` are findings that need no question."""
+    """One request. ``known`` are findings that need no question; ``more``: how many further addresses are beyond the bound."""
 
-    name: str  # of the file
     sender: str  # of the mail whose way is looked for
     login: str
     asked: tuple[Asked, ...]
     known: tuple[Finding, ...] = ()
+    more: int = 0
 
 
 class Verifier(Protocol):
-    """Finds out what would become of mail for addresses. Called in a thread; does not wait."""
+    """Finds out what would become of mail for addresses."""
 
-    def findings(self, question: Question) -> Sequence[Finding] | None:
-        """Returns the findings, once; None while they are not there."""
+    def begin(self, question: Question) -> Future[list[Finding]]:
+        """Begins to look, and does not wait. Called in a thread."""
 
 
 OpenVerifier = Callable[[Settings, asyncio.AbstractEventLoop], Verifier]
@@ -92,11 +92,11 @@ class _Report:
         yield self.data
 
 
-def questions(letter: Letter, rewriting: LiveMaps | None, now: float) -> Question:
+def questions(letter: Letter, rewriting: LiveMaps | None, addresses_max: int, now: float) -> Question:
     """Returns the final addresses to ask about, as aliases and canonical addresses make them. Raises DroppedDamaged."""
     submission = letter.submission
-    if len(submission.verify) > VERIFY_MAX:
-        raise DroppedDamaged(f"it asks about more than {VERIFY_MAX} addresses")
+    if len(submission.verify) > addresses_max:
+        raise DroppedDamaged(f"it asks about more than {addresses_max} addresses ([maildrop] verify_addresses_max)")
     if not 0.0 <= submission.submitted_at <= now + DAY_S:  # the report shows it
         raise DroppedDamaged("its time is wrong")
     if len(submission.recipients) != 1:
@@ -104,9 +104,7 @@ def questions(letter: Letter, rewriting: LiveMaps | None, now: float) -> Questio
     sender = submission.recipients[0]
     asked: dict[str, Asked] = {}
     known: list[Finding] = []
-    for address in dict.fromkeys(submission.verify):
-        if not is_mailbox(address):
-            raise DroppedDamaged(f"recipient {address!a} is not an address")
+    for address in _different(submission.verify):
         finals: Sequence[str] = (address,)
         if rewriting is not None:
             sender, finals, why = _final(rewriting, submission, address, now)
@@ -115,10 +113,20 @@ def questions(letter: Letter, rewriting: LiveMaps | None, now: float) -> Questio
                 continue
         for final in finals:
             asked.setdefault(comparable(final), Asked(final, address if final != address else ""))
-    first, beyond = list(asked.values())[:FINAL_MAX], list(asked.values())[FINAL_MAX:]
-    text = f"not asked: the addresses of this request stand for more than {FINAL_MAX} addresses"
-    known += [Finding(each.address, Action.UNVERIFIED, "4.0.0", text, each.original) for each in beyond]
-    return Question(letter.name, sender, submission.user[:64], tuple(first), tuple(known))
+    first = tuple(asked.values())[: addresses_max - len(known)]
+    return Question(sender, submission.user[:64], first, tuple(known), len(asked) - len(first))
+
+
+def _different(addresses: Sequence[str]) -> Iterator[str]:
+    """Yields each address once, however it is written. Raises DroppedDamaged."""
+    seen: set[str] = set()
+    for address in addresses:
+        if not is_mailbox(address):
+            raise DroppedDamaged(f"recipient {address!a} is not an address")
+        same = comparable(address)
+        if same not in seen:
+            seen.add(same)
+            yield address
 
 
 def _final(rewriting: LiveMaps, submission: Submission, address: str, now: float) -> tuple[str, Sequence[str], str]:
@@ -139,10 +147,10 @@ def _final(rewriting: LiveMaps, submission: Submission, address: str, now: float
     return rewritten.sender, finals, why
 
 
-def reported(letter: Letter, findings: Sequence[Finding], hostname: str) -> Letter:
+def reported(letter: Letter, findings: Sequence[Finding], more: int, hostname: str) -> Letter:
     """Returns the report, as a message without sender to the author of the request."""
     submission = letter.submission
-    data = verified_report(findings, submission.recipients[0], hostname, submission.submitted_at)
+    data = verified_report(findings, submission.recipients[0], hostname, submission.submitted_at, more)
     report = Submission(
         sender="", recipients=submission.recipients[:1], submitted_at=submission.submitted_at, user=submission.user
     )

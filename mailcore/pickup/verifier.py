@@ -3,7 +3,7 @@ asking the next hop (``[recipients]``), that server's answer. Loaded with the fi
 
 Laws
 - A next hop is only asked where ``[recipients]`` says so; of all others the finding is that it was not asked.
-- Requests under way, questions at a time and the time of each question are bounded.
+- Questions at a time and the time of each question are bounded, by ``[maildrop]``.
 """
 
 from __future__ import annotations
@@ -28,43 +28,23 @@ from mailcore.routing.resolve import Refused, Resolved
 
 __all__ = ["AddressVerifier"]
 
-REQUESTS_MAX = 10  # under way; further ones wait in the maildrop
-QUESTIONS_MAX = 5  # at a time, of all requests
-QUESTION_S_MAX = 120.0  # of one address: its DNS and all its hosts
 HOSTS_NAMED_MAX = 3
 
 
 class AddressVerifier:
-    """The requests under way."""
+    """Answers questions, in the loop of the process."""
 
     def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
         self._settings = settings
         self._loop = loop
         self._routing = routing_of(settings)
         self._finder = host_finder_of(settings, time.monotonic)
-        self._slots = asyncio.Semaphore(QUESTIONS_MAX)
+        self._slots = asyncio.Semaphore(settings.maildrop.verify_questions_max)
         self._relayed = dict.fromkeys((each.lower() for each in settings.relay.domains), "")
-        self._requests: dict[Question, Future[list[Finding]]] = {}
 
-    def findings(self, question: Question) -> Sequence[Finding] | None:
-        """Returns the findings, once; None while they are not there. Called in the pickup's thread."""
-        request = self._requests.get(question)
-        if request is None:
-            self._forget_abandoned()
-            if len(self._requests) < REQUESTS_MAX:
-                self._requests[question] = asyncio.run_coroutine_threadsafe(self._ask(question), self._loop)
-            return None
-        if not request.done():
-            return None
-        del self._requests[question]
-        return [*request.result(), *question.known]
-
-    def _forget_abandoned(self) -> None:
-        """Drops an answer when there are too many: its file may be gone, or it is asked again."""
-        if len(self._requests) >= REQUESTS_MAX:
-            done = next((question for question, request in self._requests.items() if request.done()), None)
-            if done is not None:
-                del self._requests[done]
+    def begin(self, question: Question) -> Future[list[Finding]]:
+        """Begins to look for the findings. Called in the pickup's thread."""
+        return asyncio.run_coroutine_threadsafe(self._ask(question), self._loop)
 
     async def _ask(self, question: Question) -> list[Finding]:
         return list(await asyncio.gather(*(self._one(question, asked) for asked in question.asked)))
@@ -74,26 +54,26 @@ class AddressVerifier:
         if isinstance(route, Refused):
             return _by_route(asked, route)
         async with self._slots:
-            try:
-                async with asyncio.timeout(QUESTION_S_MAX):
-                    return await self._by_next_hop(asked, route)
-            except TimeoutError:
-                text = f"{route.destination} gave no answer within {QUESTION_S_MAX:.0f} s"
-                return Finding(asked.address, Action.UNDELIVERABLE, "4.4.1", text, asked.original)
+            return await self._by_next_hop(asked, route)
 
     async def _by_next_hop(self, asked: Asked, route: Resolved) -> Finding:
-        hosts = await self._finder.find(route.next_hop)
-        if isinstance(hosts, Refused):
-            return Finding(asked.address, Action.UNDELIVERABLE, hosts.dsn, hosts.reply, asked.original)
-        if not self._asks_about(asked.address):
-            return Finding(asked.address, Action.UNVERIFIED, "4.0.0", _not_asked(route, hosts), asked.original)
-        answer = await probe.ask(self._question(asked.address, route), hosts, route.next_hop.port)
-        if answer.outcome is probe.Outcome.UNDECIDED:
-            return Finding(asked.address, Action.UNDELIVERABLE, "4.1.1", f"unverified: {answer.text}", asked.original)
-        text = f"{answer.text} (in reply to RCPT TO command)"
-        if answer.outcome is probe.Outcome.VALID:
-            return Finding(asked.address, Action.DELIVERABLE, "2.1.5", text, asked.original)
-        return Finding(asked.address, Action.UNDELIVERABLE, "5.1.1", text, asked.original)
+        limit_s = self._settings.maildrop.verify_timeout_s
+        status, late = "4.4.3", "the DNS had no answer about"  # RFC 3463: directory server failure
+        try:
+            async with asyncio.timeout(limit_s) as limit:
+                hosts = await self._finder.find(route.next_hop)
+                if isinstance(hosts, Refused):
+                    return Finding(asked.address, Action.UNDELIVERABLE, hosts.dsn, hosts.reply, asked.original)
+                if not self._asks_about(asked.address):
+                    return Finding(asked.address, Action.UNVERIFIED, "4.0.0", _not_asked(route, hosts), asked.original)
+                status, late = "4.4.1", "no answer from"
+                answer = await probe.ask(self._question(asked.address, route), hosts, route.next_hop.port)
+                return _by_answer(asked, answer)
+        except TimeoutError:
+            if not limit.expired():  # of something inside: a fault of ours
+                raise
+            text = f"{late} {route.destination} within {limit_s:g} s ([maildrop] verify_timeout_s)"
+            return Finding(asked.address, Action.UNDELIVERABLE, status, text, asked.original)
 
     def _asks_about(self, address: str) -> bool:
         """Returns whether recipients of this domain are known by asking the next hop."""
@@ -122,6 +102,15 @@ def _by_route(asked: Asked, route: Refused) -> Finding:
     else:
         action, text = Action.UNDELIVERABLE, route.reply
     return Finding(asked.address, action, route.dsn, text, asked.original)
+
+
+def _by_answer(asked: Asked, answer: probe.Answer) -> Finding:
+    if answer.outcome is probe.Outcome.UNDECIDED:
+        return Finding(asked.address, Action.UNDELIVERABLE, "4.1.1", f"unverified: {answer.text}", asked.original)
+    text = f"{answer.text} (in reply to RCPT TO command)"
+    if answer.outcome is probe.Outcome.VALID:
+        return Finding(asked.address, Action.DELIVERABLE, "2.1.5", text, asked.original)
+    return Finding(asked.address, Action.UNDELIVERABLE, "5.1.1", text, asked.original)
 
 
 def _not_asked(route: Resolved, hosts: Sequence[Address]) -> str:

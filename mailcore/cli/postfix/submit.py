@@ -24,7 +24,7 @@ from mailcore.cli.postfix.options import Given
 from mailcore.config.settings import Settings
 from mailcore.counted import counted
 from mailcore.log.disk import Disk
-from mailcore.pickup.dropped import DIRECTORY, PIECE_BYTES, RECIPIENTS_MAX, VERIFY_MAX, Draft, Submission, names_of
+from mailcore.pickup.dropped import DIRECTORY, PIECE_BYTES, RECIPIENTS_MAX, Draft, Submission, names_of
 from mailcore.pickup.letter import Header, HeaderTooLong, split_header
 from mailcore.routing.address import is_mailbox, is_return_path
 
@@ -140,8 +140,10 @@ def verify(given: Given, settings: Settings) -> int:
     addresses = tuple(dict.fromkeys(each for text in given.recipients for each in _addresses(text, hostname, USAGE)))
     if not addresses:
         raise Ended(USAGE, "name the addresses to verify on the command line")
-    if len(addresses) > VERIFY_MAX:
-        raise Ended(USAGE, f"{counted(len(addresses), 'address')}; at most {VERIFY_MAX} are allowed with -bv")
+    limit = settings.maildrop.verify_addresses_max
+    if len(addresses) > limit:
+        given_text = counted(len(addresses), "address")
+        raise Ended(USAGE, f"{given_text}; at most {limit} are allowed with -bv ([maildrop] verify_addresses_max)")
     # A Waypost that does not know such requests sends what it finds here, to the reader alone.
     submission = Submission(
         sender="",
