@@ -92,6 +92,14 @@ class Milter:
     content_timeout_s: float = number(
         300, 0.1, 3600, "seconds", "time for the answer to each part of a message, as Postfix's milter_content_timeout"
     )
+    message_timeout_s: float = number(
+        600,
+        0.1,
+        86_400,
+        "seconds",
+        "time for all answers about one message together, also of a milter that asks for more time (SMFIR_PROGRESS); at "
+        "least the other time-outs of one answer; Postfix has no such limit",
+    )
 
 
 def milters_of(addresses: Sequence[str], sections: Sequence[Milter]) -> tuple[Milter, ...]:

@@ -2,6 +2,7 @@
 
 Laws
 - Memory is bounded against any milter: some packets, each with a limit, and one read of the transport.
+- The waits for one message have an end, also if the milter sends signs of progress all the time (``allow``).
 - Every way in which a milter can fail is one exception, ``MilterFailed``, with a text for the log.
 
 Keeps law: milter-fails-safely (docs/laws.md).
@@ -10,6 +11,7 @@ Keeps law: milter-fails-safely (docs/laws.md).
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from typing import cast
 
@@ -44,6 +46,7 @@ class Connection(asyncio.Protocol):
         self._timer_at = 0.0
         self._until = 0.0  # the end of the wait
         self._timeout_s = 0.0
+        self._allowed_s = self._left_s = math.inf  # of all waits together
         self._failure = ""
         self._is_full = False  # the milter does not read
         self._paused = False  # we do not read
@@ -91,6 +94,10 @@ class Connection(asyncio.Protocol):
             self._wake()
 
     # -- for the task
+
+    def allow(self, seconds: float) -> None:
+        """Gives the milter this much time for all waits together, from now on: each answer has its own time-out, too."""
+        self._allowed_s = self._left_s = seconds
 
     def put(self, data: bytes) -> None:
         """Takes packets to be sent before the next ones. Raises MilterFailed if the connection is over."""
@@ -158,7 +165,8 @@ class Connection(asyncio.Protocol):
     async def _wait(self, timeout_s: float) -> None:
         """Waits until something happens. One timer serves many waits: most end long before it."""
         self._timeout_s = timeout_s
-        until = self._until = self._loop.time() + timeout_s
+        began = self._loop.time()
+        until = self._until = began + min(timeout_s, self._left_s)
         if self._timer is None:
             self._set_timer(until)
         elif self._timer_at > until:
@@ -169,6 +177,7 @@ class Connection(asyncio.Protocol):
             await self._waiter
         finally:
             self._waiter = None
+            self._left_s -= self._loop.time() - began
 
     def _set_timer(self, at: float) -> None:
         self._timer_at = at
@@ -181,7 +190,9 @@ class Connection(asyncio.Protocol):
         if self._until > self._loop.time():  # of a later wait
             self._set_timer(self._until)
         else:
-            self._fail(f"did not answer within {self._timeout_s:g} s")
+            is_last = self._left_s < self._timeout_s
+            late = f"took more than {self._allowed_s:g} s for one message"
+            self._fail(late if is_last else f"did not answer within {self._timeout_s:g} s")
 
     def _fail(self, what: str) -> None:
         self._failure = self._failure or what

@@ -72,6 +72,8 @@ class Filter:
         self._state = _State.NEW
         self._decision: Decision | None = None  # that stays for the session
         self._in_message = False  # it has been sent MAIL, and neither the end of a body nor ABORT
+        # An answer in its own time is in time for the message, too.
+        self._message_s = max(settings.message_timeout_s, settings.command_timeout_s, settings.content_timeout_s)
 
     # -- the session
 
@@ -80,6 +82,7 @@ class Filter:
         settings = self.settings
         try:
             self._connection = await connect(settings.address, settings.connect_timeout_s)
+            self._connection.allow(self._message_s)
             self._connection.send(write_negotiation())
             answer = await self._connection.receive(settings.connect_timeout_s)
             self._agreed = agreement(read_negotiation(answer))
@@ -116,7 +119,7 @@ class Filter:
         if not self.answers(step):
             return self.tell(step, values, *parts)
         if step is Step.MAIL:
-            self._in_message = True
+            self._begin_message()
         try:
             return await self._event(step, values, parts, self.settings.command_timeout_s)
         except (MilterFailed, BadPacket) as error:
@@ -127,7 +130,7 @@ class Filter:
         if self._state is not _State.OPEN:
             return self._decision if self._state is _State.SETTLED else None
         if step is Step.MAIL:
-            self._in_message = True
+            self._begin_message()
         plan = self._agreed.plans[step]
         if plan.is_sent:
             try:
@@ -169,6 +172,11 @@ class Filter:
         self._state = _State.SETTLED
 
     # -- a step
+
+    def _begin_message(self) -> None:
+        self._in_message = True
+        if self._connection is not None:
+            self._connection.allow(self._message_s)
 
     def _is_open(self) -> bool:
         return self._state is _State.OPEN

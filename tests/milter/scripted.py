@@ -17,6 +17,7 @@ PROGRESS = b"\0\0\0\1p"
 SKIP = b"\0\0\0\1s"
 CLOSE = b"(close)"  # in place of an answer
 SILENT = b"(silent)"
+ENDLESS = b"(endless)"  # PROGRESS until the connection ends
 
 UNANSWERED = {
     "C": 0x1000,
@@ -138,6 +139,10 @@ class ScriptedMilter:
     async def _send(self, writer: asyncio.StreamWriter, answer: bytes) -> bool:
         if answer == SILENT:
             return True
+        while answer == ENDLESS:
+            writer.write(PROGRESS)
+            await writer.drain()
+            await asyncio.sleep(0.01)
         if answer.endswith(CLOSE):
             writer.write(answer.removesuffix(CLOSE))
             await writer.drain()

@@ -77,3 +77,24 @@ async def test_a_shorter_wait_behind_a_longer_one_ends_in_its_own_time_and_a_lon
     other.data_received(b"\0\0\0\1d")
     assert (await waiting).code == ord("d")
     other.close()
+
+
+async def test_the_waits_for_one_message_have_an_end_together_and_the_next_message_has_its_own_time() -> None:
+    connection, _ = connected()
+    loop = asyncio.get_running_loop()
+    connection.allow(60.0)
+    loop.call_later(0.01, connection.data_received, b"\0\0\0\1p")
+    assert (await connection.receive(60.0)).code == ord("p")
+    assert connection._left_s < 60.0
+    connection.allow(60.0)
+    assert connection._left_s == 60.0
+    connection.allow(0.01)
+
+    async def answer() -> None:
+        while True:
+            loop.call_later(0.001, connection.data_received, b"\0\0\0\1p")
+            await connection.receive(60.0)
+
+    with pytest.raises(MilterFailed, match=r"took more than 0\.01 s for one message"):
+        await answer()
+    connection.close()

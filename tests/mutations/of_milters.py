@@ -48,7 +48,7 @@ MUTATIONS = [
     Mutation(
         "a milter is waited for without an end",
         "mailcore/milter/connection.py",
-        '        self._fail(f"did not answer within {self._timeout_s:g} s")',
+        '        self._fail(late if is_last else f"did not answer within {self._timeout_s:g} s")',
         "        self._wake()",
         f"{FAILURES} -k breaks_at_any_other_step",
     ),

@@ -25,6 +25,7 @@ from tests.milter.scripted import (
     CLOSE,
     CONTINUE,
     DISCARD,
+    ENDLESS,
     REJECT,
     TEMPFAIL,
     ScriptedMilter,
@@ -310,3 +311,20 @@ def test_no_file_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def files_in_spool(disk: SimulatedDisk) -> list[str]:
     spool = str(SETTINGS.spool_directory)
     return [name for shard in disk.list(spool) for name in disk.list(f"{spool}/{shard}")]
+
+
+@pytest.mark.parametrize("stage", ["R", "E"])
+def test_a_milter_that_asks_for_more_time_without_end_keeps_mail_waiting_only_for_its_time(
+    tmp_path: Path, stage: str
+) -> None:
+    limits = {"command_timeout_s": 0.3, "content_timeout_s": 0.3, "message_timeout_s": 0.3}
+    with running_milter(script={stage: [ENDLESS, CONTINUE]}) as made:
+        disk = home()
+        name = submit(disk, TEXT)
+        other = submit(disk, TEXT)
+        taking = taking_with(disk, made, tmp_path, **limits)
+        assert taking.look().envelopes == []
+        assert names_in(disk) == {name, other}
+        assert "took more than 0.3 s for one message" in (tmp_path / "mail.log").read_text()
+        taken = [envelope for _ in range(70) for envelope in taking.look().envelopes]
+        assert len(taken) == 2

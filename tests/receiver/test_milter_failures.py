@@ -14,6 +14,7 @@ from tests.eventually import eventually
 from tests.milter.scripted import (
     CLOSE,
     CONTINUE,
+    ENDLESS,
     SILENT,
     add_header,
     framed,
@@ -62,6 +63,32 @@ ACTIONS = {
     "accept": OK,
     "quarantine": OK,
 }
+
+
+@pytest.mark.parametrize("step", ["M", "E"])
+@pytest.mark.parametrize("action", ["tempfail", "accept"])
+async def test_a_milter_that_asks_for_more_time_without_end_fails(step: str, action: str) -> None:
+    async with milter(script={step: ENDLESS}) as filter_:
+        settings = Milter(
+            address=filter_.address,
+            default_action=action,
+            command_timeout_s=0.3,
+            content_timeout_s=0.3,
+            message_timeout_s=0.3,
+        )
+        async with session(filter_, milters=(settings,)) as (server, client):
+            await client.hello()
+            if step == "M" and action == "tempfail":
+                assert await client.ask(b"MAIL FROM:<a@example.com>") == ACTIONS[action]
+            else:
+                assert await send(client) == ACTIONS[action]
+            (failed,) = server.intake.milters_failed
+            assert failed.what == "took more than 0.3 s for one message"
+
+    async def is_left() -> bool:
+        return not filter_.open
+
+    await eventually(is_left, "the milter is left")
 
 
 @pytest.mark.parametrize("action", ACTIONS)
