@@ -136,7 +136,8 @@ class Injection:
         trace = f"Received: by {hostname} (Waypost, from uid {uid})\r\n\tid {queue_id}; {date}\r\n"
         self._sums = BlockSums()
         try:
-            self._store(self._checked(trace.encode("ascii", "replace")))
+            field = trace.encode("ascii", "replace")
+            self._store(field if self._section is None else self._section.take(field))
         except OSError:
             self.abandon()
             raise
@@ -181,9 +182,7 @@ class Injection:
         if self._section is not None:
             envelope = _by_checks(self._section, envelope)
         if self._rewriting is not None and self._section is not None and self._section.notes:
-            self._rewriting.checked(
-                self.queue_id, "local", self._sender, envelope.recipients[0].address, self._section.notes
-            )
+            self._rewriting.checked(self.queue_id, "local", self._sender, self._addresses[0], self._section.notes)
         refused: tuple[Recipient, ...] = ()
         if self._filter is not None:
             envelope, refused = self._filtered(self._filter, envelope)
@@ -199,7 +198,12 @@ class Injection:
     def _filtered(self, local_filter: LocalFilter, envelope: Envelope) -> tuple[Envelope, tuple[Recipient, ...]]:
         """Shows the message to the milters. Raises InjectionRefused if it cannot be taken now."""
         filtered = local_filter.ask(
-            self._spool, envelope, self._file, inline_limit=-1, recipients_max=RECIPIENTS_PER_RECORD
+            self._spool,
+            envelope,
+            self._file,
+            inline_limit=-1,
+            recipients_max=RECIPIENTS_PER_RECORD,
+            own_fields=1 if self._section is None else self._section.own_fields,
         )
         if filtered.why:
             raise InjectionRefused(f"{filtered.why}; try again later", code=Code.BUSY)

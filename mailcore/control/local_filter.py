@@ -55,8 +55,11 @@ class LocalFilter(Protocol):
         *,
         inline_limit: int,
         recipients_max: int,
+        own_fields: int = 1,
     ) -> Filtered:
         """Shows a message with all its recipients in ``envelope``. ``inline_limit``: -1 for a spool file in any case.
+
+        ``own_fields``: how many fields at the top are ours: Received, or what a header check made of it.
 
         A message that a header check returns or discards (its recipients have a route) is not shown. Raises OSError if our
         disk fails.

@@ -3,7 +3,8 @@
 Laws
 - A field that no filter changes stays byte for byte as it is stored.
 - What a filter writes cannot end the header section, begin another field or hold a bare CR or LF: its lines are folded.
-- The first field is our own Received. Filters do not see it; places at which they insert count it, as in Sendmail and Postfix.
+- The first field is our own Received, unless a header check has dropped it or put another one before it (``own``). Filters do
+  not see it; places at which they insert count it as one, as in Sendmail and Postfix.
 
 Data is as on the wire: CRLF, dot-stuffed. Pure.
 """
@@ -11,7 +12,7 @@ Data is as on the wire: CRLF, dot-stuffed. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 __all__ = ["BadChange", "Fields"]
 
@@ -26,20 +27,25 @@ class BadChange(Exception):
 
 
 class Fields:
-    """The fields of a message, each as stored with its CRLF, without the empty line at the end."""
+    """The fields of a message, each as stored with its CRLF, without the empty line at the end.
 
-    def __init__(self, fields: list[bytes]) -> None:
+    ``own``: how many of them, at the top, are ours.
+    """
+
+    def __init__(self, fields: list[bytes], own: int = 1) -> None:
         self._fields = fields
+        self._above = 0  # fields that were inserted above ours
+        self._own = own
         self.changed = False
 
     def copy(self) -> Fields:
         """Returns a copy, to go back to."""
-        fields = Fields(list(self._fields))
-        fields.changed = self.changed
+        fields = Fields(list(self._fields), self._own)
+        fields._above, fields.changed = self._above, self.changed
         return fields
 
     @classmethod
-    def parse(cls, data: bytes) -> tuple[Fields, int]:
+    def parse(cls, data: bytes, own: int = 1) -> tuple[Fields, int]:
         """Reads the beginning of a message; returns the fields, and where the body begins.
 
         A line that is neither a field nor folded ends the header section; it belongs to the body.
@@ -60,7 +66,7 @@ class Fields:
         else:
             if begins < at:
                 fields.append(data[begins:])
-        return cls(fields), at
+        return cls(fields, own), at
 
     @property
     def data(self) -> bytes:
@@ -70,29 +76,36 @@ class Fields:
     @property
     def of_client(self) -> bytes:
         """Returns the fields that the client sent, as they are stored."""
-        return b"".join(self._fields[1:])
+        return b"".join([self._fields[at] for at in self._foreign()])
+
+    def _foreign(self) -> Iterator[int]:
+        """Yields the places of the fields that are not our own."""
+        for at in range(len(self._fields)):
+            if not self._above <= at < self._above + self._own:
+                yield at
 
     def remove(self, name: bytes, is_unwanted: Callable[[bytes], bool]) -> int:
         """Removes fields of the client with this name that are not wanted; returns how many."""
         wanted = name.lower()
-        kept = [
-            field
-            for number, field in enumerate(self._fields)
-            if not number
-            or _unstuffed(field).partition(b":")[0].rstrip(b" \t").lower() != wanted
-            or not is_unwanted(_unstuffed(field))
+        removed = [
+            at
+            for at in self._foreign()
+            if _name_of(self._fields[at]) == wanted and is_unwanted(_unstuffed(self._fields[at]))
         ]
-        removed = len(self._fields) - len(kept)
-        if removed:
-            self._fields = kept
-            self.changed = True
-        return removed
+        for at in reversed(removed):
+            self._remove(at)
+        return len(removed)
+
+    def _remove(self, at: int) -> None:
+        del self._fields[at]
+        self._above -= at < self._above
+        self.changed = True
 
     def shown(self, keep_space: bool) -> list[tuple[bytes, bytes]]:
         """Returns name and value of each field for a filter; folded lines are separated by LF."""
         pairs = []
-        for field in self._fields[1:]:
-            name, _, value = _unstuffed(field).partition(b":")
+        for at in self._foreign():
+            name, _, value = _unstuffed(self._fields[at]).partition(b":")
             value = value.removesuffix(CRLF).replace(CRLF, b"\n")
             pairs.append((name.rstrip(b" \t"), value if keep_space else value.removeprefix(b" ")))
         return pairs
@@ -104,7 +117,12 @@ class Fields:
 
     def insert(self, place: int, name: bytes, value: bytes, keep_space: bool) -> None:
         """Inserts a field; place 0 is above our own Received, 1 above the first field of the client. Raises BadChange."""
-        self._fields.insert(place, _field(name, value, keep_space))
+        field = _field(name, value, keep_space)
+        if place:
+            self._fields.insert(self._above + self._own + place - 1, field)
+        else:
+            self._fields.insert(0, field)
+            self._above += 1
         self.changed = True
 
     def change(self, number: int, name: bytes, value: bytes, keep_space: bool) -> None:
@@ -114,12 +132,15 @@ class Fields:
         """
         wanted = name.lower()
         number = max(1, number)
-        for at, field in enumerate(self._fields[1:], 1):
-            if _unstuffed(field).partition(b":")[0].rstrip(b" \t").lower() == wanted:
+        for at in self._foreign():
+            if _name_of(self._fields[at]) == wanted:
                 number -= 1
                 if not number:
-                    self._fields[at : at + 1] = [_field(name, value, keep_space)] if value else []
-                    self.changed = True
+                    if value:
+                        self._fields[at] = _field(name, value, keep_space)
+                        self.changed = True
+                    else:
+                        self._remove(at)
                     return
         if value:
             self.add(name, value, keep_space)
@@ -134,6 +155,10 @@ def _field(name: bytes, value: bytes, keep_space: bool) -> bytes:
     lines = [name + (b":" if keep_space else b": ") + first]
     lines += [line if line[0] in b" \t" else b"\t" + line for line in more if line.strip(b" \t")]
     return b"".join((b"." if line.startswith(b".") else b"") + line + CRLF for line in lines)
+
+
+def _name_of(field: bytes) -> bytes:
+    return _unstuffed(field).partition(b":")[0].rstrip(b" \t").lower()
 
 
 def _unstuffed(field: bytes) -> bytes:

@@ -156,7 +156,10 @@ class Composer:
         section: HeaderSection | None,
         local_filter: LocalFilter | None,
     ) -> Composed:
-        for piece in self._letter(dropped, queue_id, now, store):
+        pieces = self._letter(dropped, queue_id, now, store)
+        trace = next(pieces)
+        store.write(trace if section is None else section.take(trace))
+        for piece in pieces:
             store.write(piece if section is None else section.feed(piece))
         if section is not None:
             store.write(section.end())
@@ -167,7 +170,8 @@ class Composer:
             envelope = section.of_local_mail(envelope)
         refused: tuple[Recipient, ...] = ()
         if local_filter is not None:
-            envelope, refused = self._filtered(local_filter, envelope, store)
+            own_fields = 1 if section is None else section.own_fields
+            envelope, refused = self._filtered(local_filter, envelope, store, own_fields)
         final = envelope.recipients
         if self._rewriting is not None and not (final and final[0].route):
             envelope, more, why = self._rewriting.apply(envelope, ())
@@ -180,7 +184,7 @@ class Composer:
         return Composed(envelope, final, store.inline, section.notes if section is not None else [])
 
     def _filtered(
-        self, local_filter: LocalFilter, envelope: Envelope, store: Store
+        self, local_filter: LocalFilter, envelope: Envelope, store: Store, own_fields: int
     ) -> tuple[Envelope, tuple[Recipient, ...]]:
         """Shows the message to the milters. Raises NotYet, OSError."""
         filtered = local_filter.ask(
@@ -189,6 +193,7 @@ class Composer:
             store.waiting,
             inline_limit=self._settings.queue.inline_limit,
             recipients_max=RECIPIENTS_MAX,
+            own_fields=own_fields,
         )
         if filtered.why:
             raise NotYet(filtered.why, is_logged=True, is_failure=filtered.is_failure)

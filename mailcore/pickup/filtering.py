@@ -67,6 +67,7 @@ class Filtering:
         *,
         inline_limit: int,
         recipients_max: int,
+        own_fields: int = 1,
     ) -> Filtered:
         """Shows a message to the milters. Raises OSError if our disk fails; anything else that fails makes it wait."""
         limits = MessageLimits(
@@ -78,7 +79,7 @@ class Filtering:
             mail={each.keyword: each for row in EXTENSIONS for each in row.mail},
             rcpt={each.keyword: each for row in EXTENSIONS for each in row.rcpt},
         )
-        asking = _Asking(self, spool, limits, envelope)
+        asking = _Asking(self, spool, limits, envelope, own_fields)
         try:
             return asyncio.run(asking.run(data))
         except OSError:
@@ -116,7 +117,10 @@ class Filtering:
 class _Asking:
     """One message, in the loop of its own call."""
 
-    def __init__(self, filtering: Filtering, spool: Spool, limits: MessageLimits, envelope: Envelope) -> None:
+    def __init__(
+        self, filtering: Filtering, spool: Spool, limits: MessageLimits, envelope: Envelope, own_fields: int
+    ) -> None:
+        self._own_fields = own_fields
         self._filtering = filtering
         self._limits = limits
         self._envelope = envelope
@@ -156,7 +160,7 @@ class _Asking:
             await asyncio.sleep(0)  # the connections close
 
     async def _message(self, session: SimulatedSession, envelope: Envelope, scratch: Scratch) -> Filtered:
-        message = MilterMessage(envelope, (), scratch, self._intake, self._limits)
+        message = MilterMessage(envelope, (), scratch, self._intake, self._limits, self._own_fields)
         try:
             try:
                 await message.open()

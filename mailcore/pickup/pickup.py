@@ -150,10 +150,9 @@ class Pickup:
         for envelope, uid in zip(taken.envelopes, taken.uids, strict=True):
             self._log.accepted(envelope, uid=uid)
             recipients += envelope.recipient_count
-        for envelope, notes in taken.checks:
+        for each in taken.checks:
             assert self._rewriting is not None
-            first = envelope.recipients[0].address
-            self._rewriting.checked(envelope.queue_id, "local", envelope.sender, first, notes)
+            self._rewriting.checked(each.queue_id, "local", each.sender, each.recipient, each.notes)
         for path, why in taken.damaged:
             self._log.maildrop_damaged(path, why)
         for name, why in taken.failed:

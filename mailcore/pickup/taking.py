@@ -23,7 +23,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:  # a process without [rewriting] does not load it
     from mailcore.pickup.verification import Verifier
     from mailcore.rewriting.header_section import Note
 
-__all__ = ["Taken", "Taking"]
+__all__ = ["Checked", "Taken", "Taking"]
 
 BATCH = 100  # messages that share a sync of the lane and one of the names
 BATCH_S = 2.0  # after which a batch ends that milters make slow: what is taken must not wait for the rest
@@ -56,6 +56,15 @@ UNFINISHED_S_MAX = 86_400.0  # as Postfix's pickup: a program that was killed le
 ASIDE_MAX = 1_000  # files set aside; further damaged ones stay where they are and are not looked at again
 PUT_OFF_S = 60.0  # until the next look at a message whose recipients cannot be determined
 PUT_OFF_MAX = 100_000  # such messages that are known; further ones are looked at again at once
+
+
+class Checked(NamedTuple):
+    """The findings of header checks about a message. Its addresses are those that the author used."""
+
+    queue_id: str
+    sender: str
+    recipient: str  # the first
+    notes: list[Note]
 
 
 @dataclass(slots=True)
@@ -71,7 +80,7 @@ class Taken:
     )  # (file, why): tried again with the next look, or after PUT_OFF_S
     put_off: list[tuple[str, str]] = field(default_factory=list)  # (file, why): tried again after PUT_OFF_S
     waiting: list[tuple[str, str]] = field(default_factory=list)  # the same, for milters, which is logged already
-    checks: list[tuple[Envelope, list[Note]]] = field(default_factory=list)  # findings of header checks
+    checks: list[Checked] = field(default_factory=list)
     is_full: bool = False  # nothing was taken, since the disk has less than the reserve
     more: bool = False  # there are more files than one batch
 
@@ -268,7 +277,8 @@ class Taking:
         """Appends one message to the lane, unsynced. Raises DroppedDamaged, NotYet."""
         envelope, final, inline, notes = self._composer.compose(dropped, self._ids.next(), self._clock())
         if notes:
-            taken.checks.append((envelope, notes))
+            submission = dropped.submission
+            taken.checks.append(Checked(envelope.queue_id, submission.sender, submission.recipients[0], notes))
         batches = [
             append_recipients(self._writer, list(final[at : at + RECIPIENTS_PER_RECORD]))
             for at in range(RECIPIENTS_PER_RECORD, len(final), RECIPIENTS_PER_RECORD)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from mailcore.envelope import Envelope, Recipient
 from mailcore.receiver.chunk_reader import ChunkReader
@@ -23,6 +24,9 @@ from mailcore.receiver.scratch import Scratch, ScratchStore
 from mailcore.receiver.server_context import ServerContext
 from mailcore.receiver.session import ServerSession
 from mailcore.receiver.spool_upload import storage_reply
+
+if TYPE_CHECKING:  # a receiver without [rewriting] does not load it
+    from mailcore.rewriting.header_section import HeaderSection
 
 __all__ = ["CheckedSession"]
 
@@ -43,6 +47,7 @@ class CheckedSession(ServerSession):
         super().__init__(context, address, port, server_address, closed)
         self._asking: asyncio.Task[None] | None = None
         self._check_intake = _CheckedIntake(context.intake, self)
+        self._section: HeaderSection | None = None  # of the message under way
 
     def broken_off(self) -> None:
         """Abandons a check that is under way."""
@@ -59,6 +64,8 @@ class CheckedSession(ServerSession):
         """Takes what comes as data of a message, which is checked at its end or stored at once."""
         self.intake = self._check_intake if self.is_checked else self.context.intake
         super().begin_data(reader)
+        assert self._incoming is not None
+        self._section = self._incoming.section
 
     def take_message(
         self, envelope: Envelope, more: Sequence[Recipient], scratch: Scratch, done: Done
@@ -86,7 +93,8 @@ class CheckedSession(ServerSession):
             mail=self.offer.mail,
             rcpt=self.offer.rcpt,
         )
-        message = MilterMessage(envelope, more, scratch, context.intake, limits)
+        own_fields = 1 if self._section is None else self._section.own_fields
+        message = MilterMessage(envelope, more, scratch, context.intake, limits, own_fields)
         failure: bytes | None = b""
         try:
             await message.open()

@@ -84,7 +84,10 @@ class _NewBody:
 
 
 class MilterMessage:
-    """One message. ``scratch`` has its data with our Received field; ``open`` must be called first."""
+    """One message. ``scratch`` has its data with our Received field; ``open`` must be called first.
+
+    ``own_fields``: as in ``Fields``.
+    """
 
     def __init__(
         self,
@@ -93,7 +96,9 @@ class MilterMessage:
         scratch: Scratch,
         intake: CheckedIntake,
         limits: MessageLimits,
+        own_fields: int = 1,
     ) -> None:
+        self._own_fields = own_fields
         self.sender = envelope.sender
         self.mail_options = envelope.options
         self.recipients: list[tuple[str, Options]] = [
@@ -123,7 +128,7 @@ class MilterMessage:
                 data += block
                 is_all = len(data) == size
                 lines = data if is_all else data[: data.rfind(CRLF) + 2]
-                self.fields, at = Fields.parse(lines)
+                self.fields, at = Fields.parse(lines, self._own_fields)
                 if at < len(lines) or is_all:
                     break
                 if len(data) > HEADER_BYTES_MAX:

@@ -75,6 +75,7 @@ class HeaderSection:
         self.redirect = ""  # the address that gets the message instead of its recipients
         self.copies: list[str] = []
         self.notes: list[Note] = []
+        self.own_fields = 1  # at the top of the data: what became of the field of ``take``
         self._rules = rules
         self._rewriter = rewriter
         self._checks = rules.checks
@@ -85,9 +86,11 @@ class HeaderSection:
         self._long = ""  # of a field beyond the limit: "keep" or "drop" what follows
 
     def take(self, field: bytes) -> bytes:
-        """Returns what becomes of a whole field that is put in front of the data."""
+        """Returns what becomes of our own trace field, which is put in front of the data; comes first."""
         with self._budget:
-            return self._field(field)
+            taken = self._field(field)
+        self.own_fields = len(_FIELD_END.findall(taken))
+        return taken
 
     def feed(self, block: bytes) -> bytes:
         """Returns what is certain of the message so far."""

@@ -20,7 +20,8 @@ from mailcore.log.data_blocks import sums_of
 from mailcore.log.disk import Disk
 from mailcore.queue.spool import DATA_AT, Spool
 from mailcore.rewriting.address_map import AddressMap
-from mailcore.rewriting.header_section import HeaderSection
+from mailcore.rewriting.header_checks import read_checks
+from mailcore.rewriting.header_section import HeaderRules, HeaderSection, Note
 from mailcore.rewriting.rewriting import Maps, Rewritten, rewrite
 from tests.lookup.sample_messages import NOW
 from tests.milter.running import running_milter
@@ -249,3 +250,25 @@ def test_mail_that_another_mail_system_has_filtered_passes_no_milter(tmp_path: P
         message.write(b"Subject: x\n\nx\n")
         assert message.complete().recipients[0].route == ""
         assert made.connections == 0
+
+
+def test_header_checks_of_what_is_injected_hide_no_field_from_milters_and_are_logged_as_the_author_wrote(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "checks"
+    file.write_text("/^Received:/ IGNORE\n/^Subject:/ REDIRECT desk@example.net\n")
+    rules = HeaderRules((read_checks(str(file)),))
+    logged: list[str] = []
+
+    class Checking(Rewriting):
+        def header(self) -> HeaderSection | None:
+            return HeaderSection(rules, None, lambda: 0.0)
+
+        def checked(self, queue_id: str, client: str, sender: str, recipient: str, notes: Sequence[Note]) -> None:
+            logged.append(recipient)
+
+    with running_milter() as made:
+        envelope = completed(tmp_path, Checking(), local_filter=filtering(made, tmp_path))
+        assert [each.address for each in envelope.recipients] == ["desk@example.net"]
+        assert [name for name, _ in made.headers()] == [b"Subject"]
+        assert logged == ["team@example.org"]

@@ -24,6 +24,10 @@ def running_milter(**settings: object) -> Iterator[ScriptedMilter]:
             ready.append(made)
             began.set()
             await over.wait()
+        sessions = asyncio.all_tasks() - {asyncio.current_task()}
+        for session in sessions:  # a client may have left them just now
+            session.cancel()
+        await asyncio.gather(*sessions, return_exceptions=True)
 
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
     thread.start()

@@ -24,6 +24,13 @@ MUTATIONS = [
         f"{CHECK} -k user_who_logged_in",
     ),
     Mutation(
+        "a dropped Received field hides the author's first field",
+        "mailcore/receiver/checked_session.py",
+        "own_fields = 1 if self._section is None else self._section.own_fields",
+        "own_fields = 1",
+        "tests/receiver/test_header_checks.py -k hides_no_field",
+    ),
+    Mutation(
         "users of a submission listener may forge our results",
         "mailcore/receiver/server_context.py",
         "        self.sender_check = sender_check  # None: it is off\n",

@@ -19,6 +19,8 @@ from mailcore.pickup.filtering import Filtering
 from mailcore.pickup.taking import Taking
 from mailcore.queue.records import decode_envelope, inline_data_at
 from mailcore.queue.spool import DATA_AT, Spool
+from mailcore.rewriting.header_checks import read_checks
+from mailcore.rewriting.header_section import HeaderRules
 from tests.milter.running import running_milter
 from tests.milter.scripted import (
     ACCEPT,
@@ -34,6 +36,7 @@ from tests.milter.scripted import (
     quarantine,
     reply_code,
 )
+from tests.pickup.test_rewriting import Rewriting
 from tests.pickup.test_taking import LANE, SETTINGS, TEXTS, home, names_in, read, start, submit
 from tests.simulated_disk import PowerLoss, RandomChoice, SimulatedDisk
 
@@ -328,3 +331,15 @@ def test_a_milter_that_asks_for_more_time_without_end_keeps_mail_waiting_only_fo
         assert "took more than 0.3 s for one message" in (tmp_path / "mail.log").read_text()
         taken = [envelope for _ in range(70) for envelope in taking.look().envelopes]
         assert len(taken) == 2
+
+
+@pytest.mark.parametrize("check", ["IGNORE", "PREPEND X-Top: 1", "REPLACE Received: by us"])
+def test_a_check_of_our_own_received_field_hides_no_field_of_the_author(tmp_path: Path, check: str) -> None:
+    file = tmp_path / "checks"
+    file.write_text(f"/^Received:/ {check}\n")
+    with running_milter() as made:
+        disk = home()
+        submit(disk, TEXT)
+        rewriting = Rewriting(HeaderRules((read_checks(str(file)),)))
+        assert len(start(disk, rewriting, local_filter=filtering(made, tmp_path)).look().envelopes) == 1
+        assert [name for name, _ in made.headers()] == [b"Subject", b"Message-ID", b"Date", b"From"]

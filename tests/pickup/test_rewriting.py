@@ -99,7 +99,10 @@ def test_header_checks_hold_return_and_discard_mail_of_local_programs(tmp_path: 
         submit(disk, b"Subject: " + subject + b"\n\nx\n", recipients=("team@example.net",))
     taking = start(disk, Rewriting(rules))
     taken = taking.look()
-    found = {notes[0].field: envelope for envelope, notes in taken.checks}
+    by_id = {each.queue_id: each for each in taken.envelopes}
+    found = {each.notes[0].field: by_id[each.queue_id] for each in taken.checks}
+    # What the log has is what the author used, before aliases, canonical addresses and REDIRECT.
+    assert {(each.sender, each.recipient) for each in taken.checks} == {("a@example.org", "team@example.net")}
     assert found["Subject: hold"].held_because == "look at it"
     assert [each.route for each in found["Subject: no"].recipients] == ["error:5.7.1 not here"]
     assert [each.route for each in found["Subject: away"].recipients] == ["discard:"]

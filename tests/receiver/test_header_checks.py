@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from mailcore.authenticity.sender_check import SenderCheck
+from mailcore.config.listeners import Listener
 from mailcore.config.live_maps import LiveMaps
 from mailcore.config.rewriting import Rewriting
 from mailcore.envelope import DataPlace
 from mailcore.log.data_blocks import sums_of
 from mailcore.maillog import MailLog
+from mailcore.receiver.milter_message import MilterMessage
 from tests.eventually import eventually
+from tests.milter.scripted import CONTINUE, insert_header, milter
 from tests.receiver.configured_receiver import US, configured
 from tests.receiver.server_in_process import Client, serving
 
@@ -27,9 +33,9 @@ CHECKS = """/^subject: no/     REJECT not here
 """
 
 
-def live(directory: Path, **settings: object) -> LiveMaps:
+def live(directory: Path, text: str = CHECKS, **settings: object) -> LiveMaps:
     checks, canonical = directory / "checks", directory / "canonical"
-    checks.write_text(CHECKS)
+    checks.write_text(text)
     canonical.write_text("kim@in.example kim@out.example\n")
     made = Rewriting(header_checks=(str(checks),), canonical_maps=(str(canonical),), **settings)  # type: ignore[arg-type]
     return LiveMaps(made, MailLog(directory), asyncio.get_running_loop(), ThreadPoolExecutor(1))
@@ -99,6 +105,52 @@ async def test_the_header_of_another_client_is_checked_and_not_rewritten(tmp_pat
         assert (await send(client, b"mark")).startswith(b"250 ")
         assert b"From: Kim <kim@in.example>\r\n" in server.intake.content
         assert b"X-Mine" not in server.intake.content
+
+
+@pytest.mark.parametrize(
+    ("check", "top"),
+    [
+        ("IGNORE", rb""),
+        ("REPLACE Received: by us", rb"Received: by us\r\n"),
+        ("PREPEND X-Top: 1", rb"X-Top: 1\r\nReceived: from [^\r]*(\r\n\t[^\r]*)*\r\n"),
+    ],
+)
+async def test_a_check_of_our_own_received_field_hides_no_field_of_the_author(
+    tmp_path: Path, check: str, top: bytes
+) -> None:
+    """Neither from milters, nor from our own check of the sender: a result that is forged there stayed in the mail."""
+    seen: list[bytes] = []
+
+    class Check:
+        def is_for(self, purpose: str) -> bool:
+            return True
+
+        async def examine(self, message: MilterMessage, address: str, helo: str, *, is_ours: bool) -> bytes:
+            seen.append(message.fields.of_client)
+            assert message.fields.remove(b"x-forged", lambda field: True) == 1
+            message.fields.insert(1, b"X-Ours", b"1", keep_space=False)
+            return b""
+
+    async with (
+        milter(script={"E": insert_header(1, "X-Milter", b"1") + CONTINUE}) as filter_,
+        serving(
+            networks=("127.0.0.1/32",),
+            domains=("example.org",),
+            rewriting=live(tmp_path, f"/^Received:/ {check}\n"),
+            rule=Listener(milters=(filter_.address,)),
+            sender_check=cast(SenderCheck, Check()),
+        ) as server,
+    ):
+        client = await server.client("127.0.0.9")
+        await client.hello()
+        await client.to_data(b"a@example.com")
+        author = b"X-Forged: 1\r\nFrom: a@example.com\r\nSubject: x\r\n"
+        assert (await client.ask(author + b"\r\nx\r\n.")).startswith(b"250 ")
+        assert seen == [author]
+        assert [name for name, _ in filter_.headers()] == [b"X-Ours", b"From", b"Subject"]
+        ((_, _, data),) = server.intake.messages
+        rest = rb"X-Milter: 1\r\nX-Ours: 1\r\nFrom: a@example\.com\r\nSubject: x\r\n\r\nx\r\n"
+        assert re.fullmatch(top + rest, data)
 
 
 async def test_a_changed_file_is_used_in_the_session_and_a_wrong_one_is_not(tmp_path: Path) -> None:

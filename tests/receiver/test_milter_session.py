@@ -134,10 +134,12 @@ async def test_what_a_milter_changes_is_exactly_what_is_stored(change: bytes, st
 async def test_place_0_is_above_our_own_received_field() -> None:
     async with (
         milter(script={"E": insert_header(0, "X-Top", b"1") + CONTINUE}) as filter_,
-        session(filter_) as (server, client),
+        milter() as second,
+        session(filter_, second) as (server, client),
     ):
         await client.hello()
         assert await send(client) == OK
+        assert [name for name, _ in second.headers()] == [b"X-Top", b"From", b"Subject", b"X-Spam", b"x-spam"]
         ((_, _, data),) = server.intake.messages
         assert data.startswith(b"X-Top: 1\r\nReceived: from ")
 
