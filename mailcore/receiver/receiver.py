@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import random
 import resource
 import secrets
 import signal
@@ -28,6 +27,7 @@ import uvloop
 
 from mailcore.authenticity.sender_check import Ask, Failed, SenderCheck
 from mailcore.config.authenticity import Authenticity
+from mailcore.config.host_finder_of import host_finder_of
 from mailcore.config.listeners import MX
 from mailcore.config.open_rewriting import OpenRewriting, no_rewriting
 from mailcore.config.settings import Settings
@@ -52,7 +52,6 @@ from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.reception import Reception
 from mailcore.receiver.refusals import Allowance
 from mailcore.receiver.server import Server
-from mailcore.routing.mx import HostFinder
 from mailcore.routing.networks import ByNetwork
 from mailcore.routing.reverse_names import ReverseNames
 from mailcore.supervisor.listen import listen
@@ -192,7 +191,7 @@ class Receiving:
         """Returns the check of senders, which asks the deliverers' name servers; None if it is switched off."""
         if open_check is None or settings.authenticity.evaluate == "off":
             return None
-        finder = _finder(settings, loop)
+        finder = host_finder_of(settings, loop.time)
 
         async def ask(name: str, kind: str) -> tuple[list[str], float, bool]:
             return await (finder.texts(name) if kind == "TXT" else finder.lookup(name, kind))
@@ -256,15 +255,7 @@ def _reverse_names(settings: Settings, loop: asyncio.AbstractEventLoop) -> Rever
     """Returns the names of clients, which ask the deliverers' name servers; None if they are switched off."""
     if not settings.clients.reverse_names:
         return None
-    return ReverseNames(_finder(settings, loop).lookup, loop, loop.time)
-
-
-def _finder(settings: Settings, loop: asyncio.AbstractEventLoop) -> HostFinder:
-    limits = settings.deliverer
-    chance = random.Random()  # noqa: S311  of look-ups that are not made here
-    return HostFinder(
-        limits.nameservers, addresses_max=limits.addresses_max, own_name="", chance=chance, clock=loop.time
-    )
+    return ReverseNames(host_finder_of(settings, loop.time).lookup, loop, loop.time)
 
 
 def _client_keywords(settings: Settings) -> ByNetwork[frozenset[str]] | None:
