@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 __all__ = ["LOOK_EVERY_S", "PATIENCE_MS", "PATIENCE_S", "eventually", "eventually_blocking"]
 
-PATIENCE_S = 200.0  # below pytest's own timeout, which kills a test without a word about what it waited for
+# Below pytest's own timeout, which kills a test without a word about what it waited for. Of a law that is broken on purpose
+# (tests/mutations) it is known that it may be waited for in vain.
+PATIENCE_S = float(os.environ.get("WAYPOST_TEST_PATIENCE_S", "200"))
 PATIENCE_MS = PATIENCE_S * 1000  # as Playwright takes it
 LOOK_EVERY_S = 0.02
 

@@ -51,6 +51,7 @@ MUTATIONS = [
 ]
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 300.0
+PATIENCE_S = "60"  # of a test that waits for what the break prevents
 
 
 def test_every_mutation_still_fits_the_source() -> None:
@@ -85,7 +86,7 @@ def test_a_broken_law_is_named_by_a_test(mutation: Mutation, copy: Path) -> None
         done = subprocess.run(
             [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *_split(mutation.tests)],
             cwd=copy,
-            env={"PYTHONPATH": str(copy), "PATH": "/usr/bin:/bin"},
+            env={"PYTHONPATH": str(copy), "PATH": "/usr/bin:/bin", "WAYPOST_TEST_PATIENCE_S": PATIENCE_S},
             capture_output=True,
             text=True,
             timeout=TIMEOUT_S,
