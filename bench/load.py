@@ -21,10 +21,11 @@ TAIL_BYTES = 200
 
 
 class Sink:
-    """smtp-sink on a free port; ``messages`` is how many it has got."""
+    """smtp-sink on a free port; ``messages`` is how many it has got. ``options``: more of its own."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *options: str) -> None:
         self.port = free_port()
+        self._options = options
         self._count = directory / "sink.count"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -36,7 +37,9 @@ class Sink:
         user = ["-u", "nobody"] if os.geteuid() == 0 else []  # lang: quoted
         with self._count.open("wb") as out:
             self._process = subprocess.Popen(
-                ["smtp-sink", "-c", *user, f"127.0.0.1:{self.port}", str(BACKLOG)], stdout=out, start_new_session=True
+                ["smtp-sink", "-c", *self._options, *user, f"127.0.0.1:{self.port}", str(BACKLOG)],
+                stdout=out,
+                start_new_session=True,
             )
         wait_until(lambda: listening(self.port), f"smtp-sink's greeting on {self.port}")
 

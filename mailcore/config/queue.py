@@ -22,6 +22,14 @@ class Queue:
     inline_limit: int = whole(
         64 << 10, 0, 1 << 20, "bytes", "data up to this size is stored in the log, larger data in the spool"
     )
+    carry_limit: int = whole(
+        0,
+        0,
+        1 << 20,
+        "bytes",
+        "up to this size, deferred data that is in the log stays there; larger data does for two deferrals; 0: none does, each"
+        " deferred message gets a spool file",
+    )
     reserve_bytes: int = whole(64 << 20, 0, 1 << 40, "bytes", "free disk space below which new mail gets 452")
     reserve_inodes: int = whole(
         1000, 0, 1 << 40, "inodes", "free inodes below which new mail gets 452, on a file system that limits them"

@@ -2,7 +2,7 @@
 
 Refused recipients share one report to the sender (``notices``). Deferred recipients go into a retry lane or, after the queue
 lifetime, into the report. A message without any recipient left gets a FINISH. The spool file and the report's envelope are
-written first, then the record that depends on them.
+written first, then the record that depends on them. Small data has no spool file: the replacement carries it (``carrying``).
 
 Keeps law: data-before-replacement, law: bounce-before-finish, law: damaged-data-is-held, law: warned-once (docs/laws.md).
 """
@@ -12,12 +12,14 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from mailcore.envelope import DataPlace, Envelope, Recipient, Status, Verdict
 from mailcore.log.data_blocks import DataDamaged, sums_of
 from mailcore.log.lane import LaneFailed
+from mailcore.manager.carrying import Carrying
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.damage import hold_damaged, is_held_as_damaged
 from mailcore.manager.notices import Notice, notice_of
@@ -44,8 +46,6 @@ from mailcore.scheduler.parameters import SUSPENDED_UNTIL
 __all__ = ["Passes"]
 
 _COUNTERS = {"delay": "delay_warnings", "success": "success_reports"}  # by ``Notice.report``
-Rest = tuple[str, Envelope]  # the lane and the envelope to write there; its RECIPIENTS records are written
-
 AGAIN_S = 10.0  # before the end of a pass that failed for lack of disk space is retried
 _TIMED = frozenset({"deferred", "delayed"})  # states of recipients aside that end by themselves; keys of Envelope.aside
 ROOM_MAX = 1_000  # messages put back in one step
@@ -53,11 +53,19 @@ ROOM_S = 0.1  # between two steps: 10 000 a second is more than can arrive
 OTHERS_S = 1.0  # between two looks for messages whose other recipients are due
 
 
+class Move(NamedTuple):
+    """Says where a message comes to rest."""
+
+    lane: str
+    write: Callable[[], Envelope]  # writes its RECIPIENTS records, and returns the envelope to write. Raises Gone.
+
+
 class Passes:
     """Ends the passes of active messages: bounces, retries, finishes, and the orders of operators."""
 
     def __init__(self, context: ManagerContext) -> None:
         self.context = context
+        self._carrying = Carrying(context)
         self._room_at = 0.0  # monotonic: the next search for room
         self._others_at = 0.0  # monotonic: the next look for other recipients
 
@@ -75,8 +83,7 @@ class Passes:
             elif not active.deferred:
                 self._end(active, None)
             else:
-                interval = context.interval_s(active)
-                self._end(active, functools.partial(self._defer, active, retry_lane(interval), interval))
+                self._end(active, self._deferral(active, context.interval_s(active)))
         except Gone as gone:
             self._unreadable(gone)
 
@@ -84,35 +91,45 @@ class Passes:
         """Logs unreadable recipients: the message stays active and its segment is kept (law: damage-set-aside)."""
         self.context.log.failed("manager", str(gone))
 
-    def _defer(self, active: Active, lane: str, interval_s: int, *, attempted: bool = True) -> Rest:
+    def _deferral(self, active: Active, interval_s: int, *, attempted: bool = True) -> Move:
         context = self.context
-        replacement = write_replacement(
-            context.queue, active, lane, interval_s, age_s=context.age_s(active), attempted=attempted
-        )
-        return lane, replacement
+        lane = retry_lane(interval_s)
+
+        def write() -> Envelope:
+            return write_replacement(
+                context.queue, active, lane, interval_s, age_s=context.age_s(active), attempted=attempted
+            )
+
+        return Move(lane, write)
 
     # -- what ends it
 
-    def _end(self, active: Active, replace: Callable[[], Rest] | None) -> None:
+    def _end(self, active: Active, move: Move | None) -> None:
         """Writes spool file and bounce, possibly in threads, and then REPLACED or FINISH. Raises Gone."""
         context = self.context
         moved: tuple[Envelope, bytes] | None = None
-        if replace is not None and active.envelope.data is DataPlace.INLINE:
+        active.carried = None
+        if move is not None and active.envelope.data is DataPlace.INLINE:
             try:
-                moved = self._moved(active)
+                data = self._data(active)
             except OSError as error:
-                self._later(active, replace, error)
+                self._later(active, move, error)
                 return
             except DataDamaged as damage:
                 hold_damaged(context, active, f"{active.data.path}: {damage}")
                 self._obey(active)
                 return
-        notice = self._notice(active, stays=replace is not None)
+            if self._carrying.takes(active, move.lane):
+                active.carried = data
+            else:
+                moved = self._moved(active), data
+        notice = self._notice(active, stays=move is not None)
         if moved is None and (notice is None or notice.envelope.data is not DataPlace.SPOOL):
-            self._record(active, notice, replace)
+            self._record(active, notice, move)
             return
 
         spool_bytes = 0
+        active.may_have_file = active.may_have_file or moved is not None
 
         def store() -> None:
             nonlocal spool_bytes, notice
@@ -129,16 +146,16 @@ class Passes:
             if error is None:
                 if moved is not None:
                     active.envelope = msgspec.structs.replace(active.envelope, spool_bytes=spool_bytes)
-                self._record(active, notice, replace)
+                self._record(active, notice, move)
             elif isinstance(error, OSError):
-                self._later(active, replace, error)
+                self._later(active, move, error)
             else:
                 raise error
 
         future.add_done_callback(stored)
 
-    def _moved(self, active: Active) -> tuple[Envelope, bytes]:
-        """Returns what is written into a spool file: inline data keeps its checksums. Raises OSError, Gone, DataDamaged.
+    def _data(self, active: Active) -> bytes:
+        """Returns inline data, which keeps its checksums wherever it goes. Raises OSError, Gone, DataDamaged.
 
         Data that is known to be damaged moves as it is, and its checksums still show it.
         """
@@ -153,15 +170,21 @@ class Passes:
             data = queue.read_damaged_data(active)
         sums = active.envelope.data_sums or sums_of(data)
         active.envelope = msgspec.structs.replace(active.envelope, data_sums=sums)
-        whole = whole_envelope(queue, active)
-        return msgspec.structs.replace(whole, data=DataPlace.SPOOL, data_offset=DATA_AT, data_sums=sums), data
+        return data
 
-    def _later(self, active: Active, replace: Callable[[], Rest] | None, error: OSError) -> None:
+    def _moved(self, active: Active) -> Envelope:
+        """Returns the envelope for a spool file. Raises Gone."""
+        whole = whole_envelope(self.context.queue, active)
+        return msgspec.structs.replace(
+            whole, data=DataPlace.SPOOL, data_offset=DATA_AT, data_sums=active.envelope.data_sums
+        )
+
+    def _later(self, active: Active, move: Move | None, error: OSError) -> None:
         self.context.log.failed("manager", f"{active.queue_id} can't be put back yet: {error}")
-        self.context.loop.call_later(AGAIN_S, self._end_again, active, replace)
+        self.context.loop.call_later(AGAIN_S, self._end_again, active, move)
 
-    def _end_again(self, active: Active, replace: Callable[[], Rest] | None) -> None:
-        self._or_unreadable(functools.partial(self._end, active, replace))
+    def _end_again(self, active: Active, move: Move | None) -> None:
+        self._or_unreadable(functools.partial(self._end, active, move))
 
     def _or_unreadable(self, end: Callable[[], None]) -> None:
         try:
@@ -169,15 +192,16 @@ class Passes:
         except Gone as gone:
             self._unreadable(gone)
 
-    def _record(self, active: Active, notice: Notice | None, replace: Callable[[], Rest] | None) -> None:
+    def _record(self, active: Active, notice: Notice | None, move: Move | None) -> None:
         context = self.context
-        rest: Rest | None = None
+        replacement: Envelope | None = None
         if notice is not None and notice.warns:  # law: warned-once; REPLACED counts only with both
             active.envelope = msgspec.structs.replace(active.envelope, delay_warned=True)
-        if replace is not None:
+        if move is not None:
             try:
-                rest = replace()  # before the bounce: if this fails, nothing has changed
+                replacement = move.write()  # before the bounce: if this fails, nothing has changed
             except Gone as gone:
+                active.carried = None
                 self._unreadable(gone)
                 return
         place: Place | None = None
@@ -190,10 +214,10 @@ class Passes:
             context.log.accepted(envelope)
             context.count(_COUNTERS.get(report, "bounces"))
             context.balance.accept(envelope)
-        if rest is not None:
-            context.queue.replaced(active, *rest, place, report)
+        if move is not None and replacement is not None:
+            context.queue.replaced(active, move.lane, replacement, place, report)
             context.count("replaced")
-            context.balance.replace(active, *rest)
+            context.balance.replace(active, move.lane, replacement)
         else:
             context.queue.finish(active, place, report=report)
             context.log.removed(active.queue_id)
@@ -317,8 +341,8 @@ class Passes:
             return
         tally = placing.tally
 
-        def replace() -> Rest:
-            return place.lane, write_replacement(
+        def write() -> Envelope:
+            return write_replacement(
                 context.queue,
                 active,
                 place.lane,
@@ -333,7 +357,7 @@ class Passes:
                 added=placing.added,
             )
 
-        self._end(active, replace)
+        self._end(active, Move(place.lane, write))
 
     def _refuse(self, active: Active, bounced: Sequence[tuple[Recipient, Administrative]]) -> None:
         verdicts = []
@@ -406,8 +430,7 @@ class Passes:
             active.rested_until = context.wall() + interval_s
             self._or_unreadable(functools.partial(self._place, active, attempted=attempted))
         else:
-            lane = retry_lane(interval_s)
-            self._end_again(active, functools.partial(self._defer, active, lane, interval_s, attempted=attempted))
+            self._end_again(active, self._deferral(active, interval_s, attempted=attempted))
 
     def wait_longer(self, active: Active) -> bool:
         """Moves a message into the longest retry lane that ends before its time; False if it may start now."""
@@ -419,8 +442,8 @@ class Passes:
         interval = context.ladder().towards(left)
         lane = retry_lane(interval)
 
-        def replace() -> Rest:
-            return lane, write_replacement(
+        def write() -> Envelope:
+            return write_replacement(
                 context.queue,
                 active,
                 lane,
@@ -433,5 +456,5 @@ class Passes:
             )
 
         active.ending = True
-        self._end_again(active, replace)
+        self._end_again(active, Move(lane, write))
         return True

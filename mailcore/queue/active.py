@@ -69,7 +69,9 @@ class Active:
     paused: dict[int, int] = field(default_factory=dict)  # number -> ``Recipient.paused_s``, of those with any
     deleted: int = 0  # recipients that are deleted, can be undeleted and are not counted as queued
     rested_until: float = 0.0  # wall clock; an operator took the message out of its lane before this time
-    recovered: bool = False  # from the journal: a spool file may exist although the envelope says inline
+    recovered: bool = False  # from the journal
+    may_have_file: bool = False  # a spool file may exist although the envelope says inline: an end of a pass broke off
+    carried: bytes | None = None  # at the end of a pass: data that goes into the replacement's own record
 
     @property
     def queue_id(self) -> str:

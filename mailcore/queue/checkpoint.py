@@ -43,6 +43,7 @@ class Checkpoint:
     dirty: list[str]  # segment paths with marks
     unmarked: list[Unmarked]
     dirty_keys: set[tuple[str, int]]
+    carried_bytes: int
     spool_garbage: list[str] = field(default_factory=list)
 
     def write(self) -> None:
@@ -112,6 +113,7 @@ class Checkpoints:
             [os.path.join(queue.path(lane), name_of(base)) for lane, base in dirty],
             queue.in_checkpoint,
             dirty,
+            queue.carried_bytes,
         )
 
     @property
@@ -134,6 +136,7 @@ class Checkpoints:
         for unmarked in checkpoint.unmarked:
             queue.mark(unmarked)
         queue.in_checkpoint = []
+        queue.carried_bytes -= checkpoint.carried_bytes
         return self._deletable()
 
     def _deletable(self) -> list[str]:

@@ -2,7 +2,8 @@
 
 - law: unsynced-costs-work. START, FINISH, REPLACED and marks are appended without a sync of their own.
 - law: believe-only-a-match. A record found at a position is believed only if queue id and generation match.
-- law: data-before-replacement. A message's data is in its spool file before its replacement is appended.
+- law: data-before-replacement. A message's data is in its spool file before its replacement is appended, or in the record
+  of the replacement itself.
 - law: bounce-before-finish. FINISH and REPLACED name the bounce, whose envelope was appended before.
 - law: mark-after-record. A mark is written after the FINISH behind it is synced, or, if a replacement or a bounce took the
   message over, after the restart positions that cover that envelope are. So every mark found is true.
@@ -122,6 +123,7 @@ class Queue:
         self.awaiting_sync: deque[tuple[int, Unmarked]] = deque()  # by journal offset
         self.awaiting_checkpoint: list[Unmarked] = []
         self.in_checkpoint: list[Unmarked] = []  # of a checkpoint that is being written
+        self.carried_bytes = 0  # of data in replacements that no checkpoint covers yet: they are in memory
         # (sequence that the older positions must have reached, queue id)
         self.spool_garbage: deque[tuple[int, str]] = deque()
         self.watched: set[str] = set()  # queue ids that the sweep looks for; marking a message removes it
@@ -276,7 +278,7 @@ class Queue:
         active.done = known.done | known.done_before
         active.done_before = frozenset(known.done_before - known.done)
         active.owed = list(known.owed)
-        active.recovered = True
+        active.recovered = active.may_have_file = True
         active.orders = list(known.orders)
         active.deleted = known.deleted
         active.remaining = known.remaining
@@ -395,7 +397,7 @@ class Queue:
         offset = self.journal.append(
             RecordType.FINISH, encode(Finish(envelope.queue_id, envelope.generation, bounce, self.clock(), why, report))
         )
-        unmarked = self._leave(active, spooled=active.recovered or envelope.data is DataPlace.SPOOL)
+        unmarked = self._leave(active, spooled=active.may_have_file or envelope.data is DataPlace.SPOOL)
         if bounce is None:
             self.awaiting_sync.append((offset, unmarked))
         else:
@@ -404,11 +406,12 @@ class Queue:
     def replaced(
         self, active: Active, lane: str, replacement: Envelope, bounce: Place | None = None, report: str = ""
     ) -> None:
-        """Writes the message's replacement into ``lane``, and REPLACED. Its RECIPIENTS records were appended before."""
-        envelope = active.envelope
-        assert replacement.data is DataPlace.SPOOL
+        """Writes the message's replacement into ``lane``, and REPLACED. Its RECIPIENTS records were appended before, and its
+        data is in the spool, or ``active.carried``."""
+        envelope, carried = active.envelope, active.carried or b""
         assert replacement.generation == envelope.generation + 1
-        offset = append_envelope(self.writer(lane), replacement)
+        offset = append_envelope(self.writer(lane), replacement, carried)
+        self.carried_bytes += len(carried)
         self.sizes.rest(lane, counts_of(replacement, lane)[0], replacement.resting)
         self.journal.append(
             RecordType.REPLACED,

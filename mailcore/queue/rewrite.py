@@ -101,7 +101,8 @@ def write_replacement(
     change: Callable[[Recipient], Recipient] = lambda recipient: recipient,
     added: Sequence[Recipient] = (),
 ) -> Envelope:
-    """Appends the RECIPIENTS records and returns the envelope for ``Queue.replaced``. The data is already in the spool.
+    """Appends the RECIPIENTS records and returns the envelope for ``Queue.replaced``. The data is already in the spool, or
+    ``active.carried``.
 
     The checksums of the data and the size of the spool file are those of ``active.envelope``.
 
@@ -142,7 +143,7 @@ def write_replacement(
         queue.some_aside = True  # older versions only know whether a message is held or delayed as a whole
     envelope = active.envelope
     now = queue.clock()
-    inline = envelope.data is DataPlace.INLINE
+    spooled = envelope.data is DataPlace.INLINE and active.carried is None
     return msgspec.structs.replace(
         envelope,
         generation=envelope.generation + 1,
@@ -151,8 +152,8 @@ def write_replacement(
         batches=tuple(batches),
         due_at=now + interval_s if interval_s else 0.0,
         attempts=envelope.attempts + attempted,
-        data=DataPlace.SPOOL,
-        data_offset=DATA_AT if inline else envelope.data_offset,
+        data=DataPlace.SPOOL if spooled else envelope.data,
+        data_offset=DATA_AT if spooled else envelope.data_offset,
         not_before=not_before,
         held_because=held_because,
         age_s=age_s,

@@ -81,6 +81,7 @@ class Home:
         transport: Transport | None = None,
         ladder_s: tuple[int, ...] = (300, 600),
         bounce: Bounce | None = None,
+        queue: Queue | None = None,
     ) -> Manager:
         settings = Settings(
             home=self.path,
@@ -88,7 +89,7 @@ class Home:
             spool_directory=self.path / "spool",
             run_directory=self.path / "run",
             log_directory=self.path / "log",
-            queue=Queue(segment_bytes=1 << 20, reserve_bytes=0, retry_ladder_s=ladder_s),
+            queue=queue or Queue(segment_bytes=1 << 20, reserve_bytes=0, retry_ladder_s=ladder_s),
             scheduler=scheduler or Scheduler(),
             bounce=bounce or Bounce(),
             transports={"smtp": transport or Transport()},

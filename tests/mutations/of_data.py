@@ -6,6 +6,9 @@ from tests.mutations.mutation import Mutation
 
 __all__ = ["MUTATIONS"]
 
+CARRYING = "mailcore/manager/carrying.py"
+CARRYING_TESTS = "tests/manager/test_carrying.py"
+
 MUTATIONS = [
     Mutation(
         "a block is sent although its checksum does not match",
@@ -118,5 +121,26 @@ MUTATIONS = [
         '            yield _fault((scope, name), f"is not a parameter here{_nearest(name, allowed)}")\n',
         "",
         "tests/config/test_tuned_check.py",
+    ),
+    Mutation(
+        "a message that may have a spool file is carried",
+        CARRYING,
+        "lane == HOLD or active.may_have_file or context.stalled",
+        "lane == HOLD or context.stalled",
+        f"{CARRYING_TESTS} -k after_a_kill",
+    ),
+    Mutation(
+        "carried data in front of a checkpoint is not bounded",
+        CARRYING,
+        "        return carried <= most\n",
+        "        return True\n",
+        f"{CARRYING_TESTS} -k bounded",
+    ),
+    Mutation(
+        "a replacement names a spool file although it carries its data",
+        "mailcore/queue/rewrite.py",
+        "    spooled = envelope.data is DataPlace.INLINE and active.carried is None\n",
+        "    spooled = envelope.data is DataPlace.INLINE\n",
+        f"{CARRYING_TESTS} -k however_often",
     ),
 ]

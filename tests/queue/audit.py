@@ -88,8 +88,8 @@ def _check_data(machine: SimulatedMachine, resting: Resting) -> None:
     assert record is not None
     at = queue.data_at(resting.lane, record, envelope)
     data = disk.image(at.path)[at.offset : at.offset + at.length]
-    assert data.startswith(b"Subject: " + envelope.queue_id.encode()), f"the data of {envelope.queue_id} is gone"
-    assert len(data) == envelope.size_bytes
+    whole = (b"Subject: " + envelope.queue_id.encode() + b"\r\n").ljust(envelope.size_bytes, b".")
+    assert data == whole, f"the data of {envelope.queue_id} is gone"
 
 
 def _check_sizes(machine: SimulatedMachine, everything: list[Resting]) -> None:

@@ -69,6 +69,7 @@ class SimulatedMachine:
     batch = RECIPIENTS_PER_RECORD  # tests with long lists make it small, here and in the code
     notify: tuple[Options, ...] = ((),)  # options of the recipients, one after the other
     delay_warning_s = 0
+    carry_limit = 1 << 20
 
     def __init__(self, disk: SimulatedDisk, outside: OutsideMemory, segment_bytes: int = 6000) -> None:
         self.disk, self.outside, self.segment_bytes = disk, outside, segment_bytes
@@ -251,10 +252,14 @@ class SimulatedMachine:
             return
         queue, envelope = self.queue, active.envelope
         remaining = active.remaining
+        active.carried = None
         if remaining and envelope.data is DataPlace.INLINE:
             data = queue.read_data(active, envelope.size_bytes)
-            spooled = msgspec.structs.replace(envelope, data=DataPlace.SPOOL, data_offset=DATA_AT)
-            queue.spool.store(spooled, data)
+            if self.passes.carries(active, lane):
+                active.carried = data
+            else:
+                spooled = msgspec.structs.replace(envelope, data=DataPlace.SPOOL, data_offset=DATA_AT)
+                queue.spool.store(spooled, data)
         bounce: Place | None = None
         if notice := self.passes._notice(active, stays=bool(remaining)):
             bounce = queue.put(LOCAL, notice.envelope, notice.data)

@@ -1,0 +1,166 @@
+"""Small data that waits in the log: which is carried, where it is found, and what it takes in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mailcore.config.queue import Queue
+from mailcore.config.settings import Scheduler, Transport
+from mailcore.control.message_data import open_wire
+from mailcore.envelope import DataPlace, Envelope, Status
+from mailcore.frames import Deliver, Request
+from mailcore.log.disk import Disk
+from mailcore.log.record import RecordType
+from mailcore.lookup.browse import Found
+from mailcore.manager.manager import Manager
+from mailcore.queue.lanes import HOLD
+from mailcore.queue.records import decode_envelope
+from tests.eventually import eventually
+from tests.manager.manager_in_process import DATA, INCOMING, Deliverers, Home
+
+CARRY = Queue(segment_bytes=1 << 20, retry_ladder_s=(1, 600), reserve_bytes=1 << 20, carry_limit=1000)
+SOON = Scheduler(minimal_backoff_time=1.0)
+
+
+@pytest.fixture
+async def home(tmp_path: Path) -> AsyncIterator[Home]:
+    home = Home(tmp_path)
+    yield home
+    home.kill()
+
+
+def started(home: Home, queue: Queue = CARRY) -> tuple[Manager, Deliverers]:
+    manager = home.start(SOON, Transport(), queue=queue)
+    return manager, Deliverers(manager)
+
+
+def spool_files(home: Home) -> list[str]:
+    return [path.name for path in (home.path / "spool").glob("??/*")]
+
+
+def at_rest(manager: Manager, lane: str) -> list[tuple[int, Envelope]]:
+    reader, runner = manager.context.queue.reader(lane), manager.context.queue.runners[lane]
+    reader.refresh()
+    return [
+        (record.offset, decode_envelope(record.body))
+        for record in reader.records(0, runner.readable_end)
+        if record.live and record.type == RecordType.ENVELOPE
+    ]
+
+
+def data_of(entry: Deliver) -> bytes:
+    return Path(entry.path).read_bytes()[entry.offset : entry.offset + entry.length]
+
+
+async def deferred(manager: Manager, deliverers: Deliverers, times: int) -> None:
+    """All that waits is deferred until that was so ``times`` times, and rests in its lane."""
+    for number in range(times):
+        before = manager.context.counters.get("replaced", 0)
+        await eventually(lambda: deliverers.waiting)
+        deliverers.answer(lambda _: Status.DEFERRED)
+        await eventually(lambda: manager.context.counters.get("replaced", 0) > before)  # noqa: B023
+        await manager.context.commit.wait()
+        await manager._checkpoint()
+        assert number < times
+
+
+async def test_small_data_stays_in_the_log_however_often_it_is_deferred(home: Home) -> None:
+    manager, deliverers = started(home)
+    home.accept(1)
+    await deferred(manager, deliverers, 4)
+    assert spool_files(home) == []
+    ((offset, envelope),) = at_rest(manager, "retry.1")
+    assert (envelope.data, envelope.generation) == (DataPlace.INLINE, 4)
+    found = Found("retry.1", offset, envelope)
+    wire = open_wire(Disk(), str(home.path / "queue"), manager.context.queue.spool, found)
+    assert wire is not None
+    await eventually(lambda: deliverers.waiting)
+    (entry,) = deliverers.waiting
+    assert data_of(entry) == DATA
+    assert entry.data_sums == envelope.data_sums
+    assert entry.data_sums
+    deliverers.answer()
+    await eventually(lambda: manager.context.counters.get("finished") == 1)
+
+
+async def test_larger_data_gets_a_spool_file_at_its_third_deferral(home: Home) -> None:
+    manager, deliverers = started(home, replace(CARRY, carry_limit=len(DATA) - 1))
+    queue_id = home.accept(1)
+    await deferred(manager, deliverers, 2)
+    assert spool_files(home) == []
+    await deferred(manager, deliverers, 1)
+    assert spool_files(home) == [queue_id]
+    await eventually(lambda: deliverers.waiting)
+    assert data_of(deliverers.waiting[0]) == DATA
+
+
+async def test_without_a_limit_all_deferred_data_is_in_spool_files(home: Home) -> None:
+    manager, deliverers = started(home, replace(CARRY, carry_limit=0))
+    queue_id = home.accept(1)
+    await deferred(manager, deliverers, 1)
+    assert spool_files(home) == [queue_id]
+
+
+async def test_held_mail_has_a_spool_file(home: Home) -> None:
+    manager, deliverers = started(home)
+    queue_id = home.accept(1)
+    await eventually(lambda: deliverers.waiting)
+    active = manager.context.queue.active[queue_id]
+    request = Request(1, "hold", {"messages": [[queue_id, INCOMING, active.offset]]}, "operator", "because")
+    change = manager.context.loop.create_task(manager.orders.change(request))
+    await eventually(lambda: active.orders)
+    deliverers.answer(lambda _: Status.DEFERRED)
+    await eventually(lambda: spool_files(home) == [queue_id])
+    await eventually(lambda: not manager.context.queue.active)
+    await manager.context.commit.wait()
+    await manager._checkpoint()
+    await change
+    ((_, envelope),) = at_rest(manager, HOLD)
+    assert envelope.data is DataPlace.SPOOL
+
+
+async def test_on_a_full_disk_nothing_is_carried(home: Home) -> None:
+    manager, deliverers = started(home)
+    queue_id = home.accept(1)
+    await eventually(lambda: deliverers.waiting)
+    manager.context.stalled = "the disk is full"
+    deliverers.answer(lambda _: Status.DEFERRED)
+    await eventually(lambda: spool_files(home) == [queue_id])
+
+
+async def test_what_waits_for_a_checkpoint_in_memory_is_bounded_and_the_rest_gets_spool_files(home: Home) -> None:
+    manager, deliverers = started(home, replace(CARRY, reserve_bytes=8 * 2 * len(DATA)))
+    asked: list[int] = []
+    manager.context.request_checkpoint = lambda: asked.append(manager.context.queue.carried_bytes)
+    for _ in range(3):
+        home.accept(1)
+    await eventually(lambda: len(deliverers.waiting) == 3)
+    deliverers.answer(lambda _: Status.DEFERRED)
+    queue = manager.context.queue
+    await eventually(lambda: manager.context.counters.get("replaced") == 3)
+    assert len(spool_files(home)) == 1
+    assert queue.carried_bytes == 2 * len(DATA)
+    assert asked, "a checkpoint is asked for before the bound is reached"
+    await manager.context.commit.wait()
+    await manager._checkpoint()
+    assert queue.carried_bytes == 0
+
+
+async def test_after_a_kill_a_message_that_was_being_worked_on_gets_a_spool_file(home: Home) -> None:
+    """Its file may be there already, and nothing would tell which of the two counts."""
+    manager, deliverers = started(home)
+    queue_id = home.accept(1)
+    await deferred(manager, deliverers, 1)
+    await eventually(lambda: deliverers.waiting)
+    await manager.context.commit.wait()
+    home.kill()
+    manager, deliverers = started(home)
+    await eventually(lambda: deliverers.waiting)
+    assert data_of(deliverers.waiting[0]) == DATA
+    assert manager.context.queue.active[queue_id].may_have_file
+    deliverers.answer(lambda _: Status.DEFERRED)
+    await eventually(lambda: spool_files(home) == [queue_id])
