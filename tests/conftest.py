@@ -20,8 +20,17 @@ pytest.register_assert_rewrite(
 
 
 # How long an example takes says something of the machine, and nothing of the code.
-hypothesis.settings.register_profile("waypost", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-hypothesis.settings.load_profile("waypost")
+for name, examples in (("short", 60), ("long", 300)):
+    hypothesis.settings.register_profile(
+        name, max_examples=examples, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
+hypothesis.settings.load_profile("short")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Loads the profile before the tests are, which take the number of their examples from it."""
+    if config.getoption("--long"):
+        hypothesis.settings.load_profile("long")
 
 
 # Files that take longest, longest first: begun last, one of them would be waited for alone.

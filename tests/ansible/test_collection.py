@@ -120,6 +120,7 @@ def test_wrong_variables_stop_with_their_names_and_what_is_allowed(tmp_path: Pat
     assert all(word in told for _, said in step for word in said), told
 
 
+@pytest.mark.long
 def test_right_variables_pass(tmp_path: Path) -> None:
     told = checked(tmp_path)
     assert "failed=0" in told

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.ansible.playing import COLLECTION, defaults, play
 
 PLAY = """
@@ -29,6 +31,7 @@ def host(place: Path, wanted: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_links_are_made_and_removed_and_never_those_of_another_mail_server(tmp_path: Path) -> None:
     (tmp_path / "link.yml").write_text(PLAY)
     places = {name: tmp_path / name for name in ("fresh", "removed", "with_postfix", "with_link", "off")}

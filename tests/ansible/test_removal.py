@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.ansible.playing import COLLECTION, defaults, play
@@ -51,6 +52,7 @@ def installed(place: Path, kept: int, *releases: str, core: str = "0.5.0", porta
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_the_newest_releases_stay_for_a_roll_back_and_one_in_use_however_old_it_is(tmp_path: Path) -> None:
     hosts = {
         "newest": installed(tmp_path / "newest", 2, "0.1.0", "0.2.0", "0.10.0", "half", "0.4.0", "0.5.0"),

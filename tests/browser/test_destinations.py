@@ -121,6 +121,7 @@ async def test_a_value_for_a_time_is_seen_in_the_window_and_ends(tmp_path: Path)
         await expect(shown).to_contain_text("default")
 
 
+@pytest.mark.long
 async def test_trouble_is_shown_with_the_remotes_own_words_which_do_no_harm(tmp_path: Path) -> None:
     async with Lab(["reject(1.0, 421, connect):127.0.0.1:0", "rst(ehlo):127.0.0.1:0", "accept:127.0.0.1:0"]) as lab:
         lab.hops[2].behaviour.add(Stage.RCPT, lambda _: Reply(450, HOSTILE))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from mailcore.lab.lab import Lab
 from tests.browser.site import site
 
 
+@pytest.mark.long
 async def test_a_role_sees_its_sections_and_every_page_opens(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
         page = await it.sign_in_by_form("viewer")

@@ -31,11 +31,10 @@ for state, words in ((State.DONE, ""), (State.FAILED, "no Java"), (State.RED, "I
 run(19, State.RUNNING, stage="reasons", share=0.5)
 """
 CHANGED = "from appliance.reports.models import Run; Run.objects.filter(pk=5).update(state='failed', words='no Java')"
-# One of each kind, with the most on it: a day that does not balance, a week with gaps, a run that failed, a form.
+# One of each kind, with the most on it: a day that does not balance, a run that failed, a form.
 PAGES = (
     "/reports/",
     "/reports/day/2026-11-18/",
-    "/reports/week/2026-11-09/",
     "/reports/runs/2/",
     "/reports/schedules/reports/",
 )

@@ -52,7 +52,9 @@ def by_id(hits: list[Hit]) -> dict[str, Hit]:
     return {hit.queue_id: hit for hit in hits}
 
 
-@pytest.mark.parametrize("limit", [1, 3, 50])
+@pytest.mark.parametrize(
+    "limit", [pytest.param(1, marks=pytest.mark.long), 3, pytest.param(50, marks=pytest.mark.long)]
+)
 def test_a_search_is_the_same_from_events_alone(recorded: ExportedLives, limit: int) -> None:
     lives = [live(recorded) for live in LIVES for _ in range(3)]
     queries = [*QUESTIONS, *({"queue_id": life.queue_id} for life in lives), {"queue_id": f"{lives[6].queue_id}B0"}]
@@ -123,7 +125,9 @@ def small_segments(recorded: ExportedLives, lane: str) -> None:
     recorded.lanes[lane] = Lane(recorded.directory, lane, segment_bytes=8 << 10)
 
 
-@pytest.mark.parametrize("going", range(0, 14, 2))
+@pytest.mark.parametrize(
+    "going", [pytest.param(going, marks=pytest.mark.long if going % 4 else ()) for going in range(0, 14, 2)]
+)
 def test_nothing_is_told_twice_nor_left_out_when_segments_go_between_pages(recorded: ExportedLives, going: int) -> None:
     small_segments(recorded, "incoming.0")
     small_segments(recorded, "incoming.1")
@@ -146,7 +150,9 @@ def test_nothing_is_told_twice_nor_left_out_when_segments_go_between_pages(recor
     assert set(found) == {life.queue_id for life in lives}
 
 
-@pytest.mark.parametrize("steps", range(0, 12, 2))
+@pytest.mark.parametrize(
+    "steps", [pytest.param(steps, marks=pytest.mark.long if steps % 4 else ()) for steps in range(0, 12, 2)]
+)
 def test_segments_that_go_in_front_of_a_search_are_told_from_the_events(
     recorded: ExportedLives, monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:

@@ -65,7 +65,7 @@ def tried(recorded: ExportedLives, since: float) -> dict[str, list[Tried]]:
     return found
 
 
-@pytest.mark.parametrize("rows_max", [2, 20_000])
+@pytest.mark.parametrize("rows_max", [pytest.param(2, marks=pytest.mark.long), 20_000])
 @pytest.mark.parametrize("keep", [0, 1, 3])
 def test_times_are_the_same_wherever_the_journal_begins(
     recorded: ExportedLives, monkeypatch: pytest.MonkeyPatch, keep: int, rows_max: int

@@ -119,7 +119,7 @@ class Histories(RuleBasedStateMachine):
 
 
 Histories.TestCase.settings = settings(
-    max_examples=200, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+    stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
 )
 TestHistories = Histories.TestCase
 

@@ -327,6 +327,6 @@ class Laws(RuleBasedStateMachine):
 
 
 Laws.TestCase.settings = settings(
-    max_examples=200, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+    stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
 )
 TestLaws = Laws.TestCase

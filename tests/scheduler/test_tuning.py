@@ -354,7 +354,7 @@ class Naive:
         return pattern in named or (pattern.startswith(".") and below.endswith(pattern))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(deadline=None)
 @given(patterns=PATTERNS, steps=STEPS)
 def test_values_in_force_are_those_of_a_naive_resolution(patterns: Any, steps: Any) -> None:
     tuned = tuning(**{name.replace(".", "_"): values for name, values in patterns.items()})

@@ -153,7 +153,7 @@ class WhyWaiting(Histories):
 
 
 WhyWaiting.TestCase.settings = settings(
-    max_examples=150, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+    stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
 )
 TestWhyWaiting = WhyWaiting.TestCase
 

@@ -195,6 +195,7 @@ def test_amounts_of_the_day_keep_the_difference_and_none_is_below_zero() -> None
     assert (uncounted.accepted, uncounted.returned, uncounted.queued_at_start) == (7, 1, None)
 
 
+@pytest.mark.long
 def test_an_end_that_is_told_twice_turns_it_red(builder: ReportBuilder, events: Path) -> None:
     sample, chosen = some_mail(events)
     sample.attempt(chosen, NOON + 60, {0: DELIVERED})

@@ -73,7 +73,7 @@ def test_a_day_of_mixed_mail_balances_and_is_counted_as_in_the_ledger(builder: R
 @pytest.mark.parametrize(
     ("on", "count", "clocks"),
     [
-        (date(2026, 10, 25), 50, ["02:00 +0200", "02:00 +0100"]),
+        pytest.param(date(2026, 10, 25), 50, ["02:00 +0200", "02:00 +0100"], marks=pytest.mark.long),
         pytest.param(date(2027, 3, 28), 46, ["03:00 +0200", "04:00 +0200"], marks=pytest.mark.long),
     ],
 )
@@ -95,6 +95,7 @@ def test_each_day_of_a_zone_has_its_own_events_also_when_the_clock_moves(
     assert [row["clock"] for row in hours][2:4] == clocks
 
 
+@pytest.mark.long
 def test_a_day_without_events_gives_a_report_that_says_so(builder: ReportBuilder) -> None:
     report = builder.day(DAY)
     assert "no events" in report.words
@@ -210,6 +211,7 @@ def test_weeks_add_up_and_late_events_make_days_and_weeks_anew(builder: ReportBu
             assert (new / path).read_bytes() == (old / path).read_bytes(), f"{name} {path} differs"
 
 
+@pytest.mark.long
 def test_on_a_day_that_is_not_over_what_is_queued_is_as_old_as_the_last_cut_finds_it(
     builder: ReportBuilder, events: Path
 ) -> None:

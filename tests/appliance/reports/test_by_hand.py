@@ -49,6 +49,7 @@ def test_a_day_that_is_none_is_refused(tmp_path: Path) -> None:
     assert "is not a date; expected YYYY-MM-DD" in done.stderr
 
 
+@pytest.mark.long
 def test_a_day_that_has_not_begun_is_refused(tmp_path: Path) -> None:
     done = report(tmp_path, "2999-01-01")
     assert done.returncode == 2
@@ -83,6 +84,7 @@ def test_the_terminal_and_the_run_say_all_that_the_report_says(
     assert {it.words for it in Run.objects.all()} == {WORDS}
 
 
+@pytest.mark.long
 def test_what_cannot_be_made_says_so(tmp_path: Path) -> None:
     (tmp_path / "reports").mkdir()
     (tmp_path / "reports" / "versions").write_text("no directory")

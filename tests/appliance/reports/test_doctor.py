@@ -77,6 +77,7 @@ def test_a_portal_that_is_ready_and_has_no_redis(migrated: Path) -> None:
     assert database.read_bytes() == before
 
 
+@pytest.mark.long
 def test_a_redis_without_a_worker(redis: Path) -> None:
     found = told(redis)
     assert found["Redis"]["state"] == "good"
@@ -95,6 +96,7 @@ def test_a_redis_with_a_worker(redis: Path) -> None:
             worker.kill()
 
 
+@pytest.mark.long
 def test_a_database_that_was_not_migrated(tmp_path: Path) -> None:
     (tmp_path / "waypost.toml").write_text('home = "."\n')
     database = tmp_path / "portal" / "portal.sqlite3"
@@ -115,6 +117,7 @@ def test_a_database_of_a_newer_portal() -> None:
     assert "migrations of a newer portal: 1, first: reports.9999_later" in finding["found"]
 
 
+@pytest.mark.long
 def test_a_database_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "waypost.toml").write_text('home = "."\n')
     (tmp_path / "portal").mkdir()
