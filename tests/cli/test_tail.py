@@ -17,6 +17,7 @@ import pytest
 from mailcore.cli.main import main
 from mailcore.cli.tail import ERRORS, EVENTS, WARNINGS, Selection
 from mailcore.maillog import mail_lines
+from tests.eventually import PATIENCE_S
 from tests.test_tidy import read
 
 LINES: list[dict[str, Any]] = [
@@ -161,5 +162,5 @@ def test_it_ends_when_its_reader_does_and_on_ctrl_c(tmp_path: Path) -> None:
         assert "accepted Q2" in text.stdout.readline()
         time.sleep(0.1)
         os.kill(text.pid, signal.SIGINT)
-        _, err = text.communicate(timeout=20)
+        _, err = text.communicate(timeout=PATIENCE_S)
     assert (text.returncode, err) == (130, "")

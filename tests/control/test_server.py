@@ -25,7 +25,7 @@ from mailcore.frames import FrameDecoder, Hello, Request, Response, encode
 from mailcore.log.disk import Locked
 from tests.control.fake_manager import Silence
 from tests.control.running_control import RunningControl, open_control, stop
-from tests.eventually import eventually
+from tests.eventually import PATIENCE_S, eventually
 from tests.lookup.sample_messages import envelope
 
 
@@ -160,7 +160,7 @@ async def test_a_slow_filter_does_not_stop_others() -> None:
         first = running.server.view.browser.page
 
         def page(*arguments: Any) -> Any:
-            go_on.wait(10)
+            go_on.wait(PATIENCE_S)
             return first(*arguments)
 
         running.server.view.browser.page = page  # type: ignore[assignment,method-assign]

@@ -15,6 +15,7 @@ from mailcore.frames import Delivered, NextHop
 from mailcore.routing.mx import HostFinder
 from tests.deliverer.delivery import BODY, LIMITS, FixedHosts, Sender, outcomes, words
 from tests.deliverer.lmtp_server import Act, Answer, LmtpServer, storing
+from tests.eventually import PATIENCE_S
 
 A, B, C = "a@example.org", "b@example.org", "c@example.org"
 SENT = ("delivered", "2.1.5")
@@ -92,7 +93,7 @@ async def test_a_421_in_the_middle_defers_that_one_and_the_rest(tmp_path: Path) 
 async def test_no_reply_is_waited_for_when_every_recipient_was_refused(tmp_path: Path) -> None:
     """A server that says 354 all the same gives no reply to the dot: one that waited would wait ten minutes."""
     async with storing(LmtpServer(refuse={A: b"550 5.1.1 Who\r\n", B: b"450 4.2.1 Later\r\n"})) as server:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             result = await Storing(tmp_path, server).store(A, B)
         assert outcomes(result) == [("bounced", "5.1.1"), ("deferred", "4.2.1")]
         assert server.messages == []

@@ -25,6 +25,7 @@ from tests.appliance.markup import markup_of
 from tests.end_to_end.appliance import Appliance
 from tests.end_to_end.reporting import Gold, Told, delivered, gold_of, ordered, waypost_report, with_more
 from tests.events.reading import rows
+from tests.eventually import PATIENCE_S
 from tests.running.running_core import RunningCore, Sections, route_to, running
 
 # On a busy machine half a minute is lived, and Java starts. All tests may use the database, so that pytest-django, which
@@ -92,7 +93,7 @@ class Lossy:
 
 
 def refuse_two(core: RunningCore) -> None:
-    with smtplib.SMTP("127.0.0.1", core.port, timeout=20) as client:
+    with smtplib.SMTP("127.0.0.1", core.port, timeout=PATIENCE_S) as client:
         client.ehlo("client.example")
         assert client.mail("a@sender.example", ["SIZE=99999999"])[0] == 552
         assert client.mail("a@sender.example")[0] == 250

@@ -11,6 +11,7 @@ import pytest
 from mailcore.log.commit import GroupCommit
 from mailcore.log.lane import LaneFailed, LaneWriter
 from mailcore.log.record import RecordType
+from tests.eventually import PATIENCE_S
 from tests.log.lanes import DIRECTORY, Lane, open_writer
 from tests.simulated_disk import RandomChoice, SimulatedDisk
 
@@ -29,7 +30,7 @@ class GatedDisk(SimulatedDisk):
     def sync(self, fd: int) -> None:
         if self.gated:
             self.waiting.release()
-            assert self.gate.acquire(timeout=20)
+            assert self.gate.acquire(timeout=PATIENCE_S)
         super().sync(fd)
 
 
@@ -57,7 +58,7 @@ class Group:
         return [name for name, _ in self.told]
 
     async def sync_started(self) -> None:
-        assert await asyncio.to_thread(self.disk.waiting.acquire, timeout=20)
+        assert await asyncio.to_thread(self.disk.waiting.acquire, timeout=PATIENCE_S)
 
     async def until_told(self, count: int) -> None:
         self._enough, self._told_all = count, asyncio.Event()

@@ -7,6 +7,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
+from tests.eventually import PATIENCE_S
 from tests.milter.scripted import ScriptedMilter, milter
 
 __all__ = ["running_milter"]
@@ -31,7 +32,7 @@ def running_milter(**settings: object) -> Iterator[ScriptedMilter]:
 
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
     thread.start()
-    began.wait(10)
+    assert began.wait(PATIENCE_S)
     try:
         yield ready[0]
     finally:

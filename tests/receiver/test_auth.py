@@ -16,7 +16,7 @@ import pytest
 from mailcore.config.listeners import Listener
 from mailcore.users.scram import ScramVerifier
 from tests.deliverer.scripted_server import server_tls
-from tests.eventually import eventually
+from tests.eventually import PATIENCE_S, eventually
 from tests.receiver.logins import PASSWORD, SUBMISSION, b64, plain, scram, submission, user
 from tests.receiver.server_in_process import Client, any_certificate, serving
 
@@ -93,7 +93,7 @@ async def test_pythons_smtplib_logs_in(tmp_path: Path) -> None:
     async with submission(tmp_path, user()) as server:
 
         def send(mechanism: str) -> None:
-            with smtplib.SMTP_SSL(*server.server.address, context=any_certificate(), timeout=20) as client:
+            with smtplib.SMTP_SSL(*server.server.address, context=any_certificate(), timeout=PATIENCE_S) as client:
                 client.ehlo()
                 client.user, client.password = "alice", PASSWORD
                 client.auth(mechanism, getattr(client, f"auth_{mechanism.lower()}"))

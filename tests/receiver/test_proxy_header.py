@@ -14,7 +14,7 @@ import pytest
 from mailcore.config.listeners import Listener
 from mailcore.receiver.proxy_header import BYTES_MAX, SIGNATURE, HeaderError, Passed, read_header, wanted
 from tests.deliverer.scripted_server import server_tls
-from tests.eventually import eventually
+from tests.eventually import PATIENCE_S, eventually
 from tests.receiver.server_in_process import Client, Serving, any_certificate, serving
 
 BEHIND = Listener(proxy=("127.0.0.1/32",))
@@ -268,7 +268,7 @@ async def test_the_header_comes_before_implicit_tls(tmp_path: Path, header: byte
 def speak_tls(server: Serving, header: bytes) -> bytes:
     into, out = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = any_certificate().wrap_bio(into, out)
-    with socket.create_connection(server.address, timeout=20) as connection:
+    with socket.create_connection(server.address, timeout=PATIENCE_S) as connection:
         sent = header
         said = b""
         script = [

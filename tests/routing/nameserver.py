@@ -15,7 +15,7 @@ import dns.message
 import dns.query
 import pytest
 
-START_S_MAX = 20.0
+from tests.eventually import PATIENCE_S
 
 _CONFIGURATION = """
 options {{
@@ -96,7 +96,7 @@ def _free_port() -> int:
 def _wait(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
     """Until it answers."""
     question = dns.message.make_query("version.bind.", "TXT", "CH")
-    until = time.monotonic() + START_S_MAX
+    until = time.monotonic() + PATIENCE_S
     while time.monotonic() < until and process.poll() is None:
         with contextlib.suppress(dns.exception.DNSException, OSError):
             dns.query.udp(question, "127.0.0.1", timeout=0.5, port=port)

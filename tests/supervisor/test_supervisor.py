@@ -21,6 +21,7 @@ from mailcore.supervisor.listen import listen
 from mailcore.supervisor.preparation import HomeError, prepare_home
 from mailcore.supervisor.pulse import Pulse
 from mailcore.supervisor.supervisor import BACKOFF_S_MAX, Supervisor
+from tests.eventually import PATIENCE_S
 from tests.receiver.running_receiver import settings_in
 
 
@@ -139,7 +140,7 @@ def test_a_refused_start_is_logged_told_to_systemd_and_rests(
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         address = os.path.relpath(tmp_path / "notify")
         systemd.bind(address)
-        systemd.settimeout(10)
+        systemd.settimeout(PATIENCE_S)
         monkeypatch.setenv("NOTIFY_SOCKET", address)
         assert supervisor_module.main(settings, processes.ROLES) == 1
         told = systemd.recv(4096).decode()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.eventually import PATIENCE_S
 from tests.test_tidy import ROOT
 
 SCRIPT = """
@@ -84,7 +85,7 @@ def postgresql() -> Iterator[str]:
         # Waits until it takes connections.
         for _ in range(300):
             ready = subprocess.run(
-                [programs / "pg_isready", "-h", directory, "-q"], check=False, timeout=10, capture_output=True
+                [programs / "pg_isready", "-h", directory, "-q"], check=False, timeout=PATIENCE_S, capture_output=True
             ).returncode
             if ready == 0:
                 break
