@@ -12,6 +12,8 @@ import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from mailcore.envelope import Status, Verdict
 from mailcore.log.record import Record, RecordType
 from mailcore.queue.active import attempted
@@ -55,7 +57,7 @@ class Known:
     bounce: Place | None = None
     ended_at: int = -1  # journal offset of its FINISH
     orders: list[Administrative] = field(default_factory=list)  # changes of operators that are not carried out yet
-    restated: int = 0  # of these, how many the last START was followed by
+    restated: int = 0  # index behind the last of these that was written again after the last START
     deleted: int = 0  # recipients that are deleted and can be undeleted
     older: list[Place] = field(default_factory=list)  # envelopes of lower generations: garbage, marked or not
 
@@ -168,12 +170,21 @@ def _start(folded: Folded, record: Record, counted_to: int) -> None:
 
 
 def _order(known: Known, change: Administrative) -> None:
-    """Adds an order. A START that is written again is followed by all orders: a crash may keep it and lose some of them."""
-    if change.anew and known.restated < len(known.orders):
-        known.orders[known.restated] = change
-    else:
-        known.orders.append(change)
-    known.restated += change.anew
+    """Adds an order; one that is written again after a START is there already, unless the records before it are deleted.
+
+    A crash may keep any of the records that were written again and lose the others, the START too: so an order is known by
+    what it says, when, and by whom, and not by its place behind the START.
+    """
+    if change.anew:
+        upto = len(known.orders)
+        for at in (*range(known.restated, upto), *range(min(known.restated, upto))):
+            if msgspec.structs.replace(known.orders[at], anew=True) == change:
+                known.orders[at] = change
+                known.restated = at + 1
+                return
+    known.orders.append(change)
+    if change.anew:
+        known.restated = len(known.orders)
 
 
 def _floor(start: Start) -> int:

@@ -304,6 +304,7 @@ class SimulatedMachine:
     def give(self, active: Active, operation: str, numbers: Collection[int] | None = None, **arguments: Any) -> None:
         """An operator's change of some recipients, None: of all; it is carried out later."""
         outside, queue_id = self.outside, active.queue_id
+        outside.now += 1e-4  # no two orders are given at once
         if numbers is not None:
             arguments[NUMBERS] = ranges_of(sorted(numbers))
         change = Administrative(operation, queue_id, "operator", "because", outside.now, arguments)

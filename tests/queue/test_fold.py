@@ -91,6 +91,10 @@ def test_done_adds_up_over_generations_and_what_a_bounce_was_written_for_does_no
     assert message.older == [Place("incoming.0", 64)]
 
 
+def _anew(order: Administrative) -> Administrative:
+    return msgspec.structs.replace(order, anew=True)
+
+
 def test_orders_count_one_after_the_other_until_the_message_is_replaced() -> None:
     hold = Administrative("hold", "M", "who", "why", 0.0, {"numbers": [[1, 1]]})
     delete = Administrative("delete", "M", "who", "why", 0.0)
@@ -102,12 +106,28 @@ def test_orders_count_one_after_the_other_until_the_message_is_replaced() -> Non
 
 def test_orders_are_neither_lost_nor_doubled_by_a_start_that_is_written_again() -> None:
     hold, delete = (Administrative(operation, "M", "who", "why", 0.0) for operation in ("hold", "delete"))
-    again = [msgspec.structs.replace(order, anew=True) for order in (hold, delete)]
+    again = [_anew(hold), _anew(delete)]
     assert known(start(), hold, start()).orders == [hold], "a crash kept the START and lost what followed it"
     assert known(start(), hold, delete, start(), again[0]).orders == [again[0], delete]
     assert known(start(), hold, delete, start(), *again, start(), *again).orders == again
     assert known(start(), *again).orders == again, "the records before it are deleted"
     assert known(start(), *again, hold).orders == [*again, hold]
+
+
+def test_orders_are_neither_lost_nor_doubled_whichever_of_the_records_written_again_a_crash_keeps() -> None:
+    """A crash may keep the last block of a file and lose those before it, and so may one in the recovery from it."""
+    orders = [
+        Administrative(operation, "M", "operator", "because", float(at), {"numbers": [[1, 1]]})
+        for at, operation in enumerate(("hold", "release", "delay"))
+    ]
+    again: list[Body] = [start(), *map(_anew, orders)]
+    late = Administrative("reroute", "M", "operator", "because", 9.0)
+    some = [kept for number in range(5) for kept in itertools.combinations(range(4), number)]
+    for first, second in itertools.product(some, some):
+        found = known(start(), *orders, *(again[at] for at in first), *(again[at] for at in second))
+        assert [order.operation for order in found.orders] == ["hold", "release", "delay"], (first, second)
+        found = known(*again, *(again[at] for at in first), late, *(again[at] for at in second))
+        assert [order.operation for order in found.orders] == ["hold", "release", "delay", "reroute"], (first, second)
 
 
 def test_deleted_recipients_count_as_deleted_until_their_deletion_is_permanent() -> None:
