@@ -28,8 +28,9 @@ def unstuffed(data: MessageData) -> Iterator[bytes]:
                 block, carried = block[: -len(beginning)], beginning
                 break
         octets = block.replace(b"\r\n.", b"\r\n")[skip:]  # any first dot, as who gets it with DATA (RFC 5321 4.5.2)
+        if block:
+            skip = 0  # the line end in front was removed
         if octets:
-            skip = 0
             yield octets
 
 

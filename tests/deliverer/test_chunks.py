@@ -141,18 +141,55 @@ async def test_354_for_a_chunk_is_out_of_step(tmp_path: Path, verb: str) -> None
         assert outcomes(await chunked(tmp_path, server).send(body=BIG)) == [("deferred", "4.5.0")]
 
 
-@pytest.mark.parametrize("reply", [b"500 5.5.1 what\r\n", b"502 5.5.2 not implemented\r\n"])
+@pytest.mark.parametrize("lmtp", [(), ("smtp",)], ids=["smtp", "lmtp"])
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [(b"500 5.5.1 what\r\n", "4.5.1"), (b"502 5.5.2 not implemented\r\n", "4.5.2"), (b"500 what\r\n", "4.0.0")],
+)
 @pytest.mark.parametrize("body", [BODY, BIG], ids=["small", "big"])
 async def test_mail_waits_if_the_server_does_not_know_bdat_and_the_conversation_ends(
-    tmp_path: Path, body: bytes, reply: bytes
+    tmp_path: Path, body: bytes, reply: bytes, expected: str, lmtp: tuple[str, ...]
 ) -> None:
     """Such a server reads the octets of the message as commands, so no more of them come, and no other mail."""
-    async with serving(ScriptedServer({"BDAT": reply, "LAST": reply}, keywords=CHUNKING)) as server:
-        result = await chunked(tmp_path, server).send(A, B, body=body)
-        assert outcomes(result) == [("deferred", "4.5" + reply[7:9].decode())] * 2
+    scripted = LmtpServer if lmtp else ScriptedServer
+    async with serving(scripted(answers={"BDAT": reply, "LAST": reply}, keywords=CHUNKING)) as server:
+        result = await chunked(tmp_path, server, lmtp=lmtp).send(A, B, body=body)
+        assert outcomes(result) == [("deferred", expected)] * 2
         for session in server.sessions:
             await session.ended.wait()
             assert "QUIT" not in session.verbs
+
+
+@pytest.mark.parametrize("reply", [b"500 5.7.1 spam\r\n", b"502 5.7.1 spam\r\n"])
+@pytest.mark.parametrize("body", [BODY, BIG], ids=["small", "big"])
+async def test_500_about_the_mail_is_the_verdict_as_after_data(tmp_path: Path, body: bytes, reply: bytes) -> None:
+    """The server may yet read the octets as commands, so no other mail follows."""
+    answers: dict[str, Answer | list[Answer]] = {"BDAT": reply, "LAST": reply, "DOT": reply}
+    async with serving(ScriptedServer(answers, keywords=CHUNKING)) as server:
+        by_data = await Sender(tmp_path, server.port).send(A, B, body=body)
+        by_chunks = await chunked(tmp_path, server).send(A, B, body=body)
+        assert outcomes(by_chunks) == outcomes(by_data) == [("bounced", "5.7.1")] * 2
+        assert words(by_chunks).endswith(f"said: {reply.decode().strip()} (in reply to BDAT command)")
+        await server.sessions[1].ended.wait()
+        assert len(server.sessions) == 2
+        assert "QUIT" not in server.sessions[1].verbs
+
+
+@pytest.mark.parametrize("keywords", [CHUNKING, ONE_BY_ONE])
+@pytest.mark.parametrize("verb", ["BDAT", "LAST"])
+async def test_500_after_a_chunk_that_was_taken_is_the_verdict(
+    tmp_path: Path, keywords: tuple[str, ...], verb: str
+) -> None:
+    reply = b"500 5.5.1 no\r\n"
+    answers: dict[str, Answer | list[Answer]] = {"BDAT": [b"250 Ok\r\n", reply], "LAST": [b"250 Ok\r\n"]}
+    if verb == "LAST":
+        answers = {"LAST": [reply, b"250 Ok\r\n"]}
+    async with serving(ScriptedServer(answers, keywords=keywords)) as server:
+        sender = chunked(tmp_path, server)
+        assert outcomes(await sender.send(A, body=BIG)) == [("bounced", "5.5.1")]
+        assert any(line.endswith(" LAST") for line in chunks_of(server)) is (verb == "LAST")
+        assert outcomes(await sender.send(A)) == [("delivered", "2.0.0")]
+    assert len(server.sessions) == 1
 
 
 @pytest.mark.parametrize(("keywords", "count"), [(CHUNKING, AHEAD_MAX), (ONE_BY_ONE, 1)])
@@ -199,6 +236,22 @@ async def test_each_recipient_of_lmtp_has_a_reply_to_the_last_chunk(
         assert outcomes(await sender.send(B)) == [("delivered", "2.1.5")]
         assert len(server.sessions) == 1
         assert server.messages[0].data == destuffed(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "reply"),
+    [(BODY, b"500 5.2.2 Full\r\n"), (BIG, b"500 5.2.2 Full\r\n"), (BIG, b"500 5.5.1 No\r\n"), (BIG, b"502 No\r\n")],
+    ids=["small", "big", "of the protocol", "without enhanced code"],
+)
+async def test_500_for_one_recipient_of_lmtp_is_its_verdict_as_after_data(
+    tmp_path: Path, body: bytes, reply: bytes
+) -> None:
+    async with storing(LmtpServer({A: reply}, keywords=CHUNKING)) as server:
+        by_data = await Sender(tmp_path, server.port, lmtp=["smtp"]).send(A, B, body=body)
+        by_chunks = await chunked(tmp_path, server, lmtp=["smtp"]).send(A, B, body=body)
+        code = reply[4:9].decode() if reply[4:5] == b"5" else "5.0.0"
+        assert outcomes(by_chunks) == outcomes(by_data) == [("bounced", code), ("delivered", "2.1.5")]
+        assert server.delivered == [B, B]
 
 
 async def test_a_reply_of_lmtp_that_does_not_come_takes_no_other_back(tmp_path: Path) -> None:

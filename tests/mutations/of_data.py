@@ -69,8 +69,8 @@ MUTATIONS = [
     Mutation(
         "the last chunk follows one that was refused",
         "mailcore/deliverer/chunks.py",
-        "        if reply.code >= 300:\n            return _Refusal(reply)\n",
-        "        if reply.code >= 600:\n            return _Refusal(reply)\n",
+        "        if reply.code >= 300:\n            return _Refusal(reply, knows)\n",
+        "        if reply.code >= 600:\n            return _Refusal(reply, knows)\n",
         "tests/deliverer/test_chunks.py -k refused_chunk",
     ),
     Mutation(
@@ -86,6 +86,13 @@ MUTATIONS = [
         "        replies += await connection.replies(len(accepted) - 1, timeout_s)\n",
         "        replies *= len(accepted)\n",
         "tests/deliverer/test_chunks.py -k lmtp",
+    ),
+    Mutation(
+        "a 500 for a recipient of LMTP after the last chunk counts for all",
+        "mailcore/deliverer/chunks.py",
+        '        return enhanced_code(self.reply).split(".")[1] in _OF_COMMANDS\n',
+        "        return True\n",
+        "tests/deliverer/test_chunks.py -k 500_for_one_recipient",
     ),
     Mutation(
         "a dot that was not stuffed stays in chunks",
