@@ -56,7 +56,7 @@ class PolicyFetcher:
             raise PolicyError(addresses.reply, NOT_FETCHED)
         if self._context is None:
             self._context = trusting(self._ca_file)
-        reader, writer = await connected(addresses, host, self._port, self._context)
+        reader, writer = await connected(addresses, host, self._port, self._context, self._timeout_s)
         try:
             writer.write(
                 f"GET /.well-known/mta-sts.txt HTTP/1.1\r\nHost: {host}\r\nUser-Agent: Waypost\r\n"

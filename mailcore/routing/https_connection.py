@@ -10,7 +10,7 @@ from mailcore.routing.mx import Address
 
 __all__ = ["ADDRESSES_MAX", "connected", "trusting"]
 
-ADDRESSES_MAX = 3  # that are tried; the caller's time limit is for all of them
+ADDRESSES_MAX = 3  # that are tried
 LINE_BYTES_MAX = 65_536  # that a reader keeps
 
 
@@ -24,16 +24,27 @@ def trusting(ca_file: str) -> ssl.SSLContext:
 
 
 async def connected(
-    addresses: Sequence[Address], host: str, port: int, context: ssl.SSLContext, limit: int = LINE_BYTES_MAX
+    addresses: Sequence[Address],
+    host: str,
+    port: int,
+    context: ssl.SSLContext,
+    timeout_s: float,
+    limit: int = LINE_BYTES_MAX,
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Returns a connection to the first address that can be reached. Raises OSError.
 
-    A fault of TLS is the host's and not the address's: after ssl.SSLError no other is tried.
+    A fault of TLS is the host's and not the address's: after ssl.SSLError no other is tried. ``timeout_s`` is the time limit
+    of the caller for all that it does: each address but the last has its part of it, the last has what is left.
     """
     error: OSError | None = None
-    for address in addresses[:ADDRESSES_MAX]:
+    tried = addresses[:ADDRESSES_MAX]
+    for number, address in enumerate(tried, 1):
+        share_s = timeout_s / ADDRESSES_MAX if number < len(tried) else None
         try:
-            return await asyncio.open_connection(address.address, port, ssl=context, server_hostname=host, limit=limit)
+            async with asyncio.timeout(share_s):
+                return await asyncio.open_connection(
+                    address.address, port, ssl=context, server_hostname=host, limit=limit
+                )
         except ssl.SSLError:
             raise
         except OSError as failed:

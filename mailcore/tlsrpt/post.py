@@ -80,7 +80,7 @@ class Post:
         if not allowed:
             raise NotTaken(f"{host} has no public address")
         context = trusting(self._ca_file)
-        reader, writer = await connected(allowed, host, port, context, LINE_BYTES_MAX)
+        reader, writer = await connected(allowed, host, port, context, TIMEOUT_S, LINE_BYTES_MAX)
         try:
             writer.write(
                 f"POST {path} HTTP/1.1\r\nHost: {host if port == 443 else f'{host}:{port}'}\r\nUser-Agent: Waypost\r\n"
