@@ -5,6 +5,7 @@ Laws
 - A bounded number of requests is answered at a time, those that wait longest first. A request that waits, for a place or for
   its answer, costs no work and no look at its file.
 - An answer is kept until the file of its request is gone, so that a report that cannot be queued yet asks no server again.
+  Until then the request has its place: what is kept is bounded by the places, and never dropped to make room.
 - An answer belongs to the request that asked: one with the same name and other content is asked about again.
 """
 
@@ -50,7 +51,7 @@ class Requests:
         self._places = places
         self._under_way: dict[str, _Request] = {}  # until the answer is fetched
         self._waiting: set[str] = set()  # for a place
-        self._kept: dict[str, _Kept] = {}  # fetched; at most ``places``, the oldest is dropped
+        self._kept: dict[str, _Kept] = {}  # fetched; together with those under way at most ``places``
 
     def answer(self, letter: Letter, question: Callable[[], Question]) -> Answer | None:
         """Returns the answer; None while it is not there. ``question`` is called once a place is free.
@@ -59,8 +60,10 @@ class Requests:
         """
         name, content = letter.name, hash(letter.submission)
         kept = self._kept.get(name)
-        if kept is not None and kept.content == content:
-            return kept.answer
+        if kept is not None:
+            if kept.content == content:
+                return kept.answer
+            del self._kept[name]
         request = self._under_way.get(name)
         if request is not None and request.content != content:
             self._under_way.pop(name).future.cancel()
@@ -72,7 +75,7 @@ class Requests:
 
     def _begin(self, name: str, content: int, question: Callable[[], Question]) -> None:
         is_next = name in self._waiting or not self._waiting  # a later one does not go before those that wait
-        if len(self._under_way) >= self._places or not is_next:
+        if self._free() <= 0 or not is_next:
             self._waiting.add(name)
             return
         self._waiting.discard(name)
@@ -87,13 +90,14 @@ class Requests:
             raise VerificationFailed(f"verifying addresses: {error!r}") from error
         answer = Answer([*found, *request.question.known], request.question.more)
         self._kept[name] = _Kept(request.content, answer)
-        if len(self._kept) > self._places:
-            del self._kept[next(iter(self._kept))]
         return answer
+
+    def _free(self) -> int:
+        return self._places - len(self._under_way) - len(self._kept)
 
     def due(self, names: Sequence[str]) -> Iterator[str]:
         """Yields the names that are worth a look: no request without news, and of those that wait as many as have a place."""
-        free = self._places - len(self._under_way)
+        free = self._free()
         for name in names:
             if name in self._waiting:
                 free -= 1

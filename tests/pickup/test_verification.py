@@ -289,6 +289,21 @@ def test_a_report_that_cannot_be_queued_yet_asks_no_server_again(monkeypatch: py
     assert (len(taken), len(answers.questions), names_in(disk)) == (1, 1, set())
 
 
+def test_more_requests_than_places_whose_reports_cannot_be_queued_ask_no_server_again() -> None:
+    settings = dataclasses.replace(SETTINGS, maildrop=Maildrop(verify_requests_max=2))
+    disk, answers, rewriting = home(), Answers(), Rewriting()
+    rewriting.wrong = READER
+    for number in range(4):
+        request(disk, f"x{number}@example.net")
+    taking = taking_from(disk, answers, rewriting, settings=settings)
+    for _ in range(200):  # the clock of the test ticks with each look
+        assert taking.look().envelopes == []
+    assert len(answers.questions) == 2  # the others wait for a place
+    rewriting.wrong = ""
+    taken = [envelope for _ in range(140) for envelope in taking.look().envelopes]
+    assert (len(taken), len(answers.questions), names_in(disk)) == (4, 4, set())
+
+
 def test_a_request_whose_file_is_gone_is_forgotten_and_makes_room() -> None:
     settings = dataclasses.replace(SETTINGS, maildrop=Maildrop(verify_requests_max=1))
     disk, answers = home(), Answers(answers=False)
@@ -314,6 +329,22 @@ def test_another_request_under_the_same_name_gets_no_answer_of_the_first() -> No
     submit(disk, b"x\n", name, sender="", recipients=("other@example.org",), verify=("y@example.net",))
     assert taking.look().envelopes == []
     assert "y@example.net" in report(disk, taking.look())
+
+
+def test_another_request_under_the_same_name_takes_the_only_place_of_the_first() -> None:
+    settings = dataclasses.replace(SETTINGS, maildrop=Maildrop(verify_requests_max=1))
+    disk, answers, rewriting = home(), Answers(), Rewriting()
+    rewriting.wrong = READER
+    name = request(disk, "x@example.net")
+    taking = taking_from(disk, answers, rewriting, settings=settings)
+    for _ in range(5):
+        assert taking.look().envelopes == []
+    disk.unlink(f"{MAILDROP}/{name}")
+    submit(disk, b"x\n", name, sender="", recipients=(READER,), verify=("y@example.net",))
+    rewriting.wrong = ""
+    taken = [envelope for _ in range(140) for envelope in taking.look().envelopes]
+    assert (len(taken), names_in(disk)) == (1, set())
+    assert [each.asked[0].address for each in answers.questions] == ["x@example.net", "y@example.net"]
 
 
 @pytest.mark.parametrize("error", [TimeoutError("x"), RuntimeError("x")])
