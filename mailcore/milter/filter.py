@@ -52,6 +52,7 @@ CHANGES_MAX = 10_000  # of one message
 CHANGED_BYTES_MAX = 4 << 20  # of header and envelope; a body has the limit of the message
 _NO_DATA = (Reply.CONTINUE, Reply.ACCEPT, Reply.REJECT, Reply.TEMPFAIL, Reply.DISCARD, Reply.SHUTDOWN, Reply.SKIP)
 _CONTINUE = int(Reply.CONTINUE)
+_OF_MESSAGE = (Step.MAIL, Step.RCPT, Step.DATA)  # a filter that leaves out MAIL hears of a message by a later one
 
 
 class _State(enum.Enum):
@@ -71,7 +72,7 @@ class Filter:
         self._agreed = NOTHING
         self._state = _State.NEW
         self._decision: Decision | None = None  # that stays for the session
-        self._in_message = False  # it has been sent MAIL, and neither the end of a body nor ABORT
+        self._in_message = False  # a step of a message came, and neither the end of its body nor ABORT
         # An answer in its own time is in time for the message, too.
         self._message_s = max(settings.message_timeout_s, settings.command_timeout_s, settings.content_timeout_s)
 
@@ -118,7 +119,7 @@ class Filter:
         """Sends a step of the session or of the envelope; returns a decision, or None to continue."""
         if not self.answers(step):
             return self.tell(step, values, *parts)
-        if step is Step.MAIL:
+        if step in _OF_MESSAGE:
             self._begin_message()
         try:
             return await self._event(step, values, parts, self.settings.command_timeout_s)
@@ -129,7 +130,7 @@ class Filter:
         """Sends a step that the filter does not answer; returns the decision that stays for the session, or None."""
         if self._state is not _State.OPEN:
             return self._decision if self._state is _State.SETTLED else None
-        if step is Step.MAIL:
+        if step in _OF_MESSAGE:
             self._begin_message()
         plan = self._agreed.plans[step]
         if plan.is_sent:
@@ -143,6 +144,7 @@ class Filter:
         """Sends the message, and makes the changes that the filter asks for."""
         if self._state is not _State.OPEN:
             return self._decision if self._state is _State.SETTLED else None
+        self._begin_message()
         mark = message.mark()
         try:
             return await self._content(message, values)
@@ -163,6 +165,8 @@ class Filter:
             except MilterFailed as error:
                 self._give_up("ABORT", error)
         self._in_message = False
+        if self._connection is not None:  # for commands between two messages
+            self._connection.allow(self._message_s)
 
     def close(self) -> None:
         """Ends the connection."""
@@ -174,9 +178,9 @@ class Filter:
     # -- a step
 
     def _begin_message(self) -> None:
-        self._in_message = True
-        if self._connection is not None:
+        if not self._in_message and self._connection is not None:
             self._connection.allow(self._message_s)
+        self._in_message = True
 
     def _is_open(self) -> bool:
         return self._state is _State.OPEN
