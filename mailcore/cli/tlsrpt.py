@@ -12,7 +12,7 @@ from mailcore.config.settings import Settings
 from mailcore.config.tlsrpt import DIRECTORY
 from mailcore.terminal.command import DONE as SUCCESS
 from mailcore.terminal.command import UsageError, add_common, settings_of
-from mailcore.terminal.output import plain, print_json, say
+from mailcore.terminal.output import complain, plain, print_json, say
 from mailcore.tls_sessions import day_at, read_day
 from mailcore.tlsrpt.report import Report, made
 from mailcore.tlsrpt.sending import due_at
@@ -76,7 +76,7 @@ def _show(arguments: argparse.Namespace) -> int:
 def _reports(settings: Settings, day: date) -> Iterator[tuple[Report, dict[str, str]]]:
     directory, mine = settings.home / DIRECTORY, settings.tlsrpt
     found = outcomes_in(directory)
-    for domain, sessions in sorted(read_day(directory, day).items()):
+    for domain, sessions in sorted(read_day(directory, day, complain=complain).items()):
         outcomes = {key[2]: outcome for key, outcome in found.items() if key[:2] == (str(day), domain)}
         yield made(domain, day, sessions, mine.sender, mine.organization), outcomes
 

@@ -29,7 +29,12 @@ class TlsrptLines(Lines):
         else:
             self._object("tls_report_failed", **fields)
 
+    def tls_counts_left_out(self, why: str) -> None:
+        """Logs that reports lack what is in a file of counts, or that one can't be removed."""
+        self._warning("tlsrpt", f"counts of sessions: {free(why)}")
+        self._object("tls_counts_left_out", why=why)
+
     def tls_reports_stopped(self, why: str) -> None:
-        """Logs what keeps all reports from being sent."""
-        self._warning("tlsrpt", f"no reports are sent: {free(why)}")
+        """Logs what keeps reports from being sent, of a day or all."""
+        self._warning("tlsrpt", f"reports are not sent: {free(why)}")
         self._object("tls_reports_stopped", why=why)

@@ -7,7 +7,8 @@ fails is tried again on its own, after 5 minutes at first and 4 hours at most, u
 Laws
 - What became of a report is written down before the next one is sent to that address; a restart reads it (``sent.py``).
 - At most AT_ONCE domains are worked on at a time; nothing here keeps the control process waiting.
-- A fault of one domain or address, foreseen or not, neither ends nor repeats the reports of others.
+- A fault of one day, domain or address, foreseen or not, neither ends nor repeats the reports of others.
+- While the queue takes no mail, reports by HTTPS are sent nonetheless.
 
 Keeps law: tls-report-once (docs/laws.md).
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -48,6 +50,7 @@ RETRY_S_MIN = 300.0
 RETRY_S_MAX = 14_400.0
 SETTLE_S = 60.0  # beside ``write_s``: a busy deliverer writes its last counts later
 AT_ONCE = 10
+FAULTS_MAX = 10  # lines of the log a day about files of counts, which deliverers may make without end
 
 # Queues a message: sender, recipient, message with its header. Returns the queue ID. Raises NotTaken, NotNow.
 Inject = Callable[[str, str, bytes], Awaitable[str]]
@@ -68,6 +71,7 @@ class _Waiting(msgspec.Struct):
     """A report that has no outcome yet."""
 
     due: float
+    post_at: float = 0.0  # when an HTTPS address is tried next; inf: none is left; 0: the addresses are not known
     later: dict[str, _Later] = {}  # by address; "": the report as a whole, with its TXT record
 
 
@@ -102,6 +106,8 @@ class Sending:
         self._tidied: date | None = None
         self._paused_until = 0.0
         self._complaint = ""
+        self._faults: list[str] = []  # of files of counts; threads add to it
+        self._logged: set[str] = set()  # faults that were logged today
 
     async def run(self) -> None:
         """Looks until it is cancelled."""
@@ -117,9 +123,9 @@ class Sending:
             await asyncio.sleep(LOOK_S)
 
     async def look(self) -> None:
-        """Sends what is due now. Raises OSError."""
+        """Sends what is due now. Raises what went wrong with a day, after the last."""
         now = self._wall()
-        if now < self._paused_until or not self._directory.is_dir():
+        if not self._directory.is_dir():
             return
         if self._sent is None:
             self._sent = await asyncio.to_thread(SentReports, self._directory)
@@ -128,18 +134,43 @@ class Sending:
         if self._tidied != today:
             await asyncio.to_thread(self._tidy, self._sent, oldest)
             self._tidied = today
-        for day in counted_days(self._directory):
-            if oldest <= day and day_end(day) + self._settings.write_s + SETTLE_S <= now and day not in self._plans:
-                domains = await asyncio.to_thread(counted_domains, self._directory, day)
-                self._plans[day] = self._plan(self._sent, day, domains)
-        for day, plan in self._plans.items():
-            due = [domain for domain, waiting in plan.items() if waiting.due <= now]
-            if due:
-                sessions = await asyncio.to_thread(read_day, self._directory, day, set(due))
-                await self._send_all(self._sent, day, due, sessions)
+            self._logged.clear()
+        over = {
+            day
+            for day in counted_days(self._directory)
+            if oldest <= day and day_end(day) + self._settings.write_s + SETTLE_S <= now
+        }
+        fault: Exception | None = None
+        for day in sorted(over | self._plans.keys()):
+            try:
+                await self._send_day(self._sent, day, now)
+            except Exception as error:  # the other days don't wait for this one
+                fault = error
+        self._log_faults()
+        if fault is not None:
+            raise fault
+
+    async def _send_day(self, sent: SentReports, day: date, now: float) -> None:
+        """Plans the reports of a day, if they are not, and sends those that are due. Raises OSError."""
+        if day not in self._plans:
+            domains = await asyncio.to_thread(counted_domains, self._directory, day, self._faults.append)
+            self._plans[day] = self._plan(sent, day, domains)
+        due = [domain for domain, waiting in self._plans[day].items() if waiting.due <= now]
+        if due:
+            sessions = await asyncio.to_thread(read_day, self._directory, day, set(due), self._faults.append)
+            await self._send_all(sent, day, due, sessions)
+
+    def _log_faults(self) -> None:
+        """Logs what is wrong with files of counts, each fault once a day."""
+        for why in self._faults:
+            if why not in self._logged and len(self._logged) < FAULTS_MAX:
+                self._logged.add(why)
+                self._log.tls_counts_left_out(why)
+        self._log.flush()
+        self._faults.clear()
 
     def _tidy(self, sent: SentReports, oldest: date) -> None:
-        remove_before(self._directory, oldest, self._wall())
+        remove_before(self._directory, oldest, self._wall(), self._faults.append)
         sent.forget_before(oldest)
         self._plans = {day: plan for day, plan in self._plans.items() if day >= oldest}
 
@@ -158,8 +189,8 @@ class Sending:
 
         async def send(domain: str) -> None:
             async with slots:
-                if self._wall() < self._paused_until:
-                    return
+                if self._wall() < min(self._paused_until, self._plans[day][domain].post_at):
+                    return  # only mail is left of it
                 try:
                     await self._send(sent, day, domain, sessions.get(domain, Counter()))
                 except OSError:  # of the list of what was sent
@@ -180,15 +211,17 @@ class Sending:
             return
         addresses = [each for each in addresses_of(texts) if mailbox_of(each) or self._settings.https]
         report = made(domain, day, sessions, self._settings.sender, self._settings.organization)
-        left: list[float] = []
+        left: dict[str, float] = {}
         for address in addresses:
             if not sessions or (str(day), domain, address) in sent.outcomes:
                 continue
             at = await self._try(sent, day, report, address)
             if at is not None:
-                left.append(at)
+                left[address] = at
         if left:
-            self._plans[day][domain].due = min(left)
+            waiting = self._plans[day][domain]
+            waiting.due = min(left.values())
+            waiting.post_at = min((at for each, at in left.items() if not mailbox_of(each)), default=math.inf)
         else:
             await self._finish(sent, day, domain, "done" if addresses else "does not take part")
 

@@ -18,7 +18,7 @@ import pytest
 from mailcore.config.settings import TlsPolicy
 from mailcore.deliverer.tls_counting import TlsCounting
 from mailcore.deliverer.tls_policy import Policies
-from mailcore.tls_sessions import Session, SessionCounts, day_at, read_day
+from mailcore.tls_sessions import Session, SessionCounts, day_at, day_end, read_day
 from tests.deliverer import test_dane as dane
 from tests.deliverer import test_mta_sts as sts
 from tests.deliverer.authority import DAY, Authority
@@ -295,6 +295,18 @@ async def test_the_bytes_of_a_day_are_bounded_and_one_domain_has_a_tenth_of_them
     assert in_all.startswith("more than 1000000 bytes")
 
 
+async def test_one_domain_has_a_tenth_of_many_bytes_too_and_a_line_is_never_too_long_to_be_read(tmp_path: Path) -> None:
+    counts = Counts(tmp_path, kinds_max=1_000, bytes_max=64 << 20)
+    lines = ("x" * 60_000,)
+    for number in range(100):
+        counts._counts.count(Session("a.example", "sts", "a.example", lines, mx_hostname=f"mx{number}"))
+    counts._counts.count(Session("b.example", "sts", "b.example", lines * 20))
+    assert [*await counts.sessions()] == [
+        Session("a.example", "sts", "a.example", lines, mx_hostname=f"mx{number}") for number in range(100)
+    ]
+    assert counts.complaints == ["a session with b.example has more than 1048576 bytes: it is not counted"]
+
+
 async def test_sessions_are_counted_while_a_slow_disk_is_written_to(tmp_path: Path) -> None:
     clock = [1_700_000_000.0]
     counts = SessionCounts(tmp_path, 100, 1 << 20, 300.0, lambda: clock[0], lambda why: None)
@@ -349,3 +361,19 @@ async def test_a_new_day_begins_a_new_file(tmp_path: Path) -> None:
     assert [read_day(tmp_path, day_at(each)) for each in (clock[0] - 86_400, clock[0])] == [
         {"target.example": Counter({session: 1})}
     ] * 2
+
+
+@pytest.mark.parametrize("written", [True, False])
+async def test_a_clock_that_is_set_back_over_midnight_loses_no_day(tmp_path: Path, written: bool) -> None:
+    midnight = day_end(date(2026, 11, 22))
+    clock = [midnight]
+    counts = SessionCounts(tmp_path, 100, 1 << 20, 300.0, lambda: clock[0], lambda why: None)
+    for number, after in enumerate([-10.0, 1.0, -4.0, 16.0], 1):
+        clock[0] = midnight + after
+        for _ in range(number):
+            counts.count(Session("target.example", "no-policy-found", "target.example"))
+        if written:
+            await counts.write()
+    await counts.write()
+    days = [read_day(tmp_path, date(2026, 11, day))["target.example"] for day in (22, 23)]
+    assert [sum(day.values()) for day in days] == [1 + 3, 2 + 4]

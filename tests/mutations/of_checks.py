@@ -142,8 +142,8 @@ MUTATIONS = [
     Mutation(
         "one domain takes the room of all in the counts of TLS",
         "mailcore/tls_sessions.py",
-        "self._bytes_max // DOMAIN_SHARE, LINE_BYTES_MAX):\n",
-        "self._bytes_max, LINE_BYTES_MAX):\n",
+        "        if self._bytes_of[domain] + size > self._bytes_max // DOMAIN_SHARE:\n",
+        "        if self._bytes_of[domain] + size > self._bytes_max:\n",
         "tests/deliverer/test_tls_counting.py -k bounded",
     ),
 ]
