@@ -75,7 +75,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 def _reports(settings: Settings, day: date) -> Iterator[tuple[Report, dict[str, str]]]:
     directory, mine = settings.home / DIRECTORY, settings.tlsrpt
-    found = outcomes_in(directory)
+    found = outcomes_in(settings.home)
     for domain, sessions in sorted(read_day(directory, day, complain=complain).items()):
         outcomes = {key[2]: outcome for key, outcome in found.items() if key[:2] == (str(day), domain)}
         yield made(domain, day, sessions, mine.sender, mine.organization), outcomes

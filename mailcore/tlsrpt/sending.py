@@ -87,7 +87,7 @@ class Sending:
     def __init__(
         self,
         settings: TlsRpt,
-        directory: Path,
+        home: Path,
         finder: HostFinder,
         post: Post,
         inject: Inject,
@@ -95,7 +95,8 @@ class Sending:
         wall: Callable[[], float],
     ) -> None:
         self._settings = settings
-        self._directory = directory
+        self._home = home
+        self._directory = home / DIRECTORY
         self._finder = finder
         self._post = post
         self._inject = inject
@@ -128,7 +129,7 @@ class Sending:
         if not self._directory.is_dir():
             return
         if self._sent is None:
-            self._sent = await asyncio.to_thread(SentReports, self._directory)
+            self._sent = await asyncio.to_thread(SentReports, self._home)
         today = day_at(now)
         oldest = today - timedelta(days=self._settings.keep_days)
         if self._tidied != today:
@@ -318,4 +319,4 @@ async def run(settings: Settings) -> None:
     post = Post(finder, settings.tls.ca_file)
     inject = injection_into(settings.run_directory / "control.sock")
     log = MailLog(settings.log_directory)
-    await Sending(settings.tlsrpt, settings.home / DIRECTORY, finder, post, inject, log, time.time).run()
+    await Sending(settings.tlsrpt, settings.home, finder, post, inject, log, time.time).run()

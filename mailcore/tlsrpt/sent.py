@@ -1,7 +1,8 @@
 """The outcomes of reports: a file that has them, which a process reads when it starts.
 
 A line is added after a report was handed over, and synced. A process that is killed in between sends that report again, with
-the same Report-ID. One process has the file: the control process, which its lock makes the only one.
+the same Report-ID. One process has the file: the control process, which its lock makes the only one. It is in ``home``,
+where no deliverer may write, and not beside the counts.
 
 Keeps law: tls-report-once (docs/laws.md).
 """
@@ -20,7 +21,7 @@ __all__ = ["DONE", "Sent", "SentReports", "outcomes_in"]
 
 FILE_BYTES_MAX = 256 << 20
 DONE = ""  # in the place of an address: nothing more is to do for the domain's day
-_NAME = "sent.jsonl"
+_NAME = "tlsrpt-sent.jsonl"
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -32,11 +33,11 @@ class Sent(msgspec.Struct, frozen=True):
     outcome: str  # queue ID, "posted", or why it was given up
 
 
-def outcomes_in(directory: Path) -> dict[tuple[str, str, str], str]:
+def outcomes_in(home: Path) -> dict[tuple[str, str, str], str]:
     """Returns the outcomes by day, domain and address. A line that can't be read is left out. Raises OSError."""
     outcomes: dict[tuple[str, str, str], str] = {}
     try:
-        with open(os.open(directory / _NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        with open(os.open(home / _NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
             content = file.read(FILE_BYTES_MAX)
     except FileNotFoundError:
         return outcomes
@@ -50,10 +51,10 @@ def outcomes_in(directory: Path) -> dict[tuple[str, str, str], str]:
 class SentReports:
     """The file, for several threads of one process. Raises OSError when it is opened."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, home: Path) -> None:
+        self._home = home
         self._lock = threading.Lock()
-        self.outcomes = outcomes_in(directory)
+        self.outcomes = outcomes_in(home)
         self._unwritten = b"\n"  # before the next line; at first for a write that was cut off
 
     def add(self, day: date, domain: str, address: str, outcome: str) -> None:
@@ -63,7 +64,7 @@ class SentReports:
             self.outcomes[str(day), domain, address] = outcome
             self._unwritten += line
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-            with open(os.open(self._directory / _NAME, flags, 0o640), "wb") as file:
+            with open(os.open(self._home / _NAME, flags, 0o640), "wb") as file:
                 file.write(self._unwritten)
                 file.flush()
                 os.fsync(file.fileno())
@@ -75,11 +76,11 @@ class SentReports:
             kept = {key: outcome for key, outcome in self.outcomes.items() if key[0] >= day.isoformat()}
             if len(kept) == len(self.outcomes):
                 return
-            new = self._directory / f".{_NAME}"
+            new = self._home / f".{_NAME}"
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
             with open(os.open(new, flags, 0o640), "wb") as file:
                 file.writelines(msgspec.json.encode(Sent(*key, outcome)) + b"\n" for key, outcome in kept.items())
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(new, self._directory / _NAME)
+            os.replace(new, self._home / _NAME)
             self.outcomes, self._unwritten = kept, b""

@@ -107,8 +107,8 @@ MUTATIONS = [
     Mutation(
         "a report about TLS that was sent is sent again after a restart",
         "mailcore/tlsrpt/sent.py",
-        "        self.outcomes = outcomes_in(directory)\n",
-        "        self.outcomes = outcomes_in(directory / _NAME)\n",
+        "        self.outcomes = outcomes_in(home)\n",
+        "        self.outcomes = outcomes_in(home / _NAME)\n",
         f"{SENDING_TESTS} -k sent_once",
     ),
     Mutation(

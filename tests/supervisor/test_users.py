@@ -236,10 +236,10 @@ async def test_what_deliverers_count_of_tls_is_read_reported_and_removed_by_cont
             await core.eventually(reported, "the report")
             assert catcher.caught[-1][:2] == ("tls-reports@our.example", ["tls@reports.example"])
             assert not old.exists()
-            sent = counts / "sent.jsonl"
+            sent = core.home / "tlsrpt-sent.jsonl"
             await core.until(lambda: '"done"' in sent.read_text(), "the note that it was sent")
-            assert (sent.owner(), sent.group()) == (CORE, GROUP)
-            assert reached(place, DELIVERER, [GROUP], os.W_OK, [counts, sent]) == {counts}
+            assert sent.owner() == CORE
+            assert reached(place, DELIVERER, [GROUP], os.W_OK, [counts, core.home, sent]) == {counts}
             assert reached(place, PORTAL, [], os.R_OK, [counts, sent]) == set()
         finally:
             await core.control.close()

@@ -1,4 +1,4 @@
-"""What may stand in the directory of counts, where deliverers write, and stops no report; and a queue that takes nothing."""
+"""What deliverers may put into the directory of counts stops no report, and is not believed; a queue that takes nothing."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mailcore import tls_sessions
 from mailcore.tls_sessions import read_day
 from mailcore.tlsrpt.sending import AT_ONCE, LOOK_S, NotNow, due_at
+from mailcore.tlsrpt.sent import DONE, Sent, outcomes_in
 from tests.tlsrpt.test_sending import ASKS, DAY, site, store
 
 
@@ -103,3 +105,19 @@ async def test_while_the_queue_takes_nothing_web_servers_are_tried_and_mail_cost
         at.now += LOOK_S
         await at.sending.look()
         assert len(at.mail) == len(by_mail)
+
+
+@pytest.mark.parametrize("name", ["sent.jsonl", "tlsrpt-sent.jsonl"])
+async def test_a_list_of_what_was_sent_that_a_deliverer_makes_is_not_believed(tmp_path: Path, name: str) -> None:
+    async with site(tmp_path, {"asks.example": [ASKS]}) as at:
+        store(at.counts, DAY, "asks.example")
+        lines = [msgspec.json.encode(Sent(str(DAY), "asks.example", address, "done")) for address in (DONE, "mailto:x")]
+        (at.counts / name).write_bytes(b"\n".join(lines) + b"\n")
+        (at.counts / f".{name}").symlink_to(tmp_path / "target")
+        await at.sending.look()
+        assert at.recipients == ["tls@reports.example"]
+        at.restart()
+        at.now += 40 * 86_400
+        await at.sending.look()
+        assert outcomes_in(tmp_path) == {}
+        assert not (tmp_path / "target").exists()

@@ -132,7 +132,7 @@ def test_an_https_address() -> None:
 def test_the_list_survives_a_line_that_was_cut_off_and_forgets_old_days(tmp_path: Path) -> None:
     sent = SentReports(tmp_path)
     sent.add(DAY, "a.example", "mailto:x@a.example", "4FQ")
-    with (tmp_path / "sent.jsonl").open("ab") as file:
+    with (tmp_path / "tlsrpt-sent.jsonl").open("ab") as file:
         file.write(b'{"day":"2026-11-2')
     sent = SentReports(tmp_path)
     later = DAY + timedelta(days=3)
@@ -140,4 +140,4 @@ def test_the_list_survives_a_line_that_was_cut_off_and_forgets_old_days(tmp_path
     assert len(outcomes_in(tmp_path)) == 2
     sent.forget_before(later)
     assert outcomes_in(tmp_path) == sent.outcomes == {(str(later), "b.example", "mailto:x@b.example"): "posted"}
-    assert [path.name for path in tmp_path.iterdir()] == ["sent.jsonl"]
+    assert [path.name for path in tmp_path.iterdir()] == ["tlsrpt-sent.jsonl"]

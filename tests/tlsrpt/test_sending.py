@@ -62,7 +62,9 @@ class Site:
             (self.names.text,), addresses_max=5, own_name="", chance=random.Random(1), clock=lambda: self.now
         )
         log = MailLog(self.directory)
-        self.sending = Sending(self.settings, self.counts, finder, Post(finder, ""), self.inject, log, lambda: self.now)
+        self.sending = Sending(
+            self.settings, self.directory, finder, Post(finder, ""), self.inject, log, lambda: self.now
+        )
 
     async def inject(self, sender: str, recipient: str, message: bytes) -> str:
         if self.refusal is not None:
@@ -114,7 +116,7 @@ async def test_a_report_that_is_sent_again_after_a_kill_has_the_same_id(tmp_path
         at.refusal = None
         at.now += RETRY_S_MIN
         await at.sending.look()
-        (at.counts / "sent.jsonl").unlink()  # as if the process was killed before it wrote the line
+        (tmp_path / "tlsrpt-sent.jsonl").unlink()  # as if the process was killed before it wrote the line
         at.restart()
         await at.sending.look()
         ids = [email.message_from_bytes(message)["Message-ID"] for _, _, message in at.mail]
@@ -132,7 +134,7 @@ async def test_a_domain_without_exactly_one_record_gets_no_report_and_is_asked_o
         await at.sending.look()
         assert not at.mail
         assert len(at.names.asked) == 3
-        outcomes = outcomes_in(at.counts)
+        outcomes = outcomes_in(tmp_path)
         assert outcomes == {(str(DAY), domain, DONE): "does not take part" for _, domain, _ in outcomes}
 
 
@@ -239,11 +241,11 @@ async def test_what_is_old_is_removed(tmp_path: Path) -> None:
         store(at.counts, DAY, "asks.example")
         (at.counts / ("." + "a" * 16)).write_bytes(b"cut off")
         await at.sending.look()
-        assert len(list(at.counts.iterdir())) == 3
+        assert len(list(at.counts.iterdir())) == 2
         at.now = time.time() + 40 * 86_400
         await at.sending.look()
-        assert [path.name for path in at.counts.iterdir()] == ["sent.jsonl"]
-        assert outcomes_in(at.counts) == {}
+        assert not list(at.counts.iterdir())
+        assert outcomes_in(tmp_path) == {}
 
 
 async def test_a_list_that_cannot_be_written_sends_nothing_twice(tmp_path: Path) -> None:
@@ -252,7 +254,7 @@ async def test_a_list_that_cannot_be_written_sends_nothing_twice(tmp_path: Path)
         at.now -= 1
         await at.sending.look()
         at.now += 1
-        written = at.counts / "sent.jsonl"
+        written = tmp_path / "tlsrpt-sent.jsonl"
         written.mkdir()
         with pytest.raises(IsADirectoryError):
             await at.sending.look()
@@ -261,7 +263,7 @@ async def test_a_list_that_cannot_be_written_sends_nothing_twice(tmp_path: Path)
         at.restart()
         await at.sending.look()
         assert len(at.mail) == 1
-        assert set(outcomes_in(at.counts).values()) == {"4FQ", "done"}
+        assert set(outcomes_in(tmp_path).values()) == {"4FQ", "done"}
 
 
 def test_due_times_are_spread_over_the_setting() -> None:

@@ -26,7 +26,7 @@ def show(directory: Path, *arguments: str, sender: str = "tls@example.org") -> i
 def test_the_reports_of_a_day_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store(tmp_path / "tlsrpt", DAY, "new.example", good=3)
     store(tmp_path / "tlsrpt", DAY, "sent.example")
-    sent = SentReports(tmp_path / "tlsrpt")
+    sent = SentReports(tmp_path)
     sent.add(DAY, "sent.example", "mailto:x@sent.example", "4FQ")
     sent.add(DAY, "sent.example", DONE, "done")
     assert show(tmp_path, str(DAY)) == 0
