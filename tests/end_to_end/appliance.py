@@ -19,7 +19,7 @@ from mailcore.control.client import AsyncControlClient, ControlError
 from tests.eventually import PATIENCE_S, eventually
 from tests.json_lines import read_list
 from tests.running import loaded
-from tests.running.loaded import COMMAND
+from tests.running.loaded import COMMAND, alive
 
 __all__ = ["COMMAND", "Appliance", "alive", "free_port"]
 
@@ -229,11 +229,3 @@ class Appliance:
         except ControlError:
             return False
         return True
-
-
-def alive(pid: int) -> bool:
-    """A zombie is not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

@@ -7,6 +7,7 @@ command itself.
 
 Laws
 - What is copied has one thread, has loaded what the supervisor loads and nothing else, and has done nothing.
+- What happens to a test, or to what is copied, makes no later start fail.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ from mailcore.cli import mailcore
 from mailcore.cli.main import main as command
 from mailcore.supervisor.start import prepare_role
 
-__all__ = ["COMMAND", "Copy", "start"]
+__all__ = ["COMMAND", "Copy", "alive", "start"]
 
 COMMAND = Path(sys.executable).with_name("waypost")
 ROOT = Path(__file__).resolve().parents[2]
 ORDER_BYTES = 1 << 18  # an environment and a command
+UNKNOWN = 255  # the exit status of a copy whose parent was killed
 _READ_AT_START = ("LD_", "PYTHON", "FAKETIME", "MALLOC_", "GLIBC_", "LC_", "LANG")
 
 
@@ -47,12 +49,14 @@ class Copy:
         self.pid = pid
         self.returncode: int | None = None
         self._loaded = loaded
+        self._lock = threading.Lock()
 
     def poll(self) -> int | None:
         """Returns the exit status, -N after signal N, or None while it runs."""
-        if self.returncode is None:
-            self.returncode = self._loaded.ask({"pid": self.pid})
-        return self.returncode
+        with self._lock:  # the status is there once, and two threads may wait for it
+            if self.returncode is None:
+                self.returncode = self._loaded.ask({"pid": self.pid})
+            return self.returncode
 
     def wait(self, timeout: float) -> int:
         """Returns the exit status. Raises subprocess.TimeoutExpired."""
@@ -77,38 +81,65 @@ class _Loaded:
         self._process: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
         self.environment = _of_a_start()
+        atexit.register(self.close)
 
     def ask(self, order: dict[str, Any], *descriptors: int) -> Any:
-        """Returns the answer to an order: the process id of a copy, or how one ended."""
+        """Returns the answer to an order: the process id of a copy, or how one ended. Raises OSError."""
         with self._lock:
+            try:
+                answer = self._answer(order, descriptors)
+            except ConnectionError:  # it was killed
+                answer = self._answer(order, descriptors)
+        if isinstance(answer, dict):
+            raise OSError(answer["error"])
+        return answer
+
+    def _answer(self, order: dict[str, Any], descriptors: tuple[int, ...]) -> Any:
+        try:
             asked = self._asked()
             socket.send_fds(asked, [json.dumps(order).encode()], descriptors)
             answer = asked.recv(ORDER_BYTES)
-        assert answer, "the Python that is copied has ended"
+            if not answer:
+                raise ConnectionResetError("the Python that is copied has ended")
+        except BaseException:  # a time-out of the test, too: the next order would get this answer
+            self.close()
+            raise
         return json.loads(answer)
 
     def _asked(self) -> socket.socket:
         if self._socket is None:
-            self._socket, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            with its:  # the last words: whose processes these are (waypost doctor looks at them)
+            ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            try:  # the last words: whose processes these are (waypost doctor looks at them)
                 self._process = subprocess.Popen(
                     [sys.executable, "-m", "tests.running.loaded", str(its.fileno()), str(COMMAND), "mailcore"],
                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=ROOT, pass_fds=[its.fileno()],
-                    start_new_session=True,
+                    start_new_session=True, env=_without_those_of_a_start() | self.environment,
                 )  # fmt: skip
-            atexit.register(self.close)
+            except BaseException:
+                ours.close()
+                raise
+            finally:
+                its.close()
+            self._socket = ours
         return self._socket
 
     def close(self) -> None:
-        """Ends it; the copies live on."""
-        if self._socket is not None and self._process is not None:
-            self._socket.close()
-            self._process.wait()
+        """Ends it; the copies live on, and the next order starts another."""
+        asked, process = self._socket, self._process
         self._socket = self._process = None
+        if asked is not None:
+            asked.close()
+        if process is not None:
+            process.kill()
+            process.wait()
 
 
 def _of_a_start() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith(_READ_AT_START)}
+
+
+def _without_those_of_a_start() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(_READ_AT_START)}
 
 
 _LOADED = _Loaded()
@@ -125,6 +156,14 @@ def start(arguments: list[str], output: int) -> Copy | subprocess.Popen[bytes]:
         "files": resource.getrlimit(resource.RLIMIT_NOFILE),
     }
     return Copy(_LOADED, _LOADED.ask(order, output))
+
+
+def alive(pid: int) -> bool:
+    """Returns whether a process runs. A zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 # -- in the Python that is copied
@@ -144,32 +183,41 @@ def main() -> int:
         if not said:
             return 0
         order = json.loads(said)
-        answer = _ended(order["pid"]) if "pid" in order else _copy(order, *descriptors)
+        answer: int | dict[str, str] | None
+        try:
+            answer = _ended(order["pid"]) if "pid" in order else _copy(order, *descriptors)
+        except Exception as error:  # no process may be started now, say: it is the trouble of this test alone
+            answer = {"error": f"no copy of Python: {error!r}"}
+        for each in descriptors:
+            os.close(each)
         asked.send(json.dumps(answer).encode())
 
 
 def _ended(copy: int) -> int | None:
-    pid, status = os.waitpid(copy, os.WNOHANG)
+    try:
+        pid, status = os.waitpid(copy, os.WNOHANG)
+    except ChildProcessError:  # one before this has started it, or told its end to a test that did not listen any more
+        return None if alive(copy) else UNKNOWN
     return os.waitstatus_to_exitcode(status) if pid else None
 
 
 def _copy(order: dict[str, Any], output: int) -> int:
     leads, led = os.pipe()
-    pid = os.fork()
-    if not pid:
-        os.setsid()
-        os.close(led)
-        _carry_out(order, output)
-    os.close(led)
-    os.close(output)
-    os.read(leads, 1)  # until it leads a session: its test may end the group at once
-    os.close(leads)
+    with open(leads, "rb", buffering=0) as leading:
+        with open(led, "wb", buffering=0):
+            pid = os.fork()
+            if not pid:
+                _carry_out(order, output, led)
+        leading.read(1)  # until it leads a session: its test may end the group at once
     return pid
 
 
-def _carry_out(order: dict[str, Any], output: int) -> None:
+def _carry_out(order: dict[str, Any], output: int, led: int) -> None:
+    """Never returns."""
     status = 1
     try:
+        os.setsid()
+        os.close(led)
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
