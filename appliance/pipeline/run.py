@@ -73,7 +73,14 @@ def report(
 
 def _small(events: Path, day: Day) -> bool:
     days = {dt for back in range(LATE_DAYS + 1) for dt in day.before(back).partitions()}
-    return sum(path.stat().st_size for dt in days for path in event_paths(events, dt)) < SMALL_BYTES
+    return sum(_bytes_of(path) for dt in days for path in event_paths(events, dt)) < SMALL_BYTES
+
+
+def _bytes_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # it is gone again, or a link that leads nowhere; reading it says so
+        return 0
 
 
 def make(builder: ReportBuilder, day: Day) -> Told:

@@ -133,8 +133,11 @@ class Pickup:
             self._tidy_at = time.monotonic() + TIDY_S
             self._taking.remove_unfinished()
         taken = self._taking.look()
-        waiting = len(names_of(self._disk.list(self._directory)))
-        open_maildrop(self._directory, shut=waiting > self._settings.maildrop.files_max, disk=self._disk)
+        try:
+            waiting = len(names_of(self._disk.list(self._directory)))
+            open_maildrop(self._directory, shut=waiting > self._settings.maildrop.files_max, disk=self._disk)
+        except OSError as error:  # the mail taken is reported all the same
+            taken.shut_fault = str(error)
         return taken
 
     def _verify(self) -> Verifier:
@@ -167,7 +170,9 @@ class Pickup:
             self._tasks.append(self._loop.create_task(self._link.run()))
         elif taken.envelopes:
             self._link.durable(taken.end, len(taken.envelopes), recipients)
-        return "the disk has less than [queue] reserve_bytes or reserve_inodes; mail waits" if taken.is_full else ""
+        if taken.is_full:
+            return "the disk has less than [queue] reserve_bytes or reserve_inodes; mail waits"
+        return taken.shut_fault
 
     def _complain(self, why: str) -> None:
         """Logs a trouble once, until it ends or changes."""

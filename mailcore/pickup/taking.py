@@ -83,6 +83,7 @@ class Taken:
     checks: list[Checked] = field(default_factory=list)
     is_full: bool = False  # nothing was taken, since the disk has less than the reserve
     more: bool = False  # there are more files than one batch
+    shut_fault: str = ""  # why users could not be kept out of the maildrop, or let in again
 
 
 class Taking:

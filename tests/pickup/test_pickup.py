@@ -3,31 +3,66 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from mailcore.config.settings import Settings
 from mailcore.log.disk import Disk
+from mailcore.pickup import pickup as module
+from mailcore.pickup.dropped import Draft, Submission
 from mailcore.pickup.pickup import OPEN, SHUT, Pickup, open_maildrop
 
 
-async def test_an_idle_look_syncs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def a_pickup(home: Path) -> Pickup:
     settings = Settings(
-        home=tmp_path,
-        queue_directory=tmp_path / "queue",
-        spool_directory=tmp_path / "spool",
-        run_directory=tmp_path / "run",
-        log_directory=tmp_path / "log",
+        home=home,
+        queue_directory=home / "queue",
+        spool_directory=home / "spool",
+        run_directory=home / "run",
+        log_directory=home / "log",
     )
-    pickup = Pickup(settings, asyncio.get_running_loop())
+    return Pickup(settings, asyncio.get_running_loop())
+
+
+async def test_an_idle_look_syncs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pickup = a_pickup(tmp_path)
     assert pickup._look() is None
     synced: list[str] = []
     monkeypatch.setattr(Disk, "sync_directory", lambda disk, path: synced.append(path))
     for _ in range(3):
         assert pickup._look() is None
     assert synced == []
+    pickup.close()
+
+
+async def test_mail_is_reported_though_the_maildrop_can_be_neither_shut_nor_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise it would be in the lane, and the manager would hear of it with the next mail only."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise OSError(errno.EOPNOTSUPP, "no access lists here")
+
+    for each in ("queue", "spool", "log"):
+        (tmp_path / each).mkdir()
+    pickup = a_pickup(tmp_path)
+    assert pickup._look() is None
+    draft = Draft(Disk(), str(tmp_path / "maildrop"), "")
+    draft.begin(Submission(sender="a@example.org", recipients=("b@example.net",), submitted_at=1000.0))
+    draft.write(b"Subject: x\n\nhi\n")
+    draft.submit()
+    recovered = pickup._look()
+    assert recovered is not None
+    monkeypatch.setattr(module, "open_maildrop", refuse)
+    taken = pickup._look()
+    assert taken is not None
+    assert (len(taken.envelopes), taken.end > recovered.end) == (1, True)
+    assert "no access lists here" in pickup._tell(taken)
+    assert taken.envelopes[0].queue_id in (tmp_path / "log" / "mail.log").read_text()
     pickup.close()
 
 
