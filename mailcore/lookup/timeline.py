@@ -65,7 +65,8 @@ class Timeline:
     added: list[str] = field(default_factory=list)  # recipients, by orders
     refused: set[int] = field(default_factory=set)  # generations in which a recipient was bounced
     unbounced: list[tuple[HistoryEvent, int]] = field(default_factory=list)  # events that may rest on a bounce
-    _order: tuple[str, float] = ("", 0.0)
+    _order: tuple[str, float] = ("", 0.0)  # the newest one, which may have further records
+    _orders: set[tuple[str, float, str]] = field(default_factory=set)  # those told, at most EVENTS_MAX
 
     def hear(self, body: Body, elsewhere: bool = False) -> None:
         """Adds a record. ``elsewhere`` is True for a record from the archive."""
@@ -194,12 +195,16 @@ class Timeline:
 
     def _administrative(self, order: Administrative) -> None:
         count = _named(order)
-        if self._order == (order.operation, order.at):
-            # A copy, written with a restated START; or a further record of an order that names many recipients.
+        key = order.operation, order.at, order.who
+        if order.anew and key in self._orders:
+            return  # a copy, written with a restated START: all orders of the message are written again, not the newest alone
+        if self._order == (order.operation, order.at):  # a further record of an order that names many recipients
             if not order.anew and count and self.events and isinstance(event := self.events[-1], Administered):
                 event.recipients = (event.recipients or 0) + count
             return
         self._order = order.operation, order.at
+        if len(self._orders) < EVENTS_MAX:
+            self._orders.add(key)
         if order.operation == "add_recipients" and not order.anew:
             addresses = order.arguments.get("recipients", ())
             self.added += map(str, addresses if isinstance(addresses, list | tuple) else ())

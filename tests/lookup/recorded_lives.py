@@ -185,11 +185,13 @@ class Life:
         )
         self.recorded.lane(before.lane).mark_garbage(before.offset)
 
-    def order(self, operation: str, why: str = "because", arguments: dict[str, Any] | None = None) -> None:
-        self.recorded.say(
-            RecordType.ADMINISTRATIVE,
-            Administrative(operation, self.queue_id, "alice (uid 7)", why, self.recorded.now, arguments or {}),
-        )
+    def order(self, operation: str, why: str = "because", arguments: dict[str, Any] | None = None) -> Administrative:
+        change = Administrative(operation, self.queue_id, "alice (uid 7)", why, self.recorded.now, arguments or {})
+        self.recorded.say(RecordType.ADMINISTRATIVE, change)
+        return change
+
+    def order_again(self, change: Administrative) -> None:
+        self.recorded.say(RecordType.ADMINISTRATIVE, msgspec.structs.replace(change, anew=True))
 
     def finish(self, why: str = "", bounce: Place | None = None, *, marked: bool = True) -> None:
         message = self.envelope

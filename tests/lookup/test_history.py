@@ -281,10 +281,24 @@ def test_a_start_that_was_stated_anew_does_not_make_it_whole(recorded: RecordedL
 def test_an_order_that_was_stated_anew_is_told_once(recorded: RecordedLives) -> None:
     life = recorded.arrive()
     life.start()
-    life.order("hold")
+    hold = life.order("hold")
     life.start(anew=True)
-    life.order("hold")
+    life.order_again(hold)
     assert kinds(recorded, life.queue_id) == ["accepted", "administrative"]
+
+
+def test_several_orders_that_were_stated_anew_are_told_once_and_in_order(recorded: RecordedLives) -> None:
+    life = recorded.arrive()
+    life.start()
+    orders = []
+    for operation in ("hold", "release", "retry"):
+        recorded.now += 1
+        orders.append(life.order(operation))
+    life.start(anew=True)
+    for change in orders:
+        life.order_again(change)
+    operations = [event["operation"] for event in events_of(recorded.history(life.queue_id))[1:]]
+    assert operations == ["hold", "release", "retry"]
 
 
 def test_what_follows_a_finish_that_was_not_believed_is_told(recorded: RecordedLives) -> None:
