@@ -14,9 +14,10 @@ from pathlib import Path
 
 from bench.processes import cpu_s, end_group, free_port, listening, wait_until
 
-__all__ = ["Sink", "Source"]
+__all__ = ["SENDER_DOMAIN", "Sink", "Source"]
 
 BACKLOG = 1000
+SENDER_DOMAIN = "sender.example"  # also of the From field
 TAIL_BYTES = 200
 
 
@@ -72,7 +73,7 @@ class Source:
         command = [
             *("smtp-source", "-s", str(self._sessions), "-l", str(self._size), "-m", str(messages)),
             *(["-d"] if keep else []),
-            *("-f", "load@sender.example", "-t", "sink@example.org", f"127.0.0.1:{port}"),
+            *("-f", f"load@{SENDER_DOMAIN}", "-t", "sink@example.org", f"127.0.0.1:{port}"),
         ]
         begun = time.monotonic()
         subprocess.run(command, check=True, timeout=timeout_s, stderr=subprocess.DEVNULL if quiet else None)

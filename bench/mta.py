@@ -18,7 +18,7 @@ from typing import Protocol
 
 from bench.processes import Trace, cpu_s, end_group, free_port, listening, tree, wait_until
 
-__all__ = ["Mta", "Postfix", "Waypost", "WaypostWithMilter", "waypost_command"]
+__all__ = ["Mta", "Postfix", "Waypost", "WaypostThatSigns", "WaypostWithMilter", "waypost_command"]
 
 START_S = 60.0
 
@@ -278,3 +278,17 @@ class WaypostWithMilter(Waypost):
         if self._milter is not None:
             end_group(self._milter, signal.SIGTERM)
             self._milter = None
+
+
+class WaypostThatSigns(Waypost):
+    """Waypost with a DKIM key of 2 048 bits (RSA) for the sender's domain: each message gets a signature of its own."""
+
+    name = "dkim"
+
+    def __init__(self, directory: Path, next_port: int, domain: str) -> None:
+        key = directory / "dkim.pem"
+        subprocess.run(
+            [*waypost_command(), "dkim", "new", domain, "bench", "--key", str(key)], check=True, capture_output=True
+        )
+        section = f'[[dkim]]\ndomain = "{domain}"\nselector = "bench"\nkey = {json.dumps(str(key))}'
+        super().__init__(directory, next_port, section)

@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bench.load import Sink, Source
-from bench.mta import Mta, Postfix, Waypost, WaypostWithMilter
+from bench.load import SENDER_DOMAIN, Sink, Source
+from bench.mta import Mta, Postfix, Waypost, WaypostThatSigns, WaypostWithMilter
 from bench.processes import SYNC_CALLS, Trace, machine_cpu_s, own_cpu_s, wait_until
 
 __all__ = ["Measured", "main"]
@@ -30,6 +30,7 @@ SETTLE_S = 1.5  # longer than Waypost's checkpoint_interval_s and Postfix's qmgr
 MODES = {"reconnecting": False, "persistent": True}
 TARGETS = {"reconnecting": 2.0, "persistent": 3.5}  # wanted
 SYNCS_TARGET = 0.5
+FEATURES = {"milter": "a milter", "dkim": "a DKIM signature"}  # by the name of the relay
 BESIDE_TARGET = 0.95  # wanted: the relay loses less than 5 %
 FOREIGN_MAX = 0.1  # of all cores; kernel threads that write our own data count as others
 
@@ -122,12 +123,13 @@ def report(runs: list[Measured], syncs: dict[tuple[str, str], float], modes: Seq
             ]
             line = f"{mode}: {rate_w / rate_c:.3f} x the checkout's rate (wanted {BESIDE_TARGET}), median of the pairs "
             lines.append(line + f"{statistics.median(pairs):.3f}, {cpu_w / cpu_c:.2f} x its CPU")
-    if {"milter", "waypost"} <= set(names):
+    for name, what in FEATURES.items():
+        if not {name, "waypost"} <= set(names):
+            continue
         for mode in modes:
-            (rate_m, cpu_m), (rate_w, cpu_w) = middle["milter", mode], middle["waypost", mode]
-            lines.append(
-                f"{mode}: with a milter {rate_m / rate_w:.2f} x the rate without, {cpu_m / cpu_w:.2f} x its CPU"
-            )
+            (rate_f, cpu_f), (rate_w, cpu_w) = middle[name, mode], middle["waypost", mode]
+            line = f"{mode}: with {what} {rate_f / rate_w:.2f} x the rate without, {cpu_f / cpu_w:.2f} x its CPU"
+            lines.append(f"{line} ({cpu_f - cpu_w:+.2f} ms a message)")
     disturbed = sum(run.foreign > FOREIGN_MAX for run in runs)
     if disturbed:
         lines.append(
@@ -142,6 +144,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", choices=("postfix", "waypost"), help="leave the other out")
     parser.add_argument("--beside", type=Path, metavar="CHECKOUT", help="another state of Waypost as well, in turn")
     parser.add_argument("--milter", action="store_true", help="Waypost with one milter that accepts all, in turn")
+    parser.add_argument("--dkim", action="store_true", help="Waypost that signs each message (RSA-2048), in turn")
     parser.add_argument("--mode", choices=tuple(MODES), help="leave the other out")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--messages", type=int, default=10_000, help="of one run")
@@ -186,6 +189,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             relays.append(Waypost(directory, sink.port, checkout=arguments.beside.resolve()))
         if arguments.milter:
             relays.append(WaypostWithMilter(directory, sink.port))
+        if arguments.dkim:
+            relays.append(WaypostThatSigns(directory, sink.port, SENDER_DOMAIN))
         try:
             for relay in relays:
                 relay.start()
