@@ -19,7 +19,7 @@ import re
 from dataclasses import dataclass
 
 from mailcore.envelope import DataPlace, Envelope
-from mailcore.log.data_blocks import BLOCK_BYTES, DataDamaged, check_size, read_block
+from mailcore.log.data_blocks import BLOCK_BYTES, DataDamaged, check_size, read_block, sums_of
 from mailcore.log.disk import Disk
 from mailcore.log.record import HEADER_BYTES
 from mailcore.lookup.browse import WITHOUT_END, Found
@@ -112,7 +112,10 @@ def open_wire(disk: Disk, queue_directory: str, spool: Spool, found: Found) -> W
     if record is None or again is None or again.queue_id != envelope.queue_id:
         return None
     data = record.body[inline_data_at(-HEADER_BYTES, record.body) :]
-    return Wire(disk, data)
+    wire = Wire(disk, data)
+    if again.data_sums and sums_of(data) != again.data_sums:  # the envelope is believed nonetheless
+        wire.damage = f"{found.lane}:{found.offset}: the data does not match its checksums"
+    return wire
 
 
 def unstuffed(wire: Wire, offset: int, length: int, mark: Mark) -> Steps[tuple[bytes, bool, Mark]]:

@@ -12,7 +12,7 @@ The header is written twice, at 0 and 2 048, in the first 4 096 bytes: without i
 ``base`` is the lane offset of the file's first byte, and the file's name. ``previous end`` is the lane offset where the records
 of the previous segment end, also if its file contains more (law: no-tail-reuse). The version is checked apart from the
 magic, so that a newer file is reported as newer and not as damaged. Damage is reported, and the records after it are read
-(law: damage-set-aside).
+(law: damage-set-aside). An envelope is a record also if its message data is damaged (law: damaged-data-keeps-its-envelope).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from dataclasses import dataclass
 
 import google_crc32c
 
+from mailcore.log.damaged_data import is_envelope_good
 from mailcore.log.disk import Disk
 from mailcore.log.record import GARBAGE, HEADER, HEADER_BYTES, LENGTH_MAX, Record, checksum, magic_of
 
@@ -40,6 +41,7 @@ __all__ = [
     "base_of",
     "name_of",
     "read_header",
+    "read_what_is_there",
 ]
 
 MAGIC_SEGMENT = b"WAYPLOG\0"
@@ -125,6 +127,27 @@ def read_header(disk: Disk, fd: int, path: str) -> SegmentHeader:
     raise SegmentDamaged(f"{path}: the segment header is damaged")
 
 
+def read_what_is_there(disk: Disk, fd: int, length: int, at: int) -> bytes:
+    """Reads bytes of a file; those of unreadable blocks (EIO) are zeros. Raises OSError."""
+    try:
+        return disk.read(fd, length, at)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+    parts = []
+    end = min(at + length, disk.size(fd))
+    while at < end:
+        upto = min(end, at - at % _BLOCK_BYTES + _BLOCK_BYTES)
+        try:
+            parts.append(disk.read(fd, upto - at, at))
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            parts.append(bytes(upto - at))
+        at = upto
+    return b"".join(parts)
+
+
 class Segment:
     """A segment open for reading. It holds one descriptor until ``close``, or until a running ``records`` ends."""
 
@@ -169,23 +192,7 @@ class Segment:
 
         So an unreadable block costs only the records in it (law: damage-set-aside).
         """
-        try:
-            return self.disk.read(self.fd, length, at)
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-        parts = []
-        end = min(at + length, self.disk.size(self.fd))
-        while at < end:
-            upto = min(end, at - at % _BLOCK_BYTES + _BLOCK_BYTES)
-            try:
-                parts.append(self.disk.read(self.fd, upto - at, at))
-            except OSError as error:
-                if error.errno != errno.EIO:
-                    raise
-                parts.append(bytes(upto - at))
-            at = upto
-        return b"".join(parts)
+        return read_what_is_there(self.disk, self.fd, length, at)
 
     def records(self, start: int, end: int, on_damage: Callable[[Damage], None] | None = None) -> Iterator[Record]:
         """Yields the records from lane offset ``start`` up to ``end``, which must both be record boundaries.
@@ -194,9 +201,11 @@ class Segment:
         length and checksum agree.
         """
         with self.reading():
-            yield from self._records(start, end, on_damage)
+            yield from self._records(start, end, on_damage, whole_only=False)
 
-    def _records(self, start: int, end: int, on_damage: Callable[[Damage], None] | None) -> Iterator[Record]:
+    def _records(
+        self, start: int, end: int, on_damage: Callable[[Damage], None] | None, *, whole_only: bool
+    ) -> Iterator[Record]:
         base, salt = self.base, self.header.salt
         magic = magic_of(salt)
         offset = max(start, base + FIRST_RECORD)
@@ -227,7 +236,9 @@ class Segment:
                     fault = "cut off"
             if not fault:
                 body = block[at + HEADER_BYTES : at + HEADER_BYTES + length]
-                if checksum(salt, offset, type_, (body,), length) != crc:
+                if checksum(salt, offset, type_, (body,), length) != crc and (
+                    whole_only or not is_envelope_good(salt, offset, type_, body, crc)
+                ):
                     fault = "checksum differs"
             if fault:
                 if lost_from < 0:
@@ -248,7 +259,7 @@ class Segment:
             on_damage(Damage(self.path, lost_from, end, what))
 
     def read(self, offset: int) -> Record | None:
-        """Returns the record at lane offset ``offset``; None if there is no valid one."""
+        """Returns the record at lane offset ``offset``, which a crash did not cut; None if there is no valid one."""
         head = self.read_bytes(HEADER_BYTES, offset - self.base)
         if len(head) < HEADER_BYTES:
             return None
@@ -256,13 +267,22 @@ class Segment:
         if magic != magic_of(self.header.salt) or not 0 < length <= LENGTH_MAX:
             return None
         body = self.read_bytes(length, offset - self.base + HEADER_BYTES)
-        if len(body) < length or checksum(self.header.salt, offset, type_, (body,), length) != crc:
+        if len(body) < length:
+            return None
+        salt = self.header.salt
+        if checksum(salt, offset, type_, (body,), length) != crc and not is_envelope_good(
+            salt, offset, type_, body, crc
+        ):
             return None
         return Record(offset, type_, mark != GARBAGE, body, offset + HEADER_BYTES + length)
 
     def end_of_records(self, start: int = 0) -> int:
-        """Returns the end of the last valid record from ``start`` (a record boundary) on; for a writer that starts."""
+        """Returns the end of the last whole record from ``start`` (a record boundary) on; for a writer that starts.
+
+        Only whole records count: a crash may have cut the last one in its data, and then it was never acknowledged.
+        """
         end = max(start, self.base + FIRST_RECORD)
-        for record in self.records(end, self.file_end):
-            end = record.end
+        with self.reading():
+            for record in self._records(end, self.file_end, None, whole_only=True):
+                end = record.end
         return end

@@ -9,6 +9,7 @@ Keeps law: data-before-replacement, law: bounce-before-finish, law: damaged-data
 
 from __future__ import annotations
 
+import errno
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -161,7 +162,12 @@ class Passes:
         """
         queue = self.context.queue
         try:
-            data = queue.read_data(active, active.envelope.size_bytes)
+            try:
+                data = queue.read_data(active, active.envelope.size_bytes)
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                raise DataDamaged("the disk can't read it") from error  # its place is given up at the end of the pass
         except DataDamaged as damage:
             if not active.envelope.data_sums:
                 raise Gone(f"the data of {active.queue_id} can't be moved: {damage}") from damage

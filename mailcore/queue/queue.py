@@ -31,7 +31,7 @@ from mailcore.log.lane import LaneWriter
 from mailcore.log.positions import Totals
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import HEADER_BYTES, Record, RecordType
-from mailcore.log.segment import Damage
+from mailcore.log.segment import Damage, read_what_is_there
 from mailcore.queue.active import Active, DataAt
 from mailcore.queue.arrivals import count_arrivals
 from mailcore.queue.aside import counts_of
@@ -352,10 +352,13 @@ class Queue:
             self.disk.close(fd)
 
     def read_damaged_data(self, active: Active) -> bytes:
-        """Reads what is there of a message's data, as it is: damaged data is moved, never dropped. Raises OSError."""
+        """Reads what is there of a message's data, as it is: damaged data is moved, never dropped. Raises OSError.
+
+        Blocks that the disk cannot read are zeros.
+        """
         fd = self.disk.open_read(active.data.path)
         try:
-            return self.disk.read(fd, active.data.length, active.data.offset)
+            return read_what_is_there(self.disk, fd, active.data.length, active.data.offset)
         finally:
             self.disk.close(fd)
 

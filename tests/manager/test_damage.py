@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -305,12 +306,64 @@ async def test_after_a_damaged_envelope_the_size_is_right_and_it_balances(home: 
     assert (balance.recipients["queued"], balance.recipients["lost"]) == (0, 2)
 
 
-async def test_many_recipients_whose_record_is_damaged_with_the_data_are_not_lost(home: Home) -> None:
-    """The record has the recipients, too: it can't be rewritten, so the message stays as it is, unsent."""
+@pytest.mark.parametrize("recipients", [1, 30])
+async def test_many_recipients_whose_data_is_damaged_in_their_record_are_held(home: Home, recipients: int) -> None:
+    """The record has the recipients and the data, and one checksum."""
+    manager = home.start()
+    deliverers = Deliverers(manager)
+    queue_id = home.accept(recipients)
+    await eventually(lambda: deliverers.waiting)
+    flip(home)
+    answer(deliverers, damaged)
+    envelope = await until_held(manager, home)
+    assert (envelope.queue_id, envelope.recipient_count) == (queue_id, recipients)
+    assert envelope.data_sums == sums_of(DATA)
+    assert [event["queue_id"] for event in events(manager, home, "data_damaged")] == [queue_id]
+
+
+async def test_data_that_is_damaged_before_its_record_is_read_costs_no_envelope(home: Home) -> None:
+    queue_id = home.accept(30)
+    flip(home)
+    manager = home.start()
+    deliverers = Deliverers(manager)
+    await eventually(lambda: answer(deliverers, damaged))
+    envelope = await until_held(manager, home)
+    assert (envelope.queue_id, envelope.recipient_count) == (queue_id, 30)
+    assert not events(manager, home, "record_set_aside")
+
+
+async def test_data_that_the_disk_cannot_read_is_held_and_what_is_there_is_kept(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = home.start()
+    deliverers = Deliverers(manager)
+    queue_id = home.accept(1)
+    await eventually(lambda: deliverers.waiting)
+    (entry,) = deliverers.waiting
+    whole_read = Disk.read
+
+    def read(self: Disk, fd: int, length: int, offset: int) -> bytes:
+        if offset <= entry.offset < offset + length:
+            raise OSError(errno.EIO, "Input/output error")
+        return whole_read(self, fd, length, offset)
+
+    monkeypatch.setattr(Disk, "read", read)
+    answer(deliverers, lambda entry: Status.DEFERRED)  # as the deliverer does: the disk may come back
+    await eventually(lambda: events(manager, home, "data_damaged"))
+    monkeypatch.undo()
+    envelope = await until_held(manager, home)
+    assert envelope.queue_id == queue_id
+    assert "the disk can't read it" in envelope.held_because
+
+
+async def test_many_recipients_whose_record_is_damaged_are_not_lost(home: Home) -> None:
+    """A record whose envelope is damaged can't be rewritten, so the message stays as it is, unsent."""
     manager = home.start()
     deliverers = Deliverers(manager)
     queue_id = home.accept(30)
     await eventually(lambda: deliverers.waiting)
+    (path,) = (home.path / "queue" / INCOMING).glob("*.seg")
+    path.write_bytes(path.read_bytes().replace(b"r29@", b"x29@"))
     flip(home)
     answer(deliverers, damaged)
     await eventually(lambda: events(manager, home, "failed"))

@@ -184,15 +184,15 @@ MUTATIONS = [
     Mutation(
         "a block that can't be read ends the reading",
         "mailcore/log/segment.py",
-        "                parts.append(bytes(upto - at))\n",
-        "                raise\n",
+        "            parts.append(bytes(upto - at))\n",
+        "            raise\n",
         "tests/log/test_segment.py",
     ),
     Mutation(
         "the checksum is not looked at",
         "mailcore/log/segment.py",
-        "                if checksum(salt, offset, type_, (body,), length) != crc:\n",
-        "                if False:\n",
+        "                if checksum(salt, offset, type_, (body,), length) != crc and (\n",
+        "                if False and (\n",
         "tests/log/test_record.py",
     ),
     Mutation(
