@@ -1,8 +1,9 @@
 """Measures deferrals, beside Postfix: ``python -m bench.storm [--messages N] [--size BYTES]``.
 
-The next hop answers 450 to each RCPT. Postfix, Waypost with deferred data in spool files and Waypost with ``carry_limit`` take
-turns, in reverse order every second round. The clock runs from the start of the source until the **last message is logged as
-deferred**; CPU counts all processes until SETTLE_S after that. Syncs come from a shorter run of their own under strace.
+The next hop answers 450 to each RCPT. Postfix, Waypost with deferred data in spool files (``carry_limit = 0``) and Waypost with
+its defaults take turns, in reverse order every second round. The clock runs from the start of the source until the **last
+message is logged as deferred**; CPU counts all processes until SETTLE_S after that. Syncs come from a shorter run of their own
+under strace.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from bench.relay import SETTLE_S
 
 __all__ = ["main"]
 
-CARRY = "[queue]\ncarry_limit = 65536"
+SPOOL = "[queue]\ncarry_limit = 0"
 BLOCK_BYTES = 1 << 20
 
 
@@ -98,8 +99,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sink.start()
         relays: dict[str, Mta] = {
             "postfix": Postfix(directory, sink.port),
-            "spool": Waypost(directory / "spool", sink.port),
-            "carried": Waypost(directory / "carried", sink.port, CARRY),
+            "spool": Waypost(directory / "spool", sink.port, SPOOL),
+            "carried": Waypost(directory / "carried", sink.port),
         }
         seen = {
             "postfix": Deferrals(directory / "postfix/log/mail.log", b"status=deferred"),

@@ -23,7 +23,7 @@ class Queue:
         64 << 10, 0, 1 << 20, "bytes", "data up to this size is stored in the log, larger data in the spool"
     )
     carry_limit: int = whole(
-        0,
+        16 << 10,
         0,
         1 << 20,
         "bytes",

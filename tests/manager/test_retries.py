@@ -9,14 +9,23 @@ import pytest
 from mailcore.faults import Code
 from mailcore.lab.arrival import content_digest
 from mailcore.lab.lab import Lab
-from tests.running.running_core import DATA, recipients_of, route_to, running
+from tests.running.running_core import DATA, Sections, recipients_of, route_to, running
+
+SPOOLED: Sections = {"queue": {"carry_limit": 0}}
 
 
 @pytest.mark.parametrize(
-    "behaviour", ["greylist(1.5)", pytest.param("reject(1, 421, connect)", marks=pytest.mark.long), "dead_for(3)"]
+    ("behaviour", "sections"),
+    [
+        ("greylist(1.5)", SPOOLED),
+        pytest.param("reject(1, 421, connect)", SPOOLED, marks=pytest.mark.long),
+        ("dead_for(3)", {}),
+    ],
 )
-async def test_deferred_mail_arrives_later_once_byte_for_byte(tmp_path: Path, behaviour: str) -> None:
-    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as core:
+async def test_deferred_mail_arrives_later_once_byte_for_byte(
+    tmp_path: Path, behaviour: str, sections: Sections
+) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab, sections) as core:
         await lab.hops[0].set_behaviour(behaviour)
         queue_id = await core.send("a@example.org")
         item = await core.until_in(queue_id, "retry.")
@@ -25,7 +34,7 @@ async def test_deferred_mail_arrives_later_once_byte_for_byte(tmp_path: Path, be
         assert item["reason"]
         assert item["due_at"] > item["arrived_at"]
         assert item["destinations"] == [route_to(lab, 0)]
-        assert core.spool_files() == [queue_id]
+        assert core.spool_files() == ([queue_id] if sections else [])
         size = await core.size()
         assert (size["messages"], size["recipients"]) == (1, 1)
         if "reject" in behaviour:
@@ -42,7 +51,7 @@ async def test_deferred_mail_arrives_later_once_byte_for_byte(tmp_path: Path, be
 
 
 async def test_a_message_that_cannot_be_spooled_is_put_back_when_the_disk_takes_it_again(tmp_path: Path) -> None:
-    async with Lab(["reject(1, 450):127.0.0.1:0"]) as lab, running(tmp_path, lab) as core:
+    async with Lab(["reject(1, 450):127.0.0.1:0"]) as lab, running(tmp_path, lab, SPOOLED) as core:
         fans = [core.home / "spool" / f"{fan:02x}" for fan in range(64)]
         for fan in fans:
             fan.touch()  # where a directory should be

@@ -145,7 +145,7 @@ async def test_a_bounce_is_sent_for_a_message_whose_data_is_lost(tmp_path: Path)
     async with (
         Lab(["reject(1, 450):127.0.0.1:0"]) as lab,
         Catcher() as author,
-        running(tmp_path, lab, SHORT_LIFE, author=author) as core,
+        running(tmp_path, lab, {**SHORT_LIFE, "queue": {"carry_limit": 0}}, author=author) as core,
     ):
         queue_id = await core.send("a@example.org")
         await core.until_in(queue_id, "retry.")
