@@ -20,7 +20,15 @@ class Queue:
         3.0, 0, 100, "milliseconds", "under load, how long a sync waits so that it covers more records"
     )
     inline_limit: int = whole(
-        64 << 10, 0, 1 << 20, "bytes", "data up to this size is stored in the log, larger data in the spool"
+        256 << 10, 0, 1 << 20, "bytes", "data up to this size is stored in the log, larger data in the spool"
+    )
+    inline_memory_bytes: int = whole(
+        64 << 20,
+        0,
+        1 << 40,
+        "bytes",
+        "memory of each receiver for messages above 64 kB on their way into the log; when it is in use, and on listeners with"
+        " milters, they go to the spool",
     )
     carry_limit: int = whole(
         16 << 10,

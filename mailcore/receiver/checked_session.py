@@ -87,7 +87,7 @@ class CheckedSession(ServerSession):
         limits = MessageLimits(
             message_bytes=context.settings.message_size_limit,
             recipients=context.settings.recipient_limit,
-            inline_limit=context.inline_limit,
+            inline_limit=context.inline_room.sure_bytes,
             spool_data_at=context.spool_data_at,
             tag_header=context.tag_header,
             mail=self.offer.mail,

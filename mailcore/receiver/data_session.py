@@ -164,7 +164,7 @@ class DataSession(LineSession):
             ),
             size_limit=settings.message_size_limit,
             received_limit=settings.received_limit,
-            inline_limit=context.inline_limit,
+            inline_room=context.inline_room,
             room=self.room,
             tag_header=context.tag_header,
             reader=reader,

@@ -2,13 +2,14 @@
 
 Laws
 - What is kept in memory is at most the inline limit and one read of the transport, or, once it goes to the spool, what
-  one hop to the disk takes; ``busy`` says that no more may be fed before ``room`` is called.
+  one hop to the disk takes; ``busy`` says that no more may be fed before ``room`` is called. Beyond SURE_BYTES it needs
+  room of the receiver's (``inline_room``), or goes to the spool.
 - After ``failure`` nothing is kept; the end is still looked for, since the reply belongs there (RFC 5321 4.2.5).
 - An upload that was begun is always completed or abandoned.
 
 Knows no socket and no session.
 
-Keeps law: upload-bounded (docs/laws.md).
+Keeps law: upload-bounded, law: inline-memory-bounded (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from mailcore.log.data_blocks import BlockSums
 from mailcore.receiver.bare_lf import RepairingReader
 from mailcore.receiver.chunk_reader import ChunkReader
 from mailcore.receiver.data import DataFault, DataReader, HeaderScan
+from mailcore.receiver.inline_room import InlineRoom
 from mailcore.receiver.intake import Done, MessageIntake, Upload
 
 if TYPE_CHECKING:  # a receiver without [rewriting] does not load it
@@ -50,7 +52,7 @@ class IncomingMessage:
         *,
         size_limit: int,
         received_limit: int,
-        inline_limit: int,
+        inline_room: InlineRoom,
         room: Callable[[], None],
         tag_header: bytes = b"",
         reader: ChunkReader | None = None,
@@ -68,7 +70,8 @@ class IncomingMessage:
         self._thrown_away_max = 2 * size_limit + UPLOAD_BYTES
         self._header: HeaderScan | None = HeaderScan(tag_header)  # None once it is over
         self._received_limit = received_limit
-        self._inline_limit = inline_limit
+        self._inline_room = inline_room
+        self._has_inline_room = False  # beyond what is sure
         self._room = room
         self._sums = BlockSums()
         self._sums.feed(trace)
@@ -169,11 +172,23 @@ class IncomingMessage:
             self._blocks.append(block)
             self._block_bytes += len(block)
             self.size_bytes += len(block)
-            if self._upload is None and self.size_bytes > self._inline_limit:
+            if self._upload is None and self.size_bytes > self._inline_room.sure_bytes and not self._fits_inline():
                 self._upload = self._intake.upload(self.queue_id)
         except Exception as error:  # a bug of ours: this message fails, not the session
             self._intake.session_failed(self.queue_id, error)
             self.fail(INTERNAL_ERROR)
+
+    def _fits_inline(self) -> bool:
+        if self.size_bytes > self._inline_room.limit_bytes:
+            return False  # its room is given back when the spool has what it held
+        if not self._has_inline_room:
+            self._has_inline_room = self._inline_room.take()
+        return self._has_inline_room
+
+    def _give_back_room(self) -> None:
+        if self._has_inline_room:
+            self._has_inline_room = False
+            self._inline_room.give_back()
 
     def _taken(self) -> list[bytes]:
         blocks, self._blocks, self._block_bytes = self._blocks, [], 0
@@ -181,6 +196,7 @@ class IncomingMessage:
 
     def _written(self, failure: bytes) -> None:
         self.busy = False
+        self._give_back_room()
         if failure and not self.failure:
             self.fail(failure)
         if not self._abandoned:
@@ -191,6 +207,7 @@ class IncomingMessage:
         self.failure = reply
         self._header = None
         self._taken()
+        self._give_back_room()
         if self._upload is not None:
             self._upload.abandon()
             self._upload = None
@@ -203,8 +220,14 @@ class IncomingMessage:
     def store(self, envelope: Envelope, more: Sequence[Recipient], done: Done) -> None:
         """Stores the message, after its end. ``done`` gets b"" once it is durable, or the reply that refuses it."""
         upload = self._upload
+        if self._has_inline_room:
+            done = self._giving_back_room(done)
         if upload is None:
-            self._intake.store(envelope, more, b"".join(self._taken()), done)
+            try:
+                self._intake.store(envelope, more, b"".join(self._taken()), done)
+            except BaseException:
+                self._give_back_room()
+                raise
             return
 
         def uploaded(failure: bytes, stored: Envelope) -> None:
@@ -214,3 +237,10 @@ class IncomingMessage:
                 self._intake.store(stored, more, b"", done)
 
         upload.complete(self._taken(), envelope, uploaded)
+
+    def _giving_back_room(self, done: Done) -> Done:
+        def stored(failure: bytes) -> None:
+            self._give_back_room()
+            done(failure)
+
+        return stored

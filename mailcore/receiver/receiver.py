@@ -46,6 +46,7 @@ from mailcore.receiver.authentication import Authentication
 from mailcore.receiver.certificates import Certificates
 from mailcore.receiver.check import Checks
 from mailcore.receiver.client_rates import ClientRates
+from mailcore.receiver.inline_room import InlineRoom
 from mailcore.receiver.manager_link import MANAGER_SOCKET, ManagerLink
 from mailcore.receiver.measuring import Measuring
 from mailcore.receiver.policy import RelayPolicy
@@ -154,7 +155,7 @@ class Receiving:
             self.reception,
             loop,
             hostname=settings.receiver.hostname or socket.gethostname(),
-            inline_limit=settings.queue.inline_limit,
+            inline_room=InlineRoom(settings.queue.inline_limit, settings.queue.inline_memory_bytes),
             spool_data_at=DATA_AT,
             tls_context=self.certificates.context,
             connections_max=connections_max,

@@ -40,6 +40,7 @@ from mailcore.receiver.check import Checks
 from mailcore.receiver.checked_session import CheckedSession
 from mailcore.receiver.client_rates import ClientRates
 from mailcore.receiver.guard import Guard
+from mailcore.receiver.inline_room import InlineRoom
 from mailcore.receiver.intake import Intake, Refusal
 from mailcore.receiver.line_session import LineSession
 from mailcore.receiver.milter_session import MilterSession
@@ -75,7 +76,7 @@ class Server:
         loop: asyncio.AbstractEventLoop,
         *,
         hostname: str,
-        inline_limit: int,
+        inline_room: InlineRoom,
         spool_data_at: int,
         tls_context: ssl.SSLContext | None = None,
         connections_max: int | None = None,
@@ -99,7 +100,7 @@ class Server:
             intake,
             loop,
             hostname=hostname,
-            inline_limit=inline_limit,
+            inline_room=inline_room,
             spool_data_at=spool_data_at,
             extensions=extensions,
             authentication=authentication,

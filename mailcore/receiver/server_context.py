@@ -23,6 +23,7 @@ from mailcore.receiver.authentication import Authentication
 from mailcore.receiver.check import Checks
 from mailcore.receiver.client_rates import ClientRates
 from mailcore.receiver.command_table import Gate
+from mailcore.receiver.inline_room import InlineRoom
 from mailcore.receiver.intake import Intake
 from mailcore.receiver.lenient_path import lenient_path
 from mailcore.receiver.path import Path
@@ -69,8 +70,8 @@ class Offer:
 class ServerContext:
     """Holds the settings, the doors to policy and queue, and the replies that are the same for every session.
 
-    ``rule`` has the settings of the listener, ``milters`` those of milters. ``hostname`` is our name; data of more than
-    ``inline_limit`` bytes goes to the spool, where it begins ``spool_data_at`` bytes into its file.
+    ``rule`` has the settings of the listener, ``milters`` those of milters. ``hostname`` is our name; data without
+    ``inline_room`` goes to the spool, where it begins ``spool_data_at`` bytes into its file.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class ServerContext:
         loop: asyncio.AbstractEventLoop,
         *,
         hostname: str,
-        inline_limit: int,
+        inline_room: InlineRoom,
         spool_data_at: int,
         tls_context: ssl.SSLContext | None = None,
         extensions: Sequence[Extension] = EXTENSIONS,
@@ -102,7 +103,7 @@ class ServerContext:
         self.intake = intake
         self.loop = loop
         self.hostname = hostname
-        self.inline_limit = inline_limit
+        self.inline_room = inline_room  # of all listeners together
         self.tag_header = settings.tag_header.lower().encode()
         self.spool_data_at = spool_data_at
         self.rule = rule

@@ -81,7 +81,7 @@ async def test_of_200_changed_bytes_none_is_delivered_and_all_are_reported(tmp_p
         await core.ask("suspend", destination=route_to(lab, 0), until=None)
         await lab.hops[0].set_behaviour("accept")
         small = await asyncio.to_thread(send, core.port, contents(chance, SMALL, 500, 30_000))
-        big = await asyncio.to_thread(send, core.port, contents(chance, BIG, 70_000, 400_000))
+        big = await asyncio.to_thread(send, core.port, contents(chance, BIG, 270_000, 600_000))
         whole = await asyncio.to_thread(send, core.port, contents(chance, WHOLE, 500, 200_000))
         await until_all(core, small | big | whole, "suspended")
         changed = deferred | small | big
@@ -109,7 +109,7 @@ async def test_of_200_changed_bytes_none_is_delivered_and_all_are_reported(tmp_p
 
 async def damaged_in_spool(core: RunningCore, chance: random.Random) -> tuple[str, Path, bytes]:
     """A deferred message of which one byte is changed; its spool file, and what was in it before."""
-    (queue_id,) = await asyncio.to_thread(send, core.port, contents(chance, 1, 70_000, 200_000))
+    (queue_id,) = await asyncio.to_thread(send, core.port, contents(chance, 1, 270_000, 400_000))
     await until_all(core, [queue_id], "deferred")
     (path,) = (core.home / "spool").glob(f"??/{queue_id}")
     before = path.read_bytes()
@@ -146,7 +146,7 @@ async def test_damage_that_a_backup_took_along_is_found_after_the_restore(tmp_pa
         running(tmp_path, lab, {"queue": {"retry_ladder_s": [600]}}) as core,
     ):
         queue_id, _, _ = await damaged_in_spool(core, chance)
-        (whole,) = await asyncio.to_thread(send, core.port, contents(chance, 1, 70_000, 200_000))
+        (whole,) = await asyncio.to_thread(send, core.port, contents(chance, 1, 270_000, 400_000))
         await until_all(core, [whole], "deferred")
         await destroyed_and_restored(core, await backed_up(core, "--queue"))
         await lab.hops[0].set_behaviour("accept")

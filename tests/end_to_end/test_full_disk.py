@@ -33,7 +33,7 @@ QUEUE = {
     "ballast_bytes": BALLAST.space_bytes,
     "ballast_inodes": BALLAST.inodes,
 }
-BIG = DATA + b"filler of a line\r\n" * 6_000  # beyond inline_limit: it has a spool file
+BIG = DATA + b"filler of a line\r\n" * 16_000  # beyond inline_limit: it has a spool file
 SMALL, LARGE = 30, 6
 NEVER = "reject(1, 451)"
 

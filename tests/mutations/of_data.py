@@ -11,6 +11,13 @@ CARRYING_TESTS = "tests/manager/test_carrying.py"
 
 MUTATIONS = [
     Mutation(
+        "larger messages are kept in memory without end",
+        "mailcore/receiver/inline_room.py",
+        "        if self.reserved_bytes + self.limit_bytes > self._memory_bytes:\n",
+        "        if self._memory_bytes < 0:\n",
+        "tests/receiver/test_inline_room.py",
+    ),
+    Mutation(
         "an envelope is believed without the checksum of its record",
         "mailcore/log/damaged_data.py",
         "    return whole == crc\n",

@@ -22,6 +22,7 @@ from mailcore.envelope import DataPlace, Envelope, Recipient
 from mailcore.log.data_blocks import BLOCK_BYTES
 from mailcore.receiver.authentication import Authentication
 from mailcore.receiver.client_rates import ClientRates
+from mailcore.receiver.inline_room import InlineRoom
 from mailcore.receiver.intake import Done, MilterEvent, Refusal, Stored
 from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.server import Server
@@ -294,6 +295,7 @@ async def serving(
     networks: Sequence[str] = ("127.0.0.0/8",),
     domains: Sequence[str] = (),
     inline_limit: int = 65_536,
+    inline_memory_bytes: int = 64 << 20,
     host: str = "127.0.0.1",
     tls: ssl.SSLContext | None = None,
     rule: Listener = MX,
@@ -318,7 +320,7 @@ async def serving(
         intake,
         asyncio.get_running_loop(),
         hostname="mx.example.net",
-        inline_limit=inline_limit,
+        inline_room=InlineRoom(inline_limit, inline_memory_bytes),
         spool_data_at=32,
         tls_context=tls,
         authentication=authentication,

@@ -19,7 +19,7 @@ from tests.end_to_end.appliance import COMMAND
 from tests.eventually import PATIENCE_S, eventually
 from tests.running.running_core import DATA, RunningCore, route_to
 
-BIG = DATA + b"filler\r\n" * 20_000  # beyond inline_limit: it has a spool file
+BIG = DATA + b"filler\r\n" * 40_000  # beyond inline_limit: it has a spool file
 REFUSING = "reject(1, 451):127.0.0.1:0"  # mail stays in the queue
 LATER = {"minimal_backoff_time": 600, "maximal_backoff_time": 600}
 

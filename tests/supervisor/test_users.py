@@ -31,7 +31,7 @@ from tests.running.running_core import DATA, RunningCore, Sections, route_to
 from tests.test_tidy import ROOT
 
 CORE, RECEIVER, DELIVERER, GROUP, PORTAL = "games", "man", "news", "mail", "www-data"
-BIG = DATA + b"filler\r\n" * 20_000  # beyond inline_limit: a spool file of the receiver
+BIG = DATA + b"filler\r\n" * 40_000  # beyond inline_limit: a spool file of the receiver
 CAPABILITIES = "+setuid,+setgid,+kill"
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of several users")
