@@ -64,7 +64,9 @@ def flip(path: Path, at: int, chance: random.Random) -> None:
 def place_of(core: RunningCore, queue_id: str, data: bytes) -> tuple[Path, int]:
     """The file with the data, and where in it the data begins."""
     spooled = list((core.home / "spool").glob(f"??/{queue_id}"))
-    for path in spooled or (core.home / "queue").glob("incoming.*/*.seg"):
+    queue = core.home / "queue"
+    # Deferred data is carried along: what is left in the receiver's lane is garbage.
+    for path in spooled or [*queue.glob("retry.*/*.seg"), *queue.glob("incoming.*/*.seg")]:
         if (at := path.read_bytes().find(data)) >= 0:
             return path, at
     raise AssertionError(f"the data of {queue_id} is nowhere")
