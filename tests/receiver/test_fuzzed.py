@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import re
+import ssl
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,11 @@ from mailcore.config.clients import Clients
 from mailcore.config.lenient import Lenient
 from tests.deliverer.scripted_server import server_tls
 from tests.eventually import PATIENCE_S, eventually
-from tests.receiver.server_in_process import Serving, serving
+from tests.receiver.logins import plain, submission, user
+from tests.receiver.server_in_process import Serving, any_certificate, serving
 
-SHORT, LONG = 5_000, 1_000_000  # commands
+SHORT, LONG = 5_000, 1_000_000  # commands that are answered
+SHORT_LOGINS, LONG_LOGINS = 2_000, 100_000  # each password that is looked at costs 5 ms
 SEEDS = (1, 2, 3, 4)
 AT_ONCE = 10  # sessions
 REPLIES_S = 0.01  # for the replies to a burst
@@ -47,7 +50,15 @@ REPLY = re.compile(rb"(?m)^[2-5][0-9][0-9] ")
 OCTETS = [b"\0", b"\r", b"\n", b"\r\n", b"\xff", b" ", b"<", b">", b"\x80", b"A" * 3000]
 
 
-def command(draw: random.Random) -> bytes:
+LOGINS = [
+    b"AUTH PLAIN " + plain(), b"AUTH PLAIN " + plain(password="wrong"), b"AUTH PLAIN\r\n" + plain(), b"AUTH PLAIN\r\n*",
+    b"AUTH LOGIN\r\nYWxpY2U=\r\n", b"AUTH LOGIN", b"AUTH LOGIN =", b"AUTH SCRAM-SHA-256", b"AUTH X", b"AUTH PLAIN \xff",
+    b"AUTH SCRAM-SHA-256 biwsbj1hbGljZSxyPWFiYw==", b"YWxpY2U=", b"*",
+    b"AUTH SCRAM-SHA-256 biwsbj1hbGljZSxyPWFiYw==\r\nYz1iaXdzLHI9eCxwPWFiYw==",
+]  # fmt: skip
+
+
+def command(draw: random.Random, *, logins: bool = False) -> bytes:
     """One command of the grammar with its CRLF; now and then with a mutation."""
     kind = draw.random()
     if kind < 0.25:
@@ -56,6 +67,8 @@ def command(draw: random.Random) -> bytes:
         line = b"RCPT TO:" + draw.choice(ADDRESSES) + _parameters(draw)
     elif kind < 0.65:
         line = b"DATA\r\n" + draw.choice(BODIES)
+    elif logins and kind < 0.75:
+        line = draw.choice(LOGINS)
     else:
         line = draw.choice(VERBS if draw.random() < 0.995 else ENDS)
     line += b"\r\n"
@@ -79,15 +92,17 @@ def test_the_grammar_makes_every_verb() -> None:
 class Fuzzer:
     """Sessions, one after the other, until enough commands were sent. Never waits for a particular reply."""
 
-    def __init__(self, server: Serving, draw: random.Random, commands: int) -> None:
+    def __init__(self, server: Serving, draw: random.Random, commands: int, tls: ssl.SSLContext | None) -> None:
         self.server = server
         self.draw = draw
         self.left = commands
-        self.replies = 0
+        self.replies = 0  # except those to what begins a session
+        self._tls = tls  # from the first byte, with logins
 
     async def run(self) -> None:
         while self.left > 0:
-            reader, writer = await asyncio.open_connection(*self.server.address)
+            reader, writer = await asyncio.open_connection(*self.server.address, ssl=self._tls)
+            self.replies -= 2  # the greeting, and that to EHLO
             try:
                 await self._session(reader, writer)
             except ConnectionError:
@@ -97,9 +112,14 @@ class Fuzzer:
 
     async def _session(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"EHLO c\r\n")
+        if self._tls is not None and self.draw.random() < 0.5:
+            while not (await reader.readline()).startswith(b"250 "):
+                pass
+            writer.write(b"AUTH PLAIN " + plain() + b"\r\n")
+            assert (await reader.readline()).startswith(b"235 ")
         for _ in range(self.draw.randint(1, 20)):
             count = self.draw.randint(1, BURST)
-            burst = b"".join(command(self.draw) for _ in range(count))
+            burst = b"".join(command(self.draw, logins=self._tls is not None) for _ in range(count))
             self.left -= count
             cut = self.draw.randrange(len(burst))
             if writer.transport.is_closing():
@@ -125,9 +145,8 @@ def resident_kib() -> int:
 
 
 async def fuzzed(directory: Path, seed: int, commands: int) -> tuple[int, int]:
-    """Returns how many KiB the process has grown after a tenth of the commands, and how many messages were taken."""
+    """Returns as ``feed``."""
     print(f"seed {seed}")
-    draw = random.Random(seed)
     async with serving(
         tls=server_tls(directory),
         clients=Clients(error_sleep_time_s=0, junk_command_limit=1_000_000, xclient_networks=("192.0.2.0/24",)),
@@ -138,32 +157,80 @@ async def fuzzed(directory: Path, seed: int, commands: int) -> tuple[int, int]:
         recipient_limit=5,
         connections_per_client_max=1000,
     ) as server:
-        warm, taken, sent, replies = 0, 0, 0, 0
-        while sent < commands:
-            part = max(commands // 10, AT_ONCE)
-            fuzzers = [Fuzzer(server, random.Random(draw.random()), part // AT_ONCE) for _ in range(AT_ONCE)]
-            async with asyncio.timeout(PATIENCE_S + part / 100):
-                await asyncio.gather(*(each.run() for each in fuzzers))
-            replies += sum(each.replies for each in fuzzers)
-            sent += part
-            await eventually(lambda: not server.server.sessions)
-            assert server.intake.failures == []
-            taken += len(server.intake.messages)
-            for kept in (
-                server.intake.messages,
-                server.intake.refusals,
-                server.intake.uploads,
-                server.intake.abandoned,
-            ):
-                kept.clear()  # of the test's own intake
-            server.intake.spooled.clear()
-            warm = warm or resident_kib()
-        assert replies > commands / 2, "most commands were run, and not sent behind the end of a session"
+        grown_kib, taken = await feed(server, random.Random(seed), commands)
         client = await server.ready()
         await client.to_data()
         await client.send(b"x\r\n.\r\n")
         assert (await client.reply()).startswith(b"250")
-        return resident_kib() - warm, taken
+        return grown_kib, taken
+
+
+async def feed(
+    server: Serving, draw: random.Random, commands: int, tls: ssl.SSLContext | None = None
+) -> tuple[int, int]:
+    """Sends commands until this many were answered: what is sent behind the end of a session does not count.
+
+    Returns how many KiB the process has grown after the first tenth of them, and how many messages were taken.
+    """
+    warm, taken, replies = 0, 0, 0
+    part = max(commands // 10, AT_ONCE)
+    while replies < commands:
+        fuzzers = [Fuzzer(server, random.Random(draw.random()), part // AT_ONCE, tls) for _ in range(AT_ONCE)]
+        async with asyncio.timeout(PATIENCE_S + part / 100):
+            await asyncio.gather(*(each.run() for each in fuzzers))
+        answered = sum(each.replies for each in fuzzers)
+        assert answered > part / 4, "most commands are run"
+        replies += answered
+        await eventually(lambda: not server.server.sessions)
+        assert server.intake.failures == []
+        taken += len(server.intake.messages)
+        for kept in (
+            server.intake.messages,
+            server.intake.refusals,
+            server.intake.uploads,
+            server.intake.abandoned,
+        ):
+            kept.clear()  # of the test's own intake
+        server.intake.spooled.clear()
+        warm = warm or resident_kib()
+    return resident_kib() - warm, taken
+
+
+async def fuzzed_logins(directory: Path, seed: int, commands: int) -> tuple[int, int]:
+    """Returns as ``feed``."""
+    print(f"seed {seed}")
+    limits = {
+        "failures_per_network": 1_000_000,
+        "failures_per_user": 1_000_000,
+        "messages_per_hour": 0,
+        "recipients_per_hour": 0,
+    }
+    async with submission(
+        directory,
+        user(scram=True),
+        auth=limits,
+        clients=Clients(error_sleep_time_s=0, junk_command_limit=1_000_000),
+        error_limit=1000,
+        message_size_limit=4096,
+        connections_per_client_max=1000,
+    ) as running:
+        found = await feed(running.server, random.Random(seed), commands, any_certificate())
+        await running.logged_in()
+        return found
+
+
+async def test_two_thousand_commands_with_logins_end_nothing(tmp_path: Path) -> None:
+    _, taken = await fuzzed_logins(tmp_path, 0, SHORT_LOGINS)
+    assert taken, "some sessions log in"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+async def test_many_commands_with_logins_end_nothing_and_grow_no_memory(tmp_path: Path) -> None:
+    grown_kib, taken = await fuzzed_logins(tmp_path, 1, LONG_LOGINS)
+    print(f"{grown_kib} KiB grown, {taken} messages taken")
+    assert grown_kib < GROWTH_KIB_MAX
+    assert taken
 
 
 async def test_five_thousand_commands_end_nothing(tmp_path: Path) -> None:
