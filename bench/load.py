@@ -22,10 +22,10 @@ TAIL_BYTES = 200
 
 
 class Sink:
-    """smtp-sink on a free port; ``messages`` is how many it has got. ``options``: more of its own."""
+    """smtp-sink on a free port, or on ``port``; ``messages`` is how many it has got. ``options``: more of its own."""
 
-    def __init__(self, directory: Path, *options: str) -> None:
-        self.port = free_port()
+    def __init__(self, directory: Path, *options: str, port: int = 0) -> None:
+        self.port = port or free_port()
         self._options = options
         self._count = directory / "sink.count"
         self._process: subprocess.Popen[bytes] | None = None

@@ -121,6 +121,11 @@ class Postfix:
         (etc / "master.cf").write_text(MASTER_CF.format(port=self.port))
         self._process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def settings(self) -> Path:
+        """Returns its configuration directory."""
+        return self._home / "etc"
+
     @staticmethod
     def missing() -> str:
         """Why it cannot run here; "" when it can."""
