@@ -30,6 +30,7 @@ __all__ = [
     "ID_BYTES_MAX",
     "IndexBlock",
     "IndexEntry",
+    "arrived_within",
     "count_entries",
     "decode_blocks",
     "encode_block",
@@ -156,6 +157,19 @@ def padded_id(queue_id: bytes) -> bytes:
 def within(block: IndexBlock, base: int, padded: Set[bytes]) -> list[int]:
     """Returns the lane offsets of the envelopes whose padded ids are in ``padded``. Reads all entries."""
     return [base + entry[1] for entry in _ENTRY.iter_unpack(block.entries) if entry[0] in padded]
+
+
+def arrived_within(block: IndexBlock, base: int, after: float, until: float) -> list[int]:
+    """Returns the lane offsets of the envelopes that may have arrived in (``after``, ``until``], wall-clock seconds.
+
+    An entry has whole seconds, and the largest number for all that do not fit.
+    """
+    low = after - 1
+    return [
+        base + entry[1]
+        for entry in _ENTRY.iter_unpack(block.entries)
+        if low < entry[3] <= until or entry[3] == _U32_MAX
+    ]
 
 
 def sums_in(block: IndexBlock, base: int, start: int, end: int) -> tuple[int, int]:

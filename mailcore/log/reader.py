@@ -12,7 +12,16 @@ import os
 from collections.abc import Callable, Collection, Iterator
 
 from mailcore.log.disk import Disk
-from mailcore.log.index import find_all_in_block, find_in_block, index_path, queue_id_in, read_blocks
+from mailcore.log.index import (
+    IndexBlock,
+    arrived_within,
+    entries_of,
+    find_all_in_block,
+    find_in_block,
+    index_path,
+    queue_id_in,
+    read_blocks,
+)
 from mailcore.log.record import Record, RecordType
 from mailcore.log.segment import FIRST_RECORD, READ_BYTES, Damage, Segment, SegmentDamaged, base_of, name_of
 
@@ -20,6 +29,7 @@ __all__ = ["LaneReader", "OnDamage"]
 
 OnDamage = Callable[[Damage], None]
 
+FEW_SHARE = 8  # a block is read as a whole if more than an eighth of its envelopes are wanted: single reads cost more
 OPEN_SEGMENTS_MAX = 64  # descriptors a reader keeps; it mostly reads at one place, and single records elsewhere
 
 
@@ -137,6 +147,49 @@ class LaneReader:
                 )
             elif durable is not None and durable > base + FIRST_RECORD and base == self._bases[-1]:
                 self._header_lost(base, durable)
+
+    def records_arrived(self, start: int, durable: int, after: float, until: float) -> Iterator[Record | int]:
+        """Yields as ``records``, but may leave out messages that did not arrive in (``after``, ``until``], wall-clock seconds.
+
+        Yields the lane offset behind a block of an index of which it left out records, so that a caller can stop there.
+        Blocks of an index say when their messages arrived. From the first block on that is not of its segment, and where a
+        message is not where its block says, all records are read (law: index-is-a-cache). Damage in what is left out is not
+        reported.
+        """
+        self._see(durable)
+        for base in [b for i, b in enumerate(self._bases) if i + 1 == len(self._bases) or self._bases[i + 1] > start]:
+            segment = self.segment(base) if base < durable else None
+            if segment is None:
+                continue
+            end = self.end_of(base, durable)
+            with segment.reading():
+                covered = segment.base + FIRST_RECORD
+                for block in read_blocks(self.disk, index_path(segment.path)):
+                    if block.start != covered or block.end > end or not self._is_of(segment, block):
+                        break
+                    covered = block.end
+                    if covered > start:
+                        yield from self._arrived_in(segment, block, start, after, until)
+                        yield covered
+                yield from segment.records(max(covered, start), end, self._on_damage)
+
+    def _arrived_in(
+        self, segment: Segment, block: IndexBlock, start: int, after: float, until: float
+    ) -> Iterator[Record]:
+        wanted = [at for at in arrived_within(block, segment.base, after, until) if at >= start]
+        if len(wanted) * FEW_SHARE <= block.entries_count:
+            records = [segment.read(offset) for offset in wanted]
+            if all(record is not None and record.type == RecordType.ENVELOPE for record in records):
+                yield from [record for record in records if record is not None]
+                return
+        yield from segment.records(max(block.start, start), block.end, self._on_damage)
+
+    def _is_of(self, segment: Segment, block: IndexBlock) -> bool:
+        """Returns True if the first message of the block is where the block says; an index of another segment is believed in
+        nothing."""
+        first = next(entries_of(block, segment.base), None)
+        record = None if first is None else segment.read(first.offset)
+        return first is not None and record is not None and queue_id_in(record.body) == first.queue_id.encode()
 
     def _told_end(self, base: int, durable: int) -> int:
         """Returns as ``end_of``, but even if the file is shorter: what is missing is damage (law: damage-set-aside)."""

@@ -195,7 +195,16 @@ class Browser:
             return None
         stopped = None
         with self._reader(lane, damage) as reader:
-            for record in reader.records(start, end):
+            arrivals = matcher.arrivals
+            records: Iterator[Record | int] = (
+                reader.records(start, end) if arrivals is None else reader.records_arrived(start, end, *arrivals)
+            )
+            for record in records:
+                if isinstance(record, int):  # nothing in front of it matches
+                    if self.monotonic() >= page.until:
+                        stopped = record
+                        break
+                    continue
                 page.examined += 1
                 if record.live and record.type == RecordType.ENVELOPE:
                     envelope = envelope_of(record)

@@ -8,6 +8,7 @@ Keeps law: empty-is-an-error (docs/laws.md).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -145,6 +146,14 @@ class Matcher:
         self._smaller_than: int | None = given.get("smaller_than_bytes")
         self._route_of = route_of
         self.asks_recipients = bool(given.keys() & {"recipient", "destination", "reason"})
+
+    @property
+    def arrivals(self) -> tuple[float, float] | None:
+        """Returns the interval, open at its beginning, outside of which no arrival matches; None if all arrivals do."""
+        ends = [each for each in (self._arrived_before, self._strictly_before) if each is not None]
+        if not ends and self._arrived_after is None:
+            return None
+        return -math.inf if self._arrived_after is None else self._arrived_after, min(ends, default=math.inf)
 
     def of_envelope(self, envelope: Envelope) -> bool:
         """Returns True if the envelope itself matches; recipients are tested separately."""

@@ -217,6 +217,13 @@ MUTATIONS = [
         "tests/log/test_record.py",
     ),
     Mutation(
+        "the index of another segment is believed for ages",
+        "mailcore/log/reader.py",
+        " or not self._is_of(segment, block):\n",
+        ":\n",
+        "tests/lookup/test_age_filter.py",
+    ),
+    Mutation(
         "an index is believed without a look at the record",
         "mailcore/log/reader.py",
         "                        and record.type == RecordType.ENVELOPE\n                        and queue_id_in(record.body) == wanted\n",
