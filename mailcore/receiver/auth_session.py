@@ -3,9 +3,11 @@
 Laws
 - AUTH is accepted only under TLS, also where it was not offered.
 - A line behind AUTH that was sent before the server's challenge is never taken as a response to it.
+- No proof of a password is compared, and no reply depends on one, before the try is counted: beyond the limits of failures a
+  right proof gets what a wrong one gets.
 - A user who is disabled, removed or given another password sends no further message in a session that is open.
 
-Keeps law: auth-only-under-tls, law: disabled-user-sends-nothing (docs/laws.md).
+Keeps law: auth-only-under-tls, law: disabled-user-sends-nothing, law: logins-throttled (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -17,7 +19,17 @@ from mailcore.receiver.authentication import BUSY, REFUSED
 from mailcore.receiver.chunk_session import ChunkSession
 from mailcore.receiver.command_table import NOT_IMPLEMENTED
 from mailcore.receiver.line_session import LineSession, State
-from mailcore.receiver.mechanisms import MECHANISMS, Challenge, Malformed, Mechanism, Password, Proved, Refused, Step
+from mailcore.receiver.mechanisms import (
+    MECHANISMS,
+    Challenge,
+    Malformed,
+    Mechanism,
+    Password,
+    Proof,
+    Proved,
+    Refused,
+    Step,
+)
 from mailcore.receiver.server_context import ServerContext
 from mailcore.users.user import User
 
@@ -49,6 +61,8 @@ class AuthSession(ChunkSession):
         self._user: User | None = None
         self._mechanism: Mechanism | None = None
         self._method = ""
+        self._is_counted = False  # this try, as a failure
+        self._was_busy = False
 
     def choose_commands(self) -> None:
         """Chooses the table of commands by what the client has done."""
@@ -72,11 +86,12 @@ class AuthSession(ChunkSession):
         elif len(words) > 2:
             self.error(b"501 5.5.4 Syntax: AUTH mechanism [initial-response]")
         elif authentication is None:
-            self.reply(BUSY)
+            self._end(BUSY)
         elif method not in MECHANISMS or method not in authentication.users.mechanisms.split():
             self.error(b"504 5.5.4 Error: unrecognized authentication type")
         else:
             self._method = method
+            self._is_counted = False
             self._mechanism = MECHANISMS[method](authentication.scram)
             if len(words) == 1:
                 self._act(self._mechanism.begin())
@@ -117,6 +132,9 @@ class AuthSession(ChunkSession):
         authentication = self.context.authentication
         assert authentication is not None
         if isinstance(step, Challenge):
+            if step.name and authentication.throttled(step.name, self.address):
+                self._throttle(step.name)
+                return
             self.reply(b"334 " + binascii.b2a_base64(step.data, newline=False))
             self.state = State.RESPONSE
         elif isinstance(step, Malformed):
@@ -124,9 +142,15 @@ class AuthSession(ChunkSession):
         elif isinstance(step, Password):
             reply = authentication.check(step.name, step.password, self.address, self._method, self._checked)
             if reply:
-                self._end(reply, is_mistake=False)
+                self._end(reply)
             else:
                 self.state = State.WAITING
+        elif isinstance(step, Proof):
+            self._is_counted = authentication.begin(step.name, self.address)
+            if self._is_counted:
+                self._act(step.compare())
+            else:
+                self._throttle(step.name)
         elif isinstance(step, Proved):
             self._proved(step)
         else:
@@ -140,9 +164,6 @@ class AuthSession(ChunkSession):
         if user is None or user.verifier != proof.verifier:  # disabled, or given another password, during the exchange
             authentication.failed(name, self.address, self._method, authentication.reason(name))
             self._end(REFUSED)
-        elif not authentication.begin(name, self.address):
-            authentication.failed(name, self.address, self._method, "too many failures")
-            self._end(BUSY, is_mistake=False)
         else:
             authentication.succeeded(user, self.address)
             self._logged_in(user)
@@ -150,10 +171,18 @@ class AuthSession(ChunkSession):
     def _refused(self, step: Refused) -> None:
         authentication = self.context.authentication
         assert authentication is not None
-        reply = REFUSED if authentication.begin(step.name, self.address) else BUSY
-        why = step.why or authentication.reason(step.name)
-        authentication.failed(step.name, self.address, self._method, why if reply == REFUSED else "too many failures")
-        self._end(reply, is_mistake=reply == REFUSED)
+        if self._is_counted or authentication.begin(step.name, self.address):
+            why = step.why or authentication.reason(step.name)
+            authentication.failed(step.name, self.address, self._method, why)
+            self._end(REFUSED)
+        else:
+            self._throttle(step.name)
+
+    def _throttle(self, name: str) -> None:
+        authentication = self.context.authentication
+        assert authentication is not None
+        authentication.failed(name, self.address, self._method, "too many failures")
+        self._end(BUSY)
 
     def _checked(self, user: User | None, refusal: bytes) -> None:
         """Answers the client when its password was checked, unless it is gone."""
@@ -161,18 +190,20 @@ class AuthSession(ChunkSession):
             return
         self.state = State.COMMAND
         if user is None:
-            self._end(refusal, is_mistake=refusal[:1] == b"5")
+            self._end(refusal)
         else:
             self._logged_in(user)
         self.flush()
         self.go_on()
 
-    def _end(self, reply: bytes, *, is_mistake: bool = True) -> None:
+    def _end(self, reply: bytes) -> None:
+        """Ends the exchange. A 454 counts as a mistake of the client from the second of the session on."""
         self._mechanism = None
-        if is_mistake:
-            self.error(reply)
-        else:
+        if reply == BUSY and not self._was_busy:
+            self._was_busy = True
             self.reply(reply)
+        else:
+            self.error(reply)
 
     def _logged_in(self, user: User) -> None:
         self.take_login(user, self._method)

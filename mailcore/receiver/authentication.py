@@ -146,9 +146,12 @@ class Authentication:
         """Counts a try as a failure, which ``succeeded`` takes off; False: there were too many, and it is not looked at."""
         if self.throttled(name, client_address):
             return False
+        self._count(name, client_address)
+        return True
+
+    def _count(self, name: str, client_address: str) -> None:
         self._counts.failures.add(f"network {network_of(client_address)}")
         self._counts.failures.add(f"user {name.lower()}")
-        return True
 
     def succeeded(self, user: User, client_address: str) -> None:
         """Takes the try off the failures."""
@@ -170,12 +173,13 @@ class Authentication:
 
         Returns b"", or the reply that refuses at once: then ``done`` is not called.
         """
+        if self.throttled(name, client_address):
+            self.failed(name, client_address, method, "too many failures")
+            return BUSY
         if self._checking >= self._settings.password_threads + self._settings.passwords_waiting_max:
             self.failed(name, client_address, method, "too many logins wait")
             return BUSY
-        if not self.begin(name, client_address):
-            self.failed(name, client_address, method, "too many failures")
-            return BUSY
+        self._count(name, client_address)
         user = self.users.find(name)
         verifier = user.verifier if user is not None else self.users.decoy(name)
         self._checking += 1

@@ -1,26 +1,30 @@
 """The mechanisms of AUTH as small machines: each takes a decoded response and says what follows. Pure.
 
+Nothing is compared with a verifier here before the session has counted the try: a proof is a step of its own (``Proof``).
+
 PLAIN is RFC 4616, LOGIN is draft-murchison-sasl-login, SCRAM-SHA-256 is RFC 7677. To act for another user than the one who logs
 in is refused by all of them.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from mailcore.users.scram import ScramError, ScramExchange
 
-__all__ = ["MECHANISMS", "Challenge", "Malformed", "Mechanism", "Password", "Proved", "Refused", "Step"]
+__all__ = ["MECHANISMS", "Challenge", "Malformed", "Mechanism", "Password", "Proof", "Proved", "Refused", "Step"]
 
 USER_NAME, PASSWORD = b"Username:", b"Password:"
 OCTETS_MAX = 1_024  # of a name and of a password
 
 
 class Challenge(NamedTuple):
-    """The server's next message."""
+    """The server's next message. ``name``: of the user, if this message is only for one whose logins are not throttled."""
 
     data: bytes
+    name: str = ""
 
 
 class Password(NamedTuple):
@@ -28,6 +32,13 @@ class Password(NamedTuple):
 
     name: str
     password: str
+
+
+class Proof(NamedTuple):
+    """A proof of the password. ``compare`` says whether it is right, so it is called only when the try is counted."""
+
+    name: str
+    compare: Callable[[], Challenge | Refused]
 
 
 class Proved(NamedTuple):
@@ -48,7 +59,7 @@ class Malformed(NamedTuple):
     """The response is not one of this mechanism (501)."""
 
 
-Step = Challenge | Password | Proved | Refused | Malformed
+Step = Challenge | Password | Proof | Proved | Refused | Malformed
 
 
 class Mechanism(Protocol):
@@ -127,13 +138,19 @@ class Scram:
         self._messages += 1
         try:
             if self._messages == 1:
-                return Challenge(self._exchange.first(response))
-            if self._messages == 2:
-                proof = self._exchange.final(response)
-                return Refused(self._exchange.name, "") if proof is None else Challenge(proof)
+                return Challenge(self._exchange.first(response), self._exchange.name)
         except ScramError as error:
             return Refused(self._exchange.name, str(error))
+        if self._messages == 2:
+            return Proof(self._exchange.name, functools.partial(self._compare, response))
         return Proved(self._exchange.name, self._exchange.verifier) if not response else Malformed()
+
+    def _compare(self, response: bytes) -> Challenge | Refused:
+        try:
+            proof = self._exchange.final(response)
+        except ScramError as error:
+            return Refused(self._exchange.name, str(error))
+        return Refused(self._exchange.name, "") if proof is None else Challenge(proof)
 
 
 MECHANISMS: dict[str, Callable[[Callable[[], ScramExchange]], Mechanism]] = {

@@ -43,6 +43,20 @@ MUTATIONS = [
         "tests/receiver/test_auth.py -k throttled",
     ),
     Mutation(
+        "a proof is compared though its try was not counted",
+        "mailcore/receiver/auth_session.py",
+        "            if self._is_counted:\n",
+        "            if self._is_counted or step.name:\n",
+        "tests/receiver/test_auth.py -k says_nothing_of_its_proof",
+    ),
+    Mutation(
+        "a throttled login may go on to its proof",
+        "mailcore/receiver/auth_session.py",
+        "            if step.name and authentication.throttled(step.name, self.address):\n",
+        "            if  and authentication.throttled(step.name, self.address):\n",
+        "tests/receiver/test_auth.py -k before_a_proof",
+    ),
+    Mutation(
         "the directory of the users is not synced",
         "mailcore/users/user_file.py",
         "    os.fsync(directory)\n",

@@ -133,10 +133,24 @@ def plain(name: str = "alice", password: str = PASSWORD, authzid: str = "") -> b
 
 async def scram(client: Client, name: str = "alice", password: str = PASSWORD, header: str = "n,,") -> bytes:
     """Logs in as RFC 5802 3 says, checks the server's proof, and returns the last reply."""
+    return (await scram_replies(client, name, password, header))[-1]
+
+
+async def scram_replies(
+    client: Client,
+    name: str = "alice",
+    password: str = PASSWORD,
+    header: str = "n,,",
+    proceed: asyncio.Event | None = None,
+) -> list[bytes]:
+    """Logs in and returns all replies. ``proceed``: to wait for before the proof is sent."""
     bare = f"n={name},r=fyko+d2lbbFgONRv9qkxdawL"
     answer = await client.ask(b"AUTH SCRAM-SHA-256 " + b64(header + bare))
     if not answer.startswith(b"334 "):
-        return answer
+        return [answer]
+    replies = [answer]
+    if proceed is not None:
+        await proceed.wait()
     challenge = base64.b64decode(answer[4:]).decode()
     fields = dict(part.split("=", 1) for part in challenge.split(","))
     assert fields["r"].startswith("fyko+d2lbbFgONRv9qkxdawL")
@@ -147,8 +161,9 @@ async def scram(client: Client, name: str = "alice", password: str = PASSWORD, h
     signature = hmac.digest(hashlib.sha256(client_key).digest(), signed, "sha256")
     proof = b64(bytes(a ^ b for a, b in zip(client_key, signature, strict=True))).decode()
     answer = await client.ask(b64(f"{unproved},p={proof}"))
+    replies.append(answer)
     if not answer.startswith(b"334 "):
-        return answer
+        return replies
     server_key = hmac.digest(salted, b"Server Key", "sha256")
     assert base64.b64decode(answer[4:]) == b"v=" + b64(hmac.digest(server_key, signed, "sha256"))
-    return await client.ask(b"")
+    return [*replies, await client.ask(b"")]

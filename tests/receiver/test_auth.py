@@ -17,10 +17,11 @@ from mailcore.config.listeners import Listener
 from mailcore.users.scram import ScramVerifier
 from tests.deliverer.scripted_server import server_tls
 from tests.eventually import PATIENCE_S, eventually
-from tests.receiver.logins import PASSWORD, SUBMISSION, b64, plain, scram, submission, user
+from tests.receiver.logins import PASSWORD, SUBMISSION, b64, plain, scram, scram_replies, submission, user
 from tests.receiver.server_in_process import Client, any_certificate, serving
 
 LOGGED_IN = b"235 2.7.0 Authentication successful\r\n"
+BUSY = b"454 4.7.0 Temporary authentication failure\r\n"
 FAILED = b"535 5.7.8 Error: authentication failed\r\n"
 MAIL = b"MAIL FROM:<alice@example.org>"
 
@@ -356,6 +357,24 @@ async def test_passwords_wait_in_a_bounded_queue(tmp_path: Path) -> None:
         assert await second.reply() == LOGGED_IN
 
 
+async def test_the_log_says_of_a_throttled_login_that_it_is_throttled_also_when_many_wait(tmp_path: Path) -> None:
+    gate = threading.Event()
+    limits = {"password_threads": 1, "passwords_waiting_max": 1, "failures_per_user": 2}
+    async with submission(tmp_path, user(), user("bob"), auth=limits) as server:
+        server.authentication._checks.submit(gate.wait)
+        try:
+            for number in (1, 2):
+                client = await server.client()
+                await client.send(b"AUTH PLAIN " + plain(password="wrong") + b"\r\n")
+                await eventually(lambda number=number: server.authentication._checking == number)
+            client = await server.client()
+            assert await client.ask(b"AUTH PLAIN " + plain()) == BUSY
+            assert await client.ask(b"AUTH PLAIN " + plain("bob")) == BUSY
+            assert [why for _, _, why in server.log.failures] == ["too many failures", "too many logins wait"]
+        finally:
+            gate.set()
+
+
 async def test_failures_of_a_network_and_of_a_name_are_throttled(tmp_path: Path) -> None:
     async with submission(
         tmp_path, user(), user("bob"), auth={"failures_per_user": 2, "failures_per_network": 5}
@@ -375,11 +394,49 @@ async def test_failures_of_a_network_and_of_a_name_are_throttled(tmp_path: Path)
         await server.logged_in("alice")
 
 
-async def test_scram_is_throttled_as_well(tmp_path: Path) -> None:
-    async with submission(tmp_path, user(scram=True), auth={"failures_per_user": 2}) as server:
+@pytest.mark.parametrize("kind", ["failures_per_user", "failures_per_network"])
+async def test_scram_is_throttled_before_a_proof_is_compared(tmp_path: Path, kind: str) -> None:
+    async with submission(tmp_path, user(scram=True), auth={kind: 2}) as server:
         for _ in range(2):
             assert await scram(await server.client(), password="wrong") == FAILED
-        assert (await scram(await server.client())).startswith(b"454 4.7.0")
+        client = await server.client()
+        assert [await scram_replies(client, password=password) for password in ("wrong", PASSWORD, "wrong")] == 3 * [
+            [BUSY]
+        ]
+    assert server.log.failures[2:5] == 3 * [("SCRAM-SHA-256", "alice", "too many failures")]
+
+
+async def test_an_exchange_that_began_before_the_limit_says_nothing_of_its_proof(tmp_path: Path) -> None:
+    """Many connections may begin before one proof is counted: from the limit on, a right one is answered as a wrong one."""
+    async with submission(tmp_path, user(scram=True), auth={"failures_per_user": 2}) as server:
+        proceed = asyncio.Event()
+        begun = [
+            asyncio.create_task(scram_replies(await server.client(), password=password, proceed=proceed))
+            for password in ("wrong", PASSWORD)
+        ]
+        for _ in range(2):
+            assert await scram(await server.client(), password="wrong") == FAILED
+        proceed.set()
+        assert [replies[1:] for replies in await asyncio.gather(*begun)] == [[BUSY], [BUSY]]
+
+
+async def test_a_try_counts_once_and_a_right_one_not_at_all(tmp_path: Path) -> None:
+    async with submission(tmp_path, user(scram=True), auth={"failures_per_user": 2}) as server:
+        assert await scram(await server.client(), password="wrong") == FAILED
+        for _ in range(3):
+            assert await scram(await server.client()) == LOGGED_IN
+        assert server.authentication._counts.failures.read("user alice")[0] == 1
+
+
+async def test_tries_beyond_the_limit_end_the_session(tmp_path: Path) -> None:
+    """The first 454 may be the fault of others; a client that tries on in spite of it makes errors."""
+    async with submission(tmp_path, user(scram=True), auth={"failures_per_user": 1}, error_limit=3) as server:
+        assert await scram(await server.client(), password="wrong") == FAILED
+        for attempt in (b"AUTH PLAIN " + plain(), b"AUTH SCRAM-SHA-256 " + b64("n,,n=alice,r=abc")):
+            client = await server.client()
+            for _ in range(4):
+                assert await client.ask(attempt) == BUSY
+            assert (await client.reply()).startswith(b"421 4.7.0")
 
 
 # law: disabled-user-sends-nothing
