@@ -239,7 +239,8 @@ class Server:
                 trusted = self.policy.trusts(passed.client)
                 self._take(context, connection, passed.client, passed.client_port, passed.server, trusted)
             else:  # the balancer's own, or a client it cannot name: that is not trusted for the balancer's address
-                self._take(context, connection, balancer, port, connection.getsockname()[0], trusted=False)
+                own = connection.getsockname()[0]
+                self._take(context, connection, balancer, port, own, trusted=False, is_named=False)
 
         self._headers.add(HeaderReader(self.loop, connection, done, self.header_timeout_s))
 
@@ -251,6 +252,7 @@ class Server:
         port: int,
         server_address: str,
         trusted: bool,
+        is_named: bool = True,
     ) -> None:
         refusal = b""
         submission = context.rule.purpose == "submission"
@@ -282,15 +284,15 @@ class Server:
         if context.milters or context.sender_check is not None:
             make = MilterSession if context.milters else CheckedSession
         session = make(context, address, port, server_address, self.closed)
-        if session.trusted is not trusted:
+        if not is_named:
             session.distrust()
         self.sessions.add(session)
         if self._reverse_names is not None:
-            self._reverse_names.find(address, session.named)
+            self._reverse_names.find(session.address, session.named)
         if not trusted:
             self._guard.began(session, self.loop.time())
             if context.checks is not None and context.rule.purpose == "mx":  # elsewhere a client must log in
-                context.checks.connected(address)
+                context.checks.connected(session.address)
         self._per_client[address] = self._per_client.get(address, 0) + 1
         opening = self.loop.create_task(self._open(session, connection))
         self._opening[session] = opening

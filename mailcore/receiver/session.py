@@ -22,6 +22,7 @@ from mailcore.receiver.command_table import NOT_IMPLEMENTED, TABLE, Argument, Ga
 from mailcore.receiver.data_session import Transaction
 from mailcore.receiver.incoming import INTERNAL_ERROR, TOO_BIG
 from mailcore.receiver.line_session import LineSession, State
+from mailcore.receiver.named_client import NO_ADDRESS
 from mailcore.receiver.recipient_session import RecipientSession
 from mailcore.receiver.requests import settle
 from mailcore.receiver.server_context import ServerContext
@@ -84,8 +85,14 @@ class ServerSession(RecipientSession):
         self._commands = TABLES[self.context.gate(bool(self.tls), bool(self.login), self.trusted)]
 
     def distrust(self) -> None:
-        """Takes away what our own networks may do: the address is that of a balancer, and the client is not known."""
+        """Makes this the session of an unknown client, which a balancer cannot name.
+
+        The balancer's address is not the client's: it may be in our own networks, and the envelope is judged by its address
+        again, long after this session.
+        """
         self.trusted = self.is_named = False
+        self.address, self.port = NO_ADDRESS, 0
+        self.offer = self.context.offer(self.address, bool(self.tls))
         self.choose_commands()
 
     # -- commands

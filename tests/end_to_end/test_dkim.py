@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import smtplib
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,7 +13,8 @@ from typing import Any
 import dkim
 
 from mailcore.dkim.key import SigningKey, new_key
-from tests.eventually import eventually
+from tests.end_to_end.appliance import free_port
+from tests.eventually import PATIENCE_S, eventually
 from tests.running.catcher import Catcher
 from tests.running.running_core import RunningCore, Sections
 
@@ -96,6 +100,27 @@ async def test_mail_that_is_not_ours_is_not_signed(tmp_path: Path) -> None:
         await core.ask("inject_data", data=SMALL)
         await core.ask("inject_end")
         assert [signatures(each, {"2026a": key}) for each in await caught(catcher, 2)] == [0, 1]
+
+
+async def test_mail_of_a_client_that_the_balancer_cannot_name_is_not_signed(tmp_path: Path) -> None:
+    """The balancer is in our own networks, and a client in the same network is signed for."""
+    file, key = key_file(tmp_path, "rsa.pem", "rsa")
+    port = free_port()
+    behind = f'[[listener]]\naddress = "127.0.0.1:{port}"\nproxy = ["127.0.0.1/32"]\n'
+    relay = {"relay": {"networks": ["127.0.0.0/8"], "domains": ["example.org"]}}
+    async with Catcher() as catcher, signing(tmp_path, catcher, section(file, "2026a") + behind, relay):
+
+        def send(header: bytes) -> None:
+            with smtplib.SMTP(timeout=PATIENCE_S) as client:
+                client.sock = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
+                client.sock.sendall(header)
+                assert client.getreply()[0] == 220
+                client.sendmail("ceo@example.org", "bob@example.org", SMALL)
+
+        for count, header in enumerate((b"PROXY UNKNOWN\r\n", b"PROXY TCP4 127.0.0.9 127.0.0.1 40001 25\r\n"), 1):
+            await asyncio.to_thread(send, header)
+            await caught(catcher, count)
+        assert [signatures(each, {"2026a": key}) for _, _, each in catcher.caught] == [0, 1]
 
 
 async def test_a_key_that_is_lost_keeps_mail_back_and_signs_it_when_it_is_there_again(tmp_path: Path) -> None:

@@ -17,8 +17,15 @@ MUTATIONS = [
     Mutation(
         "a client that the balancer cannot name is trusted",
         "mailcore/receiver/server.py",
-        "connection.getsockname()[0], trusted=False)",
-        "connection.getsockname()[0], trusted=True)",
+        "own, trusted=False, is_named=False)",
+        "own, trusted=True)",
+        "tests/receiver/test_proxy_header.py -k not_named_is_not_trusted",
+    ),
+    Mutation(
+        "mail of a client that the balancer cannot name has the balancer's address",
+        "mailcore/receiver/session.py",
+        "        self.address, self.port = NO_ADDRESS, 0\n",
+        "",
         "tests/receiver/test_proxy_header.py -k not_named_is_not_trusted",
     ),
     Mutation(

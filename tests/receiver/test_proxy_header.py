@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from mailcore.config.clients import Clients
 from mailcore.config.listeners import Listener
 from mailcore.receiver.proxy_header import BYTES_MAX, SIGNATURE, HeaderError, Passed, read_header, wanted
+from mailcore.routing.networks import Networks, is_ours
 from tests.deliverer.scripted_server import server_tls
 from tests.eventually import PATIENCE_S, eventually
 from tests.receiver.server_in_process import Client, Serving, any_certificate, serving
@@ -172,7 +174,27 @@ async def test_a_client_that_is_not_named_is_not_trusted(case: str) -> None:
         await client.hello()
         await client.ask(b"MAIL FROM:<a@example.com>")
         assert (await client.ask(b"RCPT TO:<b@example.net>")).startswith(b"554 5.7.1")
+        await client.ask(b"RSET")
+        await client.to_data(b"b@example.com", b"c@example.org")
+        await client.send(b"x\r\n.\r\n")
+        assert (await client.reply()).startswith(b"250")
         assert (await client.ask(b"QUIT")).startswith(b"221")
+    ((envelope, _, data),) = server.intake.messages
+    assert (envelope.client_address, envelope.client_port) == ("unknown", 0)
+    assert b"(unknown [unknown])" in data
+    assert not is_ours(envelope, Networks(["127.0.0.0/8"])), "its mail would be signed as ours"
+    await eventually(lambda: not server.server._per_client)
+
+
+@pytest.mark.parametrize("networks", [[], ["127.0.0.0/8"]])
+async def test_a_client_that_is_not_named_may_not_say_what_the_balancer_may(networks: list[str]) -> None:
+    hosts = Clients(xclient_networks=("127.0.0.1",))
+    async with serving(rule=BEHIND, domains=["example.org"], networks=networks, clients=hosts) as server:
+        client = await server.client()
+        await client.send(b"PROXY UNKNOWN\r\n")
+        await client.reply()
+        assert b"XCLIENT" not in await client.ask(b"EHLO client.example")
+        assert (await client.ask(b"XCLIENT ADDR=127.0.0.1")).startswith(b"550 5.7.0")
 
 
 @pytest.mark.parametrize("case", BAD)
