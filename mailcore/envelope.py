@@ -130,6 +130,9 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     original_client: str = ""  # "name[address]" that a content filter names with XFORWARD; "" without it
     original_queue_id: str = ""  # of the message in the server before the filter, by XFORWARD
     authentication: str = ""  # results of our evaluation: "spf=pass dkim=pass arc=none dmarc=pass"; "" without one
+    # Of ``login``: patterns of the domains that its sender addresses have and we have DKIM keys for; no other author's mail is
+    # signed. None: every domain, as without a login.
+    author_domains: tuple[str, ...] | None = None
 
 
 class Verdict(msgspec.Struct, frozen=True, array_like=True):

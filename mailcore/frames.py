@@ -89,6 +89,7 @@ class Deliver(msgspec.Struct, frozen=True, array_like=True, tag=3):
     spool_bytes: int = 0  # Envelope.spool_bytes
     is_ours: bool = False  # from our own users, networks or bounces, and there are DKIM keys: to be signed
     arc: str = ""  # mail of others, to be sealed: the state of its ARC chain when it came; "": not to be sealed
+    author_domains: tuple[str, ...] | None = None  # Envelope.author_domains
 
 
 class Delivered(msgspec.Struct, frozen=True, array_like=True, tag=4):

@@ -72,7 +72,7 @@ class Conversion:
             return str(fault)
         made = await _converted(original, plan) if plan else original
         if work.is_ours and self._signing is not None:
-            return await self._signing.sign(work.path + _SEVEN_BIT, work.offset, made)
+            return await self._signing.sign(work.path + _SEVEN_BIT, work.offset, made, work.author_domains)
         return made
 
 

@@ -206,7 +206,9 @@ class Deliverer:
         try:
             data = self._files.open(work.path, work.offset, work.length, work.data_sums, work.spool_bytes)
             try:
-                sent = await self._signing.sign(work.path, work.offset, data) if work.is_ours else data
+                sent = data
+                if work.is_ours:
+                    sent = await self._signing.sign(work.path, work.offset, data, work.author_domains)
                 if work.arc and self._sealing is not None and work.transport not in self._unsealed:
                     sent = await self._sealing.seal(work.path, work.offset, data, work.arc)
                 result, data_error = await self._client.deliver(work, sent)

@@ -1,7 +1,8 @@
 """Signs mail with DKIM while it is delivered: what is stored stays as it was received, and a retry has a fresh signature.
 
 Only mail that is ours is signed (``Deliver.is_ours``): mail from our own users and networks, and our bounces. A forged sender
-in mail that we relay for others gets no signature.
+in mail that we relay for others gets no signature, and neither has an author of whose domain the user who logged in has no
+sender address (``Deliver.author_domains``): each customer may have keys here, and one must not speak for another.
 
 Laws
 - A message of a domain with keys leaves with a signature of each of them, or it does not leave: while a key cannot be used,
@@ -15,13 +16,14 @@ Keeps law: signed-or-deferred (docs/laws.md).
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from mailcore.config.dkim import DkimKey
 from mailcore.deliverer.key_file import CannotSign, Complain, KeyFile
 from mailcore.deliverer.message_data import MessageData
 from mailcore.deliverer.signable import Signable
 from mailcore.dkim.signature import author_domain, signature
+from mailcore.routing.domain_pattern import covers
 
 __all__ = ["CannotSign", "Signing"]
 
@@ -45,8 +47,12 @@ class Signing:
         self._wall = wall
         self._kept: OrderedDict[tuple[str, int], tuple[bytes, float]] = OrderedDict()  # place -> signatures, until when
 
-    async def sign(self, path: str, offset: int, data: MessageData) -> MessageData:
+    async def sign(
+        self, path: str, offset: int, data: MessageData, author_domains: Collection[str] | None = None
+    ) -> MessageData:
         """Returns the data with its signatures; as it is if its From field has no domain with a key.
+
+        ``author_domains``: patterns of the domains that may be signed for; None: all. The same data always has the same ones.
 
         ``path`` and ``offset`` are the place of the data, which never has other bytes. Raises DataError; CannotSign if a key
         cannot be used.
@@ -54,16 +60,17 @@ class Signing:
         place = path, offset
         made, until = self._kept.get(place, (b"", 0.0))
         if self._clock() >= until:
-            made = await self._signatures(data)
+            made = await self._signatures(data, author_domains)
             self._kept[place] = made, self._clock() + SIGNATURES_KEPT_S
             if len(self._kept) > SIGNATURES_KEPT:
                 self._kept.popitem(last=False)
         return data.behind(made) if made else data
 
-    async def _signatures(self, data: MessageData) -> bytes:
+    async def _signatures(self, data: MessageData, author_domains: Collection[str] | None) -> bytes:
         signable = Signable(data)
-        files = self._of(author_domain(signable.fields))
-        if not files:
+        domain = author_domain(signable.fields)
+        files = self._of(domain)
+        if not files or (author_domains is not None and not covers(author_domains, domain)):
             return b""
         now = self._clock()
         signers = [file.signer(now) for file in files]

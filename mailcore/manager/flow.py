@@ -255,6 +255,7 @@ class Flow:
                 data.spool_bytes,
                 self._signs and is_ours(envelope, self._networks),
                 chain_state(envelope.authentication) if self._seals else "",
+                envelope.author_domains,
             )
         )
 

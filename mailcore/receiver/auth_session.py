@@ -221,6 +221,7 @@ class AuthSession(ChunkSession):
         """Makes this the session of no user."""
         self._mechanism = self._user = None
         self.login = self.login_method = ""
+        self.author_domains = None
 
     # -- a user who has logged in
 
@@ -241,6 +242,7 @@ class AuthSession(ChunkSession):
         if not now.may_send_as(sender):
             name = user.name.encode()
             return b"553 5.7.1 <" + sender.encode() + b">: Sender address rejected: not owned by user " + name
+        self.author_domains = authentication.author_domains(now)
         if not authentication.take_message(user):
             return b"450 4.7.1 Error: too much mail from user " + user.name.encode()
         return b""

@@ -60,7 +60,10 @@ class Loop(Protocol):
 
 
 class Authentication:
-    """Checks logins. ``threads`` is where the file is read; ``record`` logs, within bounds."""
+    """Checks logins. ``threads`` is where the file is read; ``record`` logs, within bounds.
+
+    ``signed_domains``: those with a DKIM key.
+    """
 
     def __init__(
         self,
@@ -71,6 +74,7 @@ class Authentication:
         loop: Loop,
         threads: Executor,
         allowed: Callable[[], bool] = lambda: True,
+        signed_domains: Sequence[str] = (),
     ) -> None:
         self.users = Users()
         self.changed: Callable[[], None] = lambda: None  # the mechanisms may be others
@@ -81,6 +85,9 @@ class Authentication:
         self._loop = loop
         self._threads = threads
         self._allowed = allowed  # to write another line into the log
+        self._signed = frozenset(signed_domains)
+        self._signed_above = {above for domain in signed_domains for above in _above(domain)}
+        self._author_domains: dict[str, tuple[str, ...] | None] = {}  # by user
         self._checks = ThreadPoolExecutor(settings.password_threads, "password")
         self._checking = 0
         self._seen: object = None
@@ -120,6 +127,7 @@ class Authentication:
 
     def _read(self, users: Users) -> None:
         self.users = users
+        self._author_domains.clear()
         self._log.users_read(str(self._path), len(users))
         self.changed()
 
@@ -216,6 +224,22 @@ class Authentication:
         now = self.users.get(user.name)
         return now is not None and now.enabled and now.verifier == user.verifier
 
+    def author_domains(self, user: User) -> tuple[str, ...] | None:
+        """Returns ``Envelope.author_domains`` of the user's mail: without those that no DKIM key is for, to be short."""
+        if user.name not in self._author_domains:
+            domains = user.domains
+            known = None if domains is None else tuple(sorted(filter(self._may_have_key, domains)))
+            self._author_domains[user.name] = known
+        return self._author_domains[user.name]
+
+    def _may_have_key(self, pattern: str) -> bool:
+        domain = pattern.removeprefix(".")
+        return (
+            domain in self._signed
+            or not self._signed.isdisjoint(_above(domain))
+            or (pattern != domain and domain in self._signed_above)
+        )
+
     def take_message(self, user: User) -> bool:
         """Counts a message of a user; False: it has sent as many as it may in an hour."""
         return self._take(user, 0, 1.0, 0.0)
@@ -237,6 +261,11 @@ class Authentication:
     def close(self) -> None:
         """Ends the threads, for tests."""
         self._checks.shutdown()
+
+
+def _above(domain: str) -> list[str]:
+    labels = domain.split(".")
+    return [".".join(labels[at:]) for at in range(1, len(labels))]
 
 
 @lru_cache(maxsize=NETWORKS_KEPT)

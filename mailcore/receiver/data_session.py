@@ -65,6 +65,7 @@ class DataSession(LineSession):
     session: AioSession
     envelope: Transaction
     client_name = ""  # of the client's address; "" is unknown
+    author_domains: tuple[str, ...] | None = None  # as Envelope.author_domains
 
     def __init__(
         self,
@@ -249,6 +250,7 @@ class DataSession(LineSession):
             original_client=envelope.original_client,
             original_queue_id=envelope.original_queue_id,
             held_because=held_because,
+            author_domains=self.author_domains,
         )
         try:
             message.store(stored, recipients[RECIPIENTS_PER_RECORD:], functools.partial(self._stored, envelope))

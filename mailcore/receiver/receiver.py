@@ -147,6 +147,7 @@ class Receiving:
                 loop,
                 self._threads,
                 lambda: self._logins_logged.taken(loop.time()),
+                [key.domain for key in settings.dkim],
             )
             self.authentication.start()
         self.server = Server(

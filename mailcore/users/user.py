@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from mailcore.routing.address import a_labels, ascii_lower
+from mailcore.routing.domain_pattern import covers
 from mailcore.routing.route import RouteError, domain_name
 from mailcore.users.scram import ScramVerifier
 from mailcore.users.verifier import DECOY, is_scram, parse_verifier
@@ -43,13 +44,12 @@ class User(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
             domain = a_labels(domain)
         except UnicodeError:
             return False
-        if f"{ascii_lower(local)}@{domain}" in self.senders or domain in self.senders:
-            return True
-        while "." in domain:
-            domain = domain.partition(".")[2]
-            if f".{domain}" in self.senders:
-                return True
-        return False
+        return f"{ascii_lower(local)}@{domain}" in self.senders or covers(self.senders, domain)
+
+    @property
+    def domains(self) -> frozenset[str] | None:
+        """Returns patterns of the domains of the sender addresses (``mailcore.routing.domain_pattern``); None: every domain."""
+        return None if ANY in self.senders else frozenset(each.rpartition("@")[2] for each in self.senders)
 
 
 def name_of(text: str) -> str:

@@ -13,8 +13,11 @@ from typing import Any
 import dkim
 
 from mailcore.dkim.key import SigningKey, new_key
+from tests.doctor.sample_host import certificate
 from tests.end_to_end.appliance import free_port
 from tests.eventually import PATIENCE_S, eventually
+from tests.receiver.logins import PASSWORD, user, write_users
+from tests.receiver.server_in_process import any_certificate
 from tests.running.catcher import Catcher
 from tests.running.running_core import RunningCore, Sections
 
@@ -121,6 +124,40 @@ async def test_mail_of_a_client_that_the_balancer_cannot_name_is_not_signed(tmp_
             await asyncio.to_thread(send, header)
             await caught(catcher, count)
         assert [signatures(each, {"2026a": key}) for _, _, each in catcher.caught] == [0, 1]
+
+
+async def test_a_login_gets_signatures_only_for_domains_of_its_sender_addresses(tmp_path: Path) -> None:
+    """Two customers have keys here; neither may speak for the other. A user who may send as anyone may."""
+    keys = {domain: key_file(tmp_path, f"{domain}.pem", "ed25519") for domain in ("example.org", "example.net")}
+    text = "".join(section(path, "s", domain) for domain, (path, _) in keys.items())
+    port, pem = free_port(), certificate(tmp_path, "mail.example.org", 90)
+    text += f'[[listener]]\naddress = "127.0.0.1:{port}"\npurpose = "submission"\ntls = "implicit"\n'
+    tls = {"receiver": {"tls_certificate": str(pem), "tls_key": str(pem)}}
+    (tmp_path / "home").mkdir()
+    write_users(
+        tmp_path / "home" / "users.jsonl", [user(senders=("example.org",)), user("bob"), user("carol", senders=())]
+    )
+
+    def send(login: str, sender: str, author: str) -> None:
+        with smtplib.SMTP_SSL("127.0.0.1", port, context=any_certificate(), timeout=PATIENCE_S) as client:
+            client.login(login, PASSWORD)
+            client.sendmail(sender, "bob@elsewhere.example", f"From: boss@{author}\r\n\r\nx\r\n")
+
+    async with Catcher() as catcher, signing(tmp_path, catcher, text, tls):
+        for count, (login, sender, author, expected) in enumerate(
+            [
+                ("alice", "alice@example.org", "example.org", True),
+                ("alice", "alice@example.org", "example.net", False),
+                ("alice", "", "example.net", False),
+                ("bob", "bob@elsewhere.example", "example.net", True),
+                ("carol", "", "example.org", False),
+            ],
+            1,
+        ):
+            await asyncio.to_thread(send, login, sender, author)
+            arrived = (await caught(catcher, count))[-1]
+            assert (f"d={author};".encode() in arrived) is expected, (login, author)
+            assert arrived.count(b"DKIM-Signature:") == expected
 
 
 async def test_a_key_that_is_lost_keeps_mail_back_and_signs_it_when_it_is_there_again(tmp_path: Path) -> None:

@@ -92,6 +92,20 @@ MUTATIONS = [
         "tests/end_to_end/test_dkim.py -k not_ours",
     ),
     Mutation(
+        "a login gets signatures of any domain",
+        "mailcore/deliverer/signing.py",
+        "        if not files or (author_domains is not None and not covers(author_domains, domain)):\n",
+        "        if not files:\n",
+        "tests/end_to_end/test_dkim.py -k login_gets",
+    ),
+    Mutation(
+        "the envelope does not say whom a login may sign for",
+        "mailcore/receiver/data_session.py",
+        "            author_domains=self.author_domains,\n",
+        "",
+        "tests/receiver/test_author_domains.py",
+    ),
+    Mutation(
         "the fields that must be there once are not named once more",
         "mailcore/dkim/signature.py",
         "        if key in OVERSIGNED:\n",

@@ -101,6 +101,7 @@ async def submission(
     rule: Listener = SUBMISSION,
     networks: tuple[str, ...] = ("192.0.2.0/24",),
     auth: dict[str, Any] | None = None,
+    signed_domains: Sequence[str] = (),
     **settings: Any,
 ) -> AsyncIterator[Submission]:
     path = directory / "users.jsonl"
@@ -110,7 +111,9 @@ async def submission(
     times = [1e6]
     counts = Counts(None, auth_settings.failure_time_s, lambda: times[0])
     threads = ThreadPoolExecutor(1)
-    made = Authentication(auth_settings, path, counts, log, asyncio.get_running_loop(), threads)
+    made = Authentication(
+        auth_settings, path, counts, log, asyncio.get_running_loop(), threads, signed_domains=signed_domains
+    )
     made.start()
     tls = server_tls(directory)
     async with serving(tls=tls, rule=rule, networks=networks, authentication=made, **settings) as server:
