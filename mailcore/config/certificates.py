@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import calendar
+import contextlib
+import os
 import re
 import ssl
 import time
 from typing import NamedTuple
 
-__all__ = ["CertificateError", "Loaded", "Pair", "load_pair", "validity"]
+__all__ = ["CertificateError", "Loaded", "Pair", "load_content", "load_pair", "validity"]
 
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _WORDS = {  # OpenSSL's names of what happens most
@@ -45,7 +47,23 @@ class CertificateError(Exception):
 def load_pair(certificate: str, key: str) -> Loaded:
     """Loads both files. Raises CertificateError; an expired certificate is loaded, the caller judges its times."""
     _read(key, is_key=True)
-    found = _PEM.search(_read(certificate, is_key=False))
+    return _load(certificate, key, _read(certificate, is_key=False))
+
+
+def load_content(certificate: bytes, key: bytes) -> Loaded:
+    """Loads what was in both files; no file with a name is made for it. Raises CertificateError."""
+    with contextlib.ExitStack() as stack:
+        names = []
+        for content in (certificate, key):  # OpenSSL is given names of files
+            descriptor = os.memfd_create("waypost-pair")
+            stack.callback(os.close, descriptor)
+            os.pwrite(descriptor, content, 0)
+            names.append(f"/proc/self/fd/{descriptor}")
+        return _load(names[0], names[1], certificate)
+
+
+def _load(certificate: str, key: str, content: bytes) -> Loaded:
+    found = _PEM.search(content)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         # An encrypted key must fail here: a daemon cannot ask for the passphrase.

@@ -1,7 +1,8 @@
 """The certificates of one receiver: read at the start, read again when a file changes, and chosen by name (SNI).
 
 Laws
-- A certificate that cannot be read, does not fit its key or is not valid now never replaces one that is valid.
+- A certificate that cannot be read, does not fit its key or is not valid now never replaces one that is valid, also not in a
+  receiver that is restarted: it begins with what the receivers keep (``KeptPairs``).
 - Without any certificate nothing falls back to the clear that was to be encrypted: listeners that require TLS refuse.
 - A connection costs no look at a file: the files are looked at once a second.
 
@@ -10,13 +11,15 @@ Keeps law: certificate-stays-good (docs/laws.md).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import ssl
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from mailcore.config.certificates import CertificateError, Loaded, Pair, load_pair
+from mailcore.config.certificates import CertificateError, Loaded, Pair, load_content, load_pair
+from mailcore.supervisor.kept_pairs import KeptPairs
 
 __all__ = ["CertificateLog", "Certificates"]
 
@@ -42,7 +45,8 @@ class _Slot:
         self.seen: object = None  # of the files when they were last read
         self.failed_at = 0.0  # monotonic; 0.0: the files are in use
         self.why = ""
-        self.said = ""  # the reason that was logged
+        self.said = ""  # the reason and its consequence, as logged
+        self.is_kept = True  # for receivers that are restarted
 
 
 class Certificates:
@@ -52,16 +56,21 @@ class Certificates:
         self,
         pairs: Sequence[Pair],
         log: CertificateLog,
+        kept: KeptPairs | None = None,
         wall: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._slots = [_Slot(pair) for pair in pairs]
         self._log = log
+        self._kept = kept or KeptPairs()
         self._wall = wall
         self._monotonic = monotonic
         self._by_name: dict[str, ssl.SSLContext] = {}
         self.context: ssl.SSLContext | None = None  # None: no certificate can be used
+        for slot in self._slots:
+            slot.loaded = self._kept_before(slot.pair)
         self.look(is_start=True)
+        self._choose()
 
     def look(self, *, is_start: bool = False) -> bool:
         """Reads the files that have changed. Returns whether new handshakes have another context."""
@@ -78,6 +87,11 @@ class Certificates:
                     self._complain(slot)
             elif slot.why:
                 self._complain(slot)
+            elif slot.loaded is not None and slot.loaded.not_after <= self._wall():  # not renewed
+                self._refuse(slot, f"expired on {_day(slot.loaded.not_after)}")
+                self._complain(slot)
+            if not slot.is_kept:
+                slot.is_kept = self._kept.keep(slot.pair.certificate, slot.pair.key)
         if changed:
             self._choose()
         return changed
@@ -106,6 +120,7 @@ class Certificates:
         slot.failed_at, slot.why = (self._monotonic(), why) if why else (0.0, "")
         if not why:
             slot.said = ""
+            slot.is_kept = False
             self._log.certificate_read(slot.pair.certificate, loaded.not_after)
         return True
 
@@ -114,17 +129,27 @@ class Certificates:
         return False
 
     def _complain(self, slot: _Slot) -> None:
-        """Logs why a pair is not in use, once for each reason."""
-        if slot.said == slot.why:
-            return
-        slot.said = slot.why
+        """Logs why a pair is not in use and what is instead, once while that is so."""
         if slot.loaded is None:
             instead = "clients get the first certificate for its names" if slot.pair.names else "it is not in use"
-        elif slot.why.startswith(("expired", "not valid")) and slot.loaded.not_after <= self._wall():
-            instead = "it is in use all the same, because there is no better one"
+        elif slot.loaded.not_after <= self._wall():
+            instead = (
+                "it is in use all the same, because there is no better one"
+                if slot.why.startswith(("expired", "not valid"))
+                else f"the one before stays in use, though it expired on {_day(slot.loaded.not_after)}"
+            )
         else:
             instead = f"the one before stays in use, valid until {_day(slot.loaded.not_after)}"
-        self._log.certificate_refused(slot.pair.certificate, slot.why, instead)
+        if slot.said != (saying := f"{slot.why}; {instead}"):
+            slot.said = saying
+            self._log.certificate_refused(slot.pair.certificate, slot.why, instead)
+
+    def _kept_before(self, pair: Pair) -> Loaded | None:
+        """Returns the pair as the receivers used it last; None if none did."""
+        content = self._kept.find(pair.certificate, pair.key)
+        with contextlib.suppress(CertificateError, OSError):
+            return load_content(*content) if content is not None else None
+        return None
 
     def _choose(self) -> None:
         usable = [slot for slot in self._slots if slot.loaded is not None]

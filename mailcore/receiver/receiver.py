@@ -55,6 +55,7 @@ from mailcore.receiver.refusals import Allowance
 from mailcore.receiver.server import Server
 from mailcore.routing.networks import ByNetwork
 from mailcore.routing.reverse_names import ReverseNames
+from mailcore.supervisor.kept_pairs import KEPT, KeptPairs
 from mailcore.supervisor.listen import listen
 from mailcore.supervisor.pulse import beat
 from mailcore.supervisor.service import handed_listeners
@@ -130,7 +131,7 @@ class Receiving:
             self.checks = make_checks(settings, self.log, loop, self._threads, self.reception.rewriting)
         if self._measuring is not None:
             self.reception.refusals.counted = self._measuring.refused
-        self.certificates = Certificates(settings.certificate_pairs, self.log)
+        self.certificates = Certificates(settings.certificate_pairs, self.log, _kept_given())
         self._logins_logged = Allowance(LOGINS_LOGGED_S, LOGINS_LOGGED_BURST, loop.time())
         counts = Counts(_counts_given(), settings.auth.failure_time_s, time.monotonic, settings.clients.rate_time_s)
         self._rates_logged = Allowance(RATES_LOGGED_S, RATES_LOGGED_BURST, loop.time())
@@ -264,6 +265,12 @@ def _client_keywords(settings: Settings) -> ByNetwork[frozenset[str]] | None:
     """Returns the keywords that are not offered to some clients; None if there are none."""
     found = settings.smtpd_discard_ehlo_keywords
     return ByNetwork({network: frozenset(keywords) for network, keywords in found.items()}) if found else None
+
+
+def _kept_given() -> KeptPairs:
+    """Returns the certificates that all receivers keep; without a supervisor nothing is kept."""
+    given = os.environ.pop(KEPT, "")
+    return KeptPairs([int(each) for each in given.split(",")] if given else [])
 
 
 def _counts_given() -> int | None:

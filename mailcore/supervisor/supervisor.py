@@ -27,6 +27,7 @@ from mailcore.queue.exported import EXPORTED
 from mailcore.queue.identity import Held, IdentityError
 from mailcore.queue.versions import NotOurs, look_at_versions
 from mailcore.supervisor.child import IDENTITY, SETTINGS_NAME, identity_variable
+from mailcore.supervisor.kept_pairs import KEPT, make_kept
 from mailcore.supervisor.preparation import HomeError, identify, prepare, prepare_home, refuse_shared_ports
 from mailcore.supervisor.pulse import PULSE, Pulse, until_begun
 from mailcore.supervisor.room import DiskFull, refuse_without_room
@@ -105,6 +106,7 @@ class Supervisor:
         self._identity = {IDENTITY: identity_variable(held.identity)} if held is not None else {}
         has_logins = any(each.auth != "off" for each in settings.all_listeners)
         self._counts = [make_counts()] if has_logins or settings.clients.has_rates else []  # shared by the receivers
+        self._kept = make_kept() if settings.certificate_pairs else []  # this as well
         self.log = MailLog(settings.log_directory)
         self.started_at, self.since_boot_s = _both_clocks()
         self._unpublished = False
@@ -155,7 +157,7 @@ class Supervisor:
     def _start(self, child: Child) -> None:
         is_receiver = child.role == "receiver"
         handed = [listener.fileno() for listener in self.listeners] if is_receiver else []
-        counts = self._counts if is_receiver else []
+        counts, kept = (self._counts, self._kept) if is_receiver else ([], [])
         child.started = time.monotonic()
         self.log.flush()  # or a forked child would have its lines, too
         pulse = None
@@ -164,9 +166,11 @@ class Supervisor:
             variables = {HANDED: ",".join(map(str, handed)), PULSE: str(pulse.writer)}
             if counts:
                 variables[COUNTS] = str(counts[0])
+            if kept:
+                variables[KEPT] = ",".join(map(str, kept))
             order = Order(
                 child.name, child.role, child.number, str(self.stored),
-                handed=[*handed, *counts, pulse.writer],
+                handed=[*handed, *counts, *kept, pulse.writer],
                 variables={**self.users.environment(child.role), **self._identity, **variables},
                 user=self.users.of(child.role),
             )  # fmt: skip

@@ -78,6 +78,20 @@ MUTATIONS = [
         "tests/receiver/test_certificates.py -k keeps_the_one_before",
     ),
     Mutation(
+        "a receiver that is restarted begins without the certificate that the others use",
+        "mailcore/receiver/certificates.py",
+        "            slot.loaded = self._kept_before(slot.pair)\n",
+        "            pass\n",
+        "tests/receiver/test_certificates.py -k what_the_others_have",
+    ),
+    Mutation(
+        "a certificate that is kept by half is used",
+        "mailcore/supervisor/kept_pairs.py",
+        "    if not data or hashlib.sha256(data).digest() != digest:\n",
+        "    if not data:\n",
+        "tests/receiver/test_certificates.py -k by_half",
+    ),
+    Mutation(
         "untrusted clients have the connections that are reserved",
         "mailcore/receiver/guard.py",
         "        return self._connections_max - (0 if trusted else self._reserve if submission else 2 * self._reserve)\n",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import datetime
+import os
 import socket
 import ssl
 import time
@@ -17,6 +19,7 @@ from mailcore.config.certificates import Pair
 from mailcore.config.listeners import Listener
 from mailcore.receiver.certificates import RETRY_S, Certificates
 from mailcore.receiver.receiver import Receiving
+from mailcore.supervisor.kept_pairs import KeptPairs, make_kept
 from tests.doctor.sample_host import certificate
 from tests.eventually import eventually
 from tests.receiver.running_receiver import receiving, settings_in
@@ -55,8 +58,8 @@ class Files:
         self.key.write_bytes(pem)
         return pem
 
-    def read(self) -> Certificates:
-        return Certificates([self.pair], self.log, lambda: self.now, lambda: self.monotonic)
+    def read(self, kept: KeptPairs | None = None) -> Certificates:
+        return Certificates([self.pair], self.log, kept, lambda: self.now, lambda: self.monotonic)
 
     def look(self, certificates: Certificates) -> bool:
         """Twice, as a renewal gets a moment."""
@@ -155,6 +158,79 @@ def test_none_at_the_start_is_looked_for(tmp_path: Path) -> None:
     files.write(90)
     assert certificates.look()
     assert certificates.context is not None
+
+
+@pytest.mark.parametrize("renewed", [False, True])
+def test_a_receiver_that_is_restarted_has_what_the_others_have(tmp_path: Path, renewed: bool) -> None:
+    files, kept = Files(tmp_path), KeptPairs(make_kept())
+    certificates = files.read(kept)
+    if renewed:
+        files.write(80)
+        assert files.look(certificates)
+    good = x509.load_pem_x509_certificate(files.chain.read_bytes())
+    files.chain.write_bytes(b"")
+    again = files.read(kept)
+    assert again.context is not None
+    assert served_by(again.context) == good
+    ((_, instead),) = files.log.refused
+    assert instead.startswith("the one before stays in use, valid until ")
+    files.write(70)
+    assert files.look(again)
+
+
+def served_by(context: ssl.SSLContext) -> x509.Certificate:
+    """The certificate of a handshake in memory."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = context.wrap_bio(to_server, to_client, server_side=True)
+    client = any_certificate().wrap_bio(to_client, to_server)
+    for end in (client, server, client):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            end.do_handshake()
+    return x509.load_der_x509_certificate(client.getpeercert(binary_form=True) or b"")
+
+
+def test_what_was_kept_by_half_is_not_used(tmp_path: Path) -> None:
+    """A receiver was killed while it wrote: the content before counts."""
+    files, descriptors = Files(tmp_path), make_kept()
+    kept = KeptPairs(descriptors)
+    first = files.chain.read_bytes()
+    assert kept.keep(*files.pair[1:])
+    files.write(80)
+    assert kept.keep(*files.pair[1:])
+    newest = max(descriptors, key=lambda each: KeptPairs([each])._newest()[1].number)
+    os.ftruncate(newest, os.fstat(newest).st_size - 1)
+    assert kept.find(*files.pair[1:]) == (first, first)
+    assert kept.keep(*files.pair[1:])
+    assert kept.find(*files.pair[1:]) != (first, first)
+
+
+def test_one_that_ends_without_a_renewal_is_said_once(tmp_path: Path) -> None:
+    files = Files(tmp_path, 1)
+    certificates = files.read()
+    files.now += 2 * 86_400
+    for _ in range(3):
+        assert not files.look(certificates)
+        files.monotonic += 2 * RETRY_S
+    ((why, instead),) = files.log.refused
+    assert why.startswith("expired on ")
+    assert instead == "it is in use all the same, because there is no better one"
+    files.write(5)
+    assert files.look(certificates)
+
+
+def test_one_that_ends_behind_a_bad_one_is_said_as_well(tmp_path: Path) -> None:
+    files = Files(tmp_path, 1)
+    certificates = files.read()
+    files.chain.write_bytes(b"")
+    files.look(certificates)
+    files.monotonic += 2 * RETRY_S
+    files.look(certificates)
+    files.now += 2 * 86_400
+    files.look(certificates)
+    assert [instead[:49] for _, instead in files.log.refused] == [
+        "the one before stays in use, valid until " + str(datetime.date.today() + datetime.timedelta(days=1))[:8],
+        "the one before stays in use, though it expired on",
+    ]
 
 
 async def _served(address: tuple[str, int], name: str | None) -> str:
