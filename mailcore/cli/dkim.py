@@ -15,10 +15,9 @@ from mailcore.config.dkim import DkimKey, domain_name, selector_name
 from mailcore.config.settings import Settings
 from mailcore.counted import counted
 from mailcore.dkim.key import ALGORITHMS, BadKey, SigningKey, load_key, new_key
-from mailcore.doctor.as_user import unreadable
+from mailcore.doctor.as_user import ids_of_role, name_of_user, unreadable
 from mailcore.doctor.host import Host, processes_of
 from mailcore.doctor.resolver import ALL_S, Server, ask, servers_of
-from mailcore.doctor.secrets import deliverer_ids, name_of_user
 from mailcore.faults import Code, Fault
 from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, config_path, fault_of, settings_of
 from mailcore.terminal.output import JsonLines, complain_fault, plain, print_json, say, whole_table, width
@@ -159,7 +158,9 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _closed(settings: Settings, arguments: argparse.Namespace) -> dict[str, _Found]:
     """Returns the keys that the deliverers' user cannot read, as far as this user can tell: while one runs, and as root."""
-    ids = deliverer_ids(Host(settings, config_path(arguments), processes=processes_of(settings.run_directory)))
+    ids = ids_of_role(
+        Host(settings, config_path(arguments), processes=processes_of(settings.run_directory)), "deliverer"
+    )
     found = (unreadable(ids, [each.key for each in settings.dkim]) if ids is not None else None) or {}
     return {
         path: _Found("key_unusable", f"{path}: the deliverers' user {name_of_user(ids)} cannot read it: {why}")

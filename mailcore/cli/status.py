@@ -15,6 +15,7 @@ from mailcore.config.settings import Settings
 from mailcore.control.client import Refused
 from mailcore.control.protocol.state import Disk, Disks, Processes
 from mailcore.counted import counted
+from mailcore.doctor.as_user import ids_of, name_of_user, unreadable
 from mailcore.faults import Fault
 from mailcore.manager_answers import Size, State
 from mailcore.queue.lanes import incoming
@@ -50,7 +51,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(
             {
-                "problems": _problems(settings_of(arguments)),
+                "problems": _problems(settings_of(arguments), processes),
                 **msgspec.structs.asdict(processes),
                 "state": state,
                 "size": size,
@@ -61,14 +62,14 @@ def _run(arguments: argparse.Namespace) -> int:
     else:
         for line in [*_lines(processes, state, size, error), *rows_to_lines(_disks(disks))]:
             say(line)
-        for problem in _problems(settings_of(arguments)):
+        for problem in _problems(settings_of(arguments), processes):
             complain(problem)
     return NOT_DONE if error else DONE
 
 
-def _problems(settings: Settings) -> list[str]:
+def _problems(settings: Settings, processes: Processes) -> list[str]:
     """Returns what keeps clients from TLS, from a login or from mail at all, as far as this user can read the files."""
-    problems = []
+    problems = _closed_certificates(settings, processes)
     for pair in settings.certificate_pairs:
         try:
             loaded = load_pair(pair.certificate, pair.key)
@@ -78,6 +79,11 @@ def _problems(settings: Settings) -> list[str]:
         else:
             if loaded.not_after <= time.time():
                 problems.append(f"certificate {pair.certificate}: expired on {_day(loaded.not_after)}")
+            elif loaded.not_before > time.time():
+                begins = f"not valid before {_day(loaded.not_before)}"
+                problems.append(
+                    f"certificate {pair.certificate}: {begins}; receivers do not use it if they have another"
+                )
     if any(each.auth != "off" for each in settings.all_listeners):
         try:
             read_users(settings.users_file)
@@ -86,6 +92,21 @@ def _problems(settings: Settings) -> list[str]:
         except OSError:
             pass  # this user may not read it
     return [plain(problem) for problem in [*problems, *_map_problems(settings)]]
+
+
+def _closed_certificates(settings: Settings, processes: Processes) -> list[str]:
+    """Returns the files of certificates that a running receiver cannot read, though this user can: root, after a renewal."""
+    pid = next((pid for name, pid in processes.processes.items() if name.startswith("receiver.")), 0)
+    ids = ids_of(pid) if pid and settings.certificate_pairs else None
+    if ids is None:
+        return []
+    then = "receivers use the one before, and after a restart none"
+    return [
+        f"certificate {pair.certificate}: the receivers' user {name_of_user(ids)} cannot read {path}: {why}; {then}"
+        for pair in settings.certificate_pairs
+        for path, why in (unreadable(ids, (pair.certificate, pair.key)) or {}).items()
+        if os.access(path, os.R_OK)
+    ]
 
 
 def _map_problems(settings: Settings) -> list[str]:

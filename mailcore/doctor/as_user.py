@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from mailcore.doctor.host import PROC
+from mailcore.doctor.host import PROC, Host
 
-__all__ = ["Ids", "ids_of", "unreadable"]
+__all__ = ["Ids", "ids_of", "ids_of_role", "name_of_user", "unreadable"]
 
 ANSWER_BYTES_MAX = 1 << 20
 
@@ -35,6 +36,22 @@ def ids_of(pid: int) -> Ids | None:
         return None
     found = {name: values.split() for name, _, values in (line.partition(":") for line in lines)}
     return Ids(int(found["Uid"][1]), int(found["Gid"][1]), tuple(map(int, found["Groups"])))
+
+
+def ids_of_role(host: Host, role: str) -> Ids | None:
+    """Returns the ids of a process of the role ("receiver", "deliverer") that runs; None without one."""
+    for name, process in host.processes.items():
+        if name.startswith(f"{role}.") and process.pid is not None and process.is_up:
+            return ids_of(process.pid)
+    return None
+
+
+def name_of_user(ids: Ids) -> str:
+    """Returns the name of the user; otherwise its number."""
+    try:
+        return pwd.getpwuid(ids.user).pw_name
+    except KeyError:
+        return str(ids.user)
 
 
 def unreadable(ids: Ids, paths: Sequence[str | Path]) -> dict[str, str] | None:

@@ -16,6 +16,7 @@ from cryptography.x509.oid import NameOID
 
 from mailcore.config.certificates import Pair
 from mailcore.config.values import check_certificate, listen_address
+from mailcore.doctor.as_user import ids_of_role, name_of_user, unreadable
 from mailcore.doctor.finding import Finding, State, bad, good, not_known, warn
 from mailcore.doctor.host import Host
 
@@ -80,6 +81,8 @@ def _wrong(host: Host, what: str, pair: Pair) -> Finding | None:
             return not_known(what, f"this user cannot read {name}", "Run waypost doctor as root.")
         except (OSError, ValueError):  # reported below
             break
+    if (closed := _closed(host, what, pair)) is not None:
+        return closed
     try:
         check_certificate(pair.certificate, pair.key)
     except ValueError as error:
@@ -89,6 +92,21 @@ def _wrong(host: Host, what: str, pair: Pair) -> Finding | None:
             what,
             f"{error}; the one before stays in use; after a restart there is no TLS with it{refused}",
             f"Put a certificate and its private key into {pair.certificate} and {pair.key}; no restart is necessary.",
+        )
+    return None
+
+
+def _closed(host: Host, what: str, pair: Pair) -> Finding | None:
+    """Returns a finding if the receivers' user cannot read the files, though this one can: root, after a renewal."""
+    ids = ids_of_role(host, "receiver")
+    for path, why in ((unreadable(ids, (pair.certificate, pair.key)) if ids is not None else None) or {}).items():
+        assert ids is not None
+        user = name_of_user(ids)
+        return bad(
+            what,
+            f"{path}: the user {user} of the receivers cannot read it ({why}); the one before stays in use, and "
+            "after a restart there is no TLS with it",
+            f"Run: chgrp {user} {path} && chmod 0640 {path}, and look at the directories above it.",
         )
     return None
 

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 
 from mailcore.config.maps import recipient_faults
 from mailcore.config.recipients import FILE, STATE, SUFFIX
-from mailcore.doctor.as_user import Ids, ids_of, unreadable
+from mailcore.doctor.as_user import ids_of_role, name_of_user, unreadable
 from mailcore.doctor.finding import Finding, bad, good, not_known, warn
 from mailcore.doctor.host import Host
-from mailcore.doctor.secrets import name_of_user
 
 __all__ = ["look"]
 
@@ -53,7 +52,7 @@ def _files(host: Host) -> Iterator[Finding]:
             f"{fault}; receivers keep the list that they read before, and answer 451 after a restart",
             "Correct the file; receivers read it within two seconds.",
         )
-    ids = _receiver_ids(host)
+    ids = ids_of_role(host, "receiver")
     closed = {} if ids is None else unreadable(ids, list(files))
     for path, why in (closed or {}).items():
         assert ids is not None
@@ -68,11 +67,3 @@ def _files(host: Host) -> Iterator[Finding]:
         )
     elif not faults and not closed:
         yield good("recipients", f"all files with valid recipients can be used: {len(files)}")
-
-
-def _receiver_ids(host: Host) -> Ids | None:
-    """Returns the ids of a receiver that runs; None without one."""
-    for name, process in host.processes.items():
-        if name.startswith("receiver.") and process.pid is not None and process.is_up:
-            return ids_of(process.pid)
-    return None

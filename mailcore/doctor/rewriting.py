@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mailcore.config.maps import map_faults
-from mailcore.doctor.as_user import Ids, ids_of, unreadable
+from mailcore.doctor.as_user import Ids, ids_of, name_of_user, unreadable
 from mailcore.doctor.finding import Finding, bad, good, not_known
 from mailcore.doctor.host import Host
-from mailcore.doctor.secrets import name_of_user
 
 __all__ = ["look"]
 

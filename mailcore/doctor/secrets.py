@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import pwd
 from collections.abc import Iterator
 
 from mailcore.counted import counted
 from mailcore.dkim.key import BadKey, load_key
-from mailcore.doctor.as_user import Ids, ids_of, unreadable
+from mailcore.doctor.as_user import ids_of_role, name_of_user, unreadable
 from mailcore.doctor.finding import Finding, bad, good, not_known
 from mailcore.doctor.host import Host
 
-__all__ = ["deliverer_ids", "look", "name_of_user"]
+__all__ = ["look"]
 
 
 def look(host: Host) -> Iterator[Finding]:
@@ -25,7 +24,7 @@ def look(host: Host) -> Iterator[Finding]:
         yield good("deliverers", "no key of DKIM and no file of logins is configured")
         return
     wrong = False
-    ids = deliverer_ids(host)
+    ids = ids_of_role(host, "deliverer")
     closed = {} if ids is None else unreadable(ids, list(files))
     for path, why in (closed or {}).items():
         wrong = True
@@ -55,19 +54,3 @@ def look(host: Host) -> Iterator[Finding]:
         yield good(
             "deliverers", f"the user {name_of_user(ids)} can read {counted(len(files), 'file')} with keys or logins"
         )
-
-
-def deliverer_ids(host: Host) -> Ids | None:
-    """Returns the ids of a deliverer that runs; None without one."""
-    for name, process in host.processes.items():
-        if name.startswith("deliverer.") and process.pid is not None and process.is_up:
-            return ids_of(process.pid)
-    return None
-
-
-def name_of_user(ids: Ids) -> str:
-    """Returns the name of the user; otherwise its number."""
-    try:
-        return pwd.getpwuid(ids.user).pw_name
-    except KeyError:
-        return str(ids.user)

@@ -22,7 +22,9 @@ from mailcore.config.settings import Settings
 from mailcore.doctor.finding import Finding, State
 from mailcore.doctor.host import Host
 
-__all__ = ["certificate", "children", "found", "running", "sample_host", "states"]
+__all__ = ["NOBODY", "certificate", "children", "found", "of_nobody", "open_to_all", "running", "sample_host", "states"]
+
+NOBODY = 65_534
 
 SLEEPER = "import time; print(flush=True); time.sleep(100)"
 
@@ -60,6 +62,27 @@ def running(*command: str) -> Iterator[subprocess.Popen[bytes]]:
             yield process
         finally:
             process.kill()
+
+
+@contextlib.contextmanager
+def of_nobody(settings: Settings, name: str) -> Iterator[int]:
+    """A process of another user that passes for the one with this name; only root can start it."""
+    command = ["/usr/bin/env", "python3", "-c", SLEEPER, "mailcore.of.a.test"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, user=NOBODY, group=NOBODY, extra_groups=[]) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        children(settings, {name: process.pid})
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def open_to_all(directory: Path) -> None:
+    """Lets every user reach it."""
+    for each in (directory, *directory.parents):
+        if not each.stat().st_mode & 0o001:
+            each.chmod(each.stat().st_mode | 0o011)
 
 
 def children(settings: Settings, pids: Mapping[str, int | None], restarts: int = 0, age_s: float = 0.0) -> None:

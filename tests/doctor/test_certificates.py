@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import ssl
 import threading
@@ -18,7 +19,7 @@ from mailcore.doctor import certificates
 from mailcore.doctor.finding import Finding, State
 from mailcore.doctor.host import Host
 from mailcore.receiver.certificates import Certificates
-from tests.doctor.sample_host import certificate, found, sample_host
+from tests.doctor.sample_host import NOBODY, certificate, found, of_nobody, open_to_all, sample_host
 from tests.end_to_end.appliance import free_port
 from tests.receiver.server_in_process import serving
 
@@ -123,6 +124,23 @@ def test_a_bad_certificate_says_which_listeners_refuse_mail(tmp_path: Path) -> N
     assert finding.state is State.BAD
     assert "the one before stays in use" in finding.found
     assert finding.found.endswith("and 127.0.0.1:1465 refuse all mail")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can look with the rights of another user")
+def test_a_key_that_only_root_can_read_is_found(tmp_path: Path) -> None:
+    """As after a renewal by a program that root runs: receivers use the one before, until they have none."""
+    open_to_all(tmp_path)
+    pem = certificate(tmp_path, NAME, 90)
+    pem.chmod(0o600)
+    host = with_pem(tmp_path, pem)
+    with of_nobody(host.settings, "receiver.0"):
+        again = Host.of(host.settings, host.config)
+        finding = found(certificates.look(again), "receivers")
+        assert finding.state is State.BAD
+        assert f"{pem}: the user nobody of the receivers cannot read it (Permission denied)" in finding.found
+        os.chown(pem, 0, NOBODY)
+        pem.chmod(0o640)
+        assert found(certificates.look(again), "receivers").state is State.NOT_KNOWN, "nothing listens"
 
 
 def test_nobody_serves(tmp_path: Path) -> None:
