@@ -10,7 +10,9 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from mailcore.authenticity.public_key import read_key
 from mailcore.bounds import BadValue
+from mailcore.config.arc import Arc
 from mailcore.config.dkim import DkimKey, domain_name, selector_name
 from mailcore.config.settings import Settings
 from mailcore.counted import counted
@@ -27,6 +29,7 @@ __all__ = ["configure"]
 STRING_MAX = 255  # characters of one string of a TXT record, RFC 1035 3.3.14
 TRIES = 2
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_ESCAPED = re.compile(r"\\([0-9]{3}|.)")  # RFC 1035 5.1
 _PUBLIC = re.compile(r"(?:^|;)\s*p\s*=([^;]*)")
 
 
@@ -54,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "check",
         help="compare the keys with their DNS records",
         description="Compare the keys of the configuration file with their DNS records. "
-        "Exit status 1 if a key cannot be used, or its record is missing or another one.",
+        "Exit status 1 if a key cannot be used, or its record is missing, another one or not valid.",
     )
     add_common(checking, document=False)
     checking.set_defaults(run=_check)
@@ -117,7 +120,10 @@ def _strings(record: str) -> str:
 
 
 class _Found(NamedTuple):
-    """The result for one key. ``state`` is "ok", "key_unusable", "no_record", "other_key", "revoked" or "no_answer"."""
+    """The result for one key.
+
+    ``state`` is "ok", "key_unusable", "no_record", "other_key", "revoked", "not_valid" or "no_answer".
+    """
 
     state: str
     about: str
@@ -130,12 +136,13 @@ def _check(arguments: argparse.Namespace) -> int:
     rows = []
     good = True
     closed = _closed(settings, arguments)
-    for each in settings.dkim:
-        found = closed.get(each.key) or _look(each, servers)
+    for section, each in _keys(settings):
+        found = closed.get(each.key) or _look(each, servers, "rsa-sha256" if section == "arc" else "")
         good &= found.state == "ok"
         if lines is not None:
             lines.item(
                 {
+                    "section": section,
                     "domain": each.domain,
                     "selector": each.selector,
                     "key": each.key,
@@ -143,17 +150,26 @@ def _check(arguments: argparse.Namespace) -> int:
                     "about": found.about,
                 }
             )
-        rows.append((each.domain, each.selector, found.state, found.about))
+        rows.append((section, each.domain, each.selector, found.state, found.about))
     if lines is not None:
         lines.end()
     elif rows:
-        for line in whole_table(("DOMAIN", "SELECTOR", "STATE", ""), rows, width(sys.stdout)):
+        for line in whole_table(("SECTION", "DOMAIN", "SELECTOR", "STATE", ""), rows, width(sys.stdout)):
             say(line)
     else:
         complain_fault(
-            Fault(Code.NOT_FOUND, "the configuration file has no [[dkim]] section; waypost dkim new makes a key")
+            Fault(
+                Code.NOT_FOUND,
+                "the configuration file has no [[dkim]] section and no [arc] key; waypost dkim new makes a key",
+            )
         )
     return DONE if good and rows else NOT_DONE
+
+
+def _keys(settings: Settings) -> list[tuple[str, DkimKey | Arc]]:
+    """Returns the keys with the section of each."""
+    keys: list[tuple[str, DkimKey | Arc]] = [("dkim", each) for each in settings.dkim]
+    return [*keys, ("arc", settings.arc)] if settings.arc.key else keys
 
 
 def _closed(settings: Settings, arguments: argparse.Namespace) -> dict[str, _Found]:
@@ -161,7 +177,7 @@ def _closed(settings: Settings, arguments: argparse.Namespace) -> dict[str, _Fou
     ids = ids_of_role(
         Host(settings, config_path(arguments), processes=processes_of(settings.run_directory)), "deliverer"
     )
-    found = (unreadable(ids, [each.key for each in settings.dkim]) if ids is not None else None) or {}
+    found = (unreadable(ids, [each.key for _, each in _keys(settings)]) if ids is not None else None) or {}
     return {
         path: _Found("key_unusable", f"{path}: the deliverers' user {name_of_user(ids)} cannot read it: {why}")
         for path, why in found.items()
@@ -169,9 +185,12 @@ def _closed(settings: Settings, arguments: argparse.Namespace) -> dict[str, _Fou
     }
 
 
-def _look(settings: DkimKey, servers: list[Server]) -> _Found:
+def _look(settings: DkimKey | Arc, servers: list[Server], algorithm: str) -> _Found:
+    """Looks at one key. ``algorithm``: the only one that is allowed, if there is one."""
     try:
         key = load_key(settings.key)
+        if algorithm not in ("", key.algorithm):
+            raise BadKey(f"must be a key for {algorithm}")
     except BadKey as bad:
         return _Found("key_unusable", f"{settings.key}: {bad}")
     name = f"{settings.selector}._domainkey.{settings.domain}"
@@ -186,14 +205,25 @@ def _look(settings: DkimKey, servers: list[Server]) -> _Found:
 
 def _compared(key: SigningKey, name: str, records: tuple[str, ...]) -> _Found:
     texts = ["".join(_STRING.findall(record)) for record in records]
-    there = [match[1] for text in texts if (match := _PUBLIC.search(text))]
+    there = [(text, match[1]) for text in texts if (match := _PUBLIC.search(text))]
     if not there:
         return _Found("no_record", f"add {name}. IN TXT ( {_strings(key.record)} )")
     if len(there) > 1:
         return _Found("other_key", f"{name} has {counted(len(there), 'record')}; it must have one")
-    public = re.sub(r"\s", "", there[0])
+    text, value = there[0]
+    public = re.sub(r"\s", "", value)
     if not public:
         return _Found("revoked", f"{name} has an empty key: signatures with it are not valid")
     if public != key.public:
         return _Found("other_key", f"{name} has another key: {plain(public[:20])}…, here it is {key.public[:20]}…")
+    # As a server reads it that checks our signature: a key without k= is RSA, and s= and h= may exclude mail and SHA-256.
+    verifying = read_key(_ESCAPED.sub(_character, text), key.algorithm)
+    if verifying.key is None:
+        return _Found(
+            "not_valid", f"{name}: {verifying.reason}; change it to {name}. IN TXT ( {_strings(key.record)} )"
+        )
     return _Found("ok", "")
+
+
+def _character(escaped: re.Match[str]) -> str:
+    return chr(int(escaped[1])) if len(escaped[1]) > 1 else escaped[1]

@@ -38,6 +38,12 @@ def made(said: Said, directory: Path, selector: str, *more: str) -> tuple[str, s
     return record[1], "\n".join(line[4:] for line in out.splitlines()[-6:-2]) + "\n"
 
 
+def configured(directory: Path, port: int, sections: str) -> Path:
+    config = directory / "waypost.toml"
+    config.write_text(f'home = "{directory}/home"\n[deliverer]\nnameservers = ["127.0.0.1:{port}"]\n{sections}')
+    return config
+
+
 def test_a_key_is_made_for_its_user_alone_and_never_overwritten(said: Said, tmp_path: Path) -> None:
     record, section = made(said, tmp_path, "2026a")
     file = tmp_path / "2026a.pem"
@@ -88,6 +94,49 @@ def test_keys_are_compared_with_their_records(said: Said, tmp_path: Path) -> Non
         code, out, _ = said("dkim", "check", "--config", config)
         assert code == 0
         assert out.count(" ok") == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "state", "about"),
+    [
+        (("k=ed25519; ", ""), "not_valid", "the key is of another algorithm"),
+        (("p=", "s=tlsrpt; p="), "not_valid", "the key is not for mail"),
+        (("p=", "h=sha1; p="), "not_valid", "the key is not for this hash"),
+        (("v=DKIM1", "v=DKIM2"), "not_valid", "the record is not a key"),
+        (("p=", "k=ed25519; p="), "not_valid", "the key record has an error"),
+        (("p=", "s=email\\; t=s; p="), "ok", ""),
+    ],
+)
+def test_a_record_that_no_server_takes_is_not_valid(
+    said: Said, tmp_path: Path, change: tuple[str, str], state: str, about: str
+) -> None:
+    record, section = made(said, tmp_path, "edwards", "--algorithm", "ed25519")
+    assert change[0] in record
+    with name_server(tmp_path, {"example.org": record.replace(*change) + "\n"}) as server:
+        config = configured(tmp_path, server.port, section)
+        code, out, _ = said("dkim", "check", "--json", "--config", config)
+    found = json.loads(out.splitlines()[0])
+    assert (code, found["state"]) == (0 if state == "ok" else 1, state)
+    assert about in found["about"]
+
+
+def test_the_key_of_arc_is_checked_as_well(said: Said, tmp_path: Path) -> None:
+    record, section = made(said, tmp_path, "seal")
+    edwards, _ = made(said, tmp_path, "edwards", "--algorithm", "ed25519")
+    arc = '[authenticity]\nevaluate = "mx"\n' + section.replace("[[dkim]]", "[arc]")
+    with name_server(tmp_path, {"example.org": f"{record}\n{edwards}\n"}) as server:
+        config = configured(tmp_path, server.port, arc)
+        code, out, _ = said("dkim", "check", "--json", "--config", config)
+        found = json.loads(out.splitlines()[0])
+        assert (code, found["section"], found["selector"], found["state"]) == (0, "arc", "seal", "ok")
+        configured(tmp_path, server.port, arc.replace("seal", "edwards"))
+        code, out, _ = said("dkim", "check", "--config", config)
+        assert code == 1
+        assert "must be a key for rsa-sha256" in out
+        configured(tmp_path, server.port, arc.replace('"seal"', '"other"'))
+        code, out, _ = said("dkim", "check", "--config", config)
+        assert code == 1
+        assert "no_record" in out
 
 
 def test_without_keys_it_says_how_to_make_one(said: Said, tmp_path: Path) -> None:
