@@ -14,6 +14,7 @@ import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from mailcore.deliverer.ca_file import CaFile, Complain, silent
 from mailcore.deliverer.tls_policy import Policy
 
 __all__ = ["CHECKED_BY_NAME", "Contexts", "mismatch", "names_of"]
@@ -23,20 +24,24 @@ NAMES_SHOWN = 5  # of a certificate; some have a hundred
 
 
 class Contexts:
-    """Makes each TLS context once. Raises OSError, of which ssl.SSLError is one, when a CA file cannot be read."""
+    """Makes each TLS context once; one that trusts a file of CAs again when the file changes.
 
-    def __init__(self) -> None:
+    Raises OSError, of which ssl.SSLError is one, when such a file cannot be read the first time.
+    """
+
+    def __init__(self, complain: Complain = silent) -> None:
+        self._complain = complain
         self._opportunistic: ssl.SSLContext | None = None
         self._unchecked: ssl.SSLContext | None = None
-        self._checked: dict[str, ssl.SSLContext] = {}  # by CA file
+        self._checked: dict[str, CaFile] = {}
 
     def of(self, policy: Policy) -> ssl.SSLContext:
         """Returns the context for a connection under ``policy``. One that is checked has verify_mode CERT_REQUIRED."""
         if policy.level in CHECKED_BY_NAME:
-            context = self._checked.get(policy.ca_file)
-            if context is None:
-                context = self._checked[policy.ca_file] = _checked(policy.ca_file)
-            return context
+            file = self._checked.get(policy.ca_file)
+            if file is None:
+                file = self._checked[policy.ca_file] = CaFile(policy.ca_file, _checked, self._complain)
+            return file.context()
         if policy.tlsa:
             if self._unchecked is None:
                 self._unchecked = _base()

@@ -26,6 +26,7 @@ import msgspec
 
 from mailcore.config.client_auth import NO_LOGINS, ClientAuth, Login, LoginFileError
 from mailcore.config.settings import Deliverer
+from mailcore.deliverer.ca_file import Complain, silent
 from mailcore.deliverer.connection import Cause, Connection
 from mailcore.deliverer.connection_cache import AddressKey, ConnectionCache, HopKey
 from mailcore.deliverer.conversion import Conversion, Misfit
@@ -95,6 +96,7 @@ class Client:
         conversion: Conversion | None = None,
         counting: TlsCounting | None = None,
         chunked: Collection[str] = (),
+        complain: Complain = silent,
     ) -> None:
         self._limits = limits
         self._finder = finder
@@ -106,7 +108,7 @@ class Client:
         self._conversion = conversion or Conversion()
         self._counting = counting
         self._policies = policies if policies is not None else Policies({}, limits.port)
-        self._opener = Opener(limits, our_name.encode("ascii"), loop, extensions, auth)
+        self._opener = Opener(limits, our_name.encode("ascii"), loop, extensions, auth, complain)
         self._logins = LoginFile(auth.password_file, limits.port) if auth.password_file else None
         self._cache = ConnectionCache(
             loop,

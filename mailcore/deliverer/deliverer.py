@@ -155,7 +155,7 @@ class Deliverer:
         policies = Policies(settings.tls_policy, limits.port, settings.tls.ca_file)
         sts = None
         if settings.sts_directory is not None:
-            fetcher = PolicyFetcher(finder, settings.tls.ca_file, settings.tls.sts_timeout_s)
+            fetcher = PolicyFetcher(finder, settings.tls.ca_file, settings.tls.sts_timeout_s, complain=_cas_unusable)
             kept_max = settings.tls.sts_policies_max
             sts = StsPolicies(settings.sts_directory, finder, fetcher, kept_max, time.time, loop.time, _not_kept)
         lmtp = settings.lmtp_transports
@@ -177,6 +177,7 @@ class Deliverer:
             Conversion(conversions(settings.transports), self._signing),
             open_counting(settings, sts, _not_counted) if open_counting is not None else None,
             chunked_transports(settings.transports),
+            _cas_unusable,
         )
         self._sealing: Sealing | None = None
         if open_sealing is not None and settings.arc.domain:
@@ -248,6 +249,10 @@ def _not_kept(why: str) -> None:
 
 def _key_unusable(path: str, reason: str) -> None:
     log_event(logging.CRITICAL, "dkim_key_unusable", path=path, reason=reason)
+
+
+def _cas_unusable(path: str, reason: str) -> None:
+    log_event(logging.ERROR, "ca_file_unusable", path=path, reason=f"{reason}; the CAs before stay in use")
 
 
 def _deferred(work: Deliver, words: str, transport_failure: bool = False) -> Delivered:

@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from mailcore.config.client_auth import NO_LOGINS, ClientAuth, Login
 from mailcore.config.settings import Deliverer
+from mailcore.deliverer.ca_file import Complain, silent
 from mailcore.deliverer.certificates import CHECKED_BY_NAME, Contexts, mismatch
 from mailcore.deliverer.connection import Cause, Connection, Failure, connect_error_text
 from mailcore.deliverer.dane import chain_of, matched
@@ -67,7 +68,7 @@ class Unusable(NamedTuple):
 
 
 class Opener:
-    """Opens connections for one client. ``our_name`` is the name in EHLO."""
+    """Opens connections for one client. ``our_name`` is the name in EHLO; ``complain`` logs a bad file of CAs."""
 
     def __init__(
         self,
@@ -76,13 +77,14 @@ class Opener:
         loop: asyncio.AbstractEventLoop,
         extensions: Sequence[Extension],
         auth: ClientAuth = NO_LOGINS,
+        complain: Complain = silent,
     ) -> None:
         self._limits = limits
         self._our_name = our_name
         self._loop = loop
         self._extensions = extensions
         self._auth = auth
-        self._contexts = Contexts()
+        self._contexts = Contexts(complain)
         self._tls_broken: dict[tuple[str, int], tuple[float, Unusable]] = {}  # address and port -> until when, why
 
     async def connect(

@@ -11,6 +11,7 @@ import io
 import ssl
 from typing import Any, cast
 
+from mailcore.deliverer.ca_file import CaFile, Complain, silent
 from mailcore.deliverer.sts_policy import PolicyError
 from mailcore.frames import NextHop
 from mailcore.routing.https_connection import connected, trusting
@@ -29,12 +30,13 @@ NOT_FETCHED = Result.STS_POLICY_FETCH_ERROR
 class PolicyFetcher:
     """Fetches policies. ``ca_file`` has CAs beside those of the system, "" for these alone."""
 
-    def __init__(self, finder: HostFinder, ca_file: str, timeout_s: float, port: int = HTTPS_PORT) -> None:
+    def __init__(
+        self, finder: HostFinder, ca_file: str, timeout_s: float, port: int = HTTPS_PORT, complain: Complain = silent
+    ) -> None:
         self._finder = finder
-        self._ca_file = ca_file
+        self._cas = CaFile(ca_file, trusting, complain)
         self._timeout_s = timeout_s
         self._port = port
-        self._context: ssl.SSLContext | None = None
 
     async def fetch(self, domain: str) -> str:
         """Returns the text of the policy of a domain. Raises PolicyError."""
@@ -54,9 +56,7 @@ class PolicyFetcher:
         addresses = await self._finder.find(NextHop(host, self._port, False))
         if isinstance(addresses, Refused):
             raise PolicyError(addresses.reply, NOT_FETCHED)
-        if self._context is None:
-            self._context = trusting(self._ca_file)
-        reader, writer = await connected(addresses, host, self._port, self._context, self._timeout_s)
+        reader, writer = await connected(addresses, host, self._port, self._cas.context(), self._timeout_s)
         try:
             writer.write(
                 f"GET /.well-known/mta-sts.txt HTTP/1.1\r\nHost: {host}\r\nUser-Agent: Waypost\r\n"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mailcore.config.client_auth import NO_LOGINS, ClientAuth
 from mailcore.config.settings import Deliverer
+from mailcore.deliverer.ca_file import Complain, silent
 from mailcore.deliverer.client import Client
 from mailcore.deliverer.conversion import Conversion
 from mailcore.deliverer.keyword_masks import KeywordMasks
@@ -66,6 +67,7 @@ class Sender:
         counting: TlsCounting | None = None,
         chunked: Collection[str] = (),
         lmtp: Collection[str] = (),
+        complain: Complain = silent,
         **changes: float,
     ) -> None:
         loop = asyncio.get_running_loop()
@@ -87,6 +89,7 @@ class Sender:
             counting=counting,
             chunked=chunked,
             lmtp=lmtp,
+            complain=complain,
         )
         self._entries = 0
 

@@ -96,6 +96,34 @@ async def test_a_ca_file_that_is_gone_defers_and_is_not_the_sites_fault(tmp_path
         assert "cannot read the certificates of CAs" in words(result)
 
 
+async def test_a_ca_file_that_changes_is_read_again(tmp_path: Path, authority: Authority) -> None:
+    """A bad new one keeps the old one in use, and is said once; CAs that are taken out of the file are not trusted any more."""
+    (tmp_path / "other").mkdir()
+    other = Authority(tmp_path / "other", "Other CA")
+    said: list[tuple[str, str]] = []
+    tls = authority.issue("example.org").server(tmp_path)
+    async with serving(ScriptedServer(keywords=OFFERED, tls=tls)) as server:
+        policies = Policies({"example.org": TlsPolicy(level="verify")}, 25, str(authority.file))
+        sender = Sender(
+            tmp_path,
+            server.port,
+            policies=policies,
+            complain=lambda *each: said.append(each),
+            connection_uses_max=1,
+        )
+        assert outcomes(await sender.send()) == DELIVERED
+        pem = authority.file.read_bytes()
+        authority.file.write_bytes(b"not a certificate")
+        for _ in range(2):
+            assert outcomes(await sender.send()) == DELIVERED
+        assert [path for path, _ in said] == [str(authority.file)]
+        authority.file.write_bytes(other.file.read_bytes())
+        assert "not trusted" in words(await sender.send())
+        authority.file.write_bytes(pem)
+        assert outcomes(await sender.send()) == DELIVERED
+        assert len(said) == 1
+
+
 @pytest.mark.parametrize("level", ["encrypt", "verify"])
 @pytest.mark.parametrize(
     ("keywords", "starttls", "dsn", "reason"),
