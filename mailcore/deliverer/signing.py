@@ -1,4 +1,4 @@
-"""Signs mail with DKIM while it is delivered: what is stored stays as it was received, and a retry has a fresh signature.
+"""Signs mail with DKIM while it is delivered: what is stored stays as it was received, and a later retry has a fresh signature.
 
 Only mail that is ours is signed (``Deliver.is_ours``): mail from our own users and networks, and our bounces. A forged sender
 in mail that we relay for others gets no signature, and neither has an author of whose domain the user who logged in has no
