@@ -53,7 +53,7 @@ MUTATIONS = [
         "a throttled login may go on to its proof",
         "mailcore/receiver/auth_session.py",
         "            if step.name and authentication.throttled(step.name, self.address):\n",
-        "            if  and authentication.throttled(step.name, self.address):\n",
+        "            if not step and authentication.throttled(step.name, self.address):\n",
         "tests/receiver/test_auth.py -k before_a_proof",
     ),
     Mutation(
