@@ -183,7 +183,7 @@ class Client:
         self, work: Deliver, data: MessageData, hop: HopKey
     ) -> tuple[Delivered, DataError | None]:
         started_at = time.monotonic()
-        addresses = await self._finder.find(work.next_hop)
+        addresses = await self._finder.find(work.next_hop, validated=_follows_dnssec(hop[1]))
         if isinstance(addresses, Refused):
             cause = Cause.MACHINE if addresses.ours else Cause.SITE
             refusal = Unusable(addresses.status, addresses.dsn, addresses.reply, cause)
@@ -352,6 +352,11 @@ class Client:
 def _keeps_tls(connection: Connection) -> bool:
     """Returns whether the server offers REQUIRETLS."""
     return REQUIRETLS.lower() in connection.features
+
+
+def _follows_dnssec(policy: Policy) -> bool:
+    """Returns whether DNS decides what the policy demands of a host."""
+    return policy.level in ("dane", "dane-only") or policy.why == REQUIRETLS
 
 
 def _fit(connection: Connection | None, work: Deliver) -> Connection | None:

@@ -29,7 +29,6 @@ import dns.exception
 import dns.flags
 import dns.message
 import dns.name
-import dns.nameserver
 import dns.rdatatype
 import dns.resolver
 
@@ -37,15 +36,14 @@ from mailcore.envelope import Status
 from mailcore.exhaustion import is_exhausted
 from mailcore.frames import NextHop
 from mailcore.routing.hosts_file import in_hosts_file
-from mailcore.routing.nameserver import parse_nameserver
 from mailcore.routing.own_addresses import OwnAddresses
 from mailcore.routing.resolve import Refused
+from mailcore.routing.resolvers import Resolvers
 from mailcore.routing.tlsa import TlsaAnswer, TlsaFinder, is_validated
 
 __all__ = ["HOST_NOT_FOUND", "Address", "Host", "HostFinder"]
 
 LIFETIME_S = 15.0  # of one look-up with all its retries; resolv.conf(5): 5 s, 2 attempts, and some for a second server
-TIMEOUT_S = 2.0  # of one question to one server, before the next is asked; dnspython's default
 TTL_S_MAX = 3600.0  # a changed MX takes effect after an hour at most, for any TTL
 TTL_S_MIN = 1.0  # TTL 0 serves those who ask at the same time
 NEGATIVE_TTL_S = 60.0  # of "there is no such name"; RFC 2308 allows up to the SOA's, often hours
@@ -54,8 +52,9 @@ ENTRIES_MAX = 10_000  # next hops remembered, about 1 kB each
 HOST_NOT_FOUND = "5.4.4"  # RFC 3463 3.5
 MX_HOSTS_MAX = 100  # of one domain; a bound against a hostile zone
 CNAMES_MAX = 8  # followed here if the server returned only the first; BIND follows 16
-ASK_FLAGS = dns.flags.RD | dns.flags.AD  # AD in a question asks for AD in the answer (RFC 6840 5.7)
-RESOLV_CONF_CHECK_S = 10.0  # DHCP rewrites the file now and then
+
+
+_Resolver = dns.asyncresolver.Resolver | None  # None: there is no name server
 
 
 class Address(NamedTuple):
@@ -103,6 +102,13 @@ class _Found(NamedTuple):
     preferences: tuple[int, ...] = ()
 
 
+class _Wanted(NamedTuple):
+    """A question to DNS; ``validated`` as ``HostFinder.find``'s."""
+
+    next_hop: NextHop
+    validated: bool = False
+
+
 class HostFinder:
     """Finds and remembers the addresses of next hops.
 
@@ -121,26 +127,24 @@ class HostFinder:
         resolv_conf: Path = Path("/etc/resolv.conf"),
         own_addresses: OwnAddresses | None = None,
     ) -> None:
-        self._nameservers = tuple(nameservers)
         self._addresses_max = addresses_max
         self._own_name = own_name.lower().removesuffix(".")
         self._own_addresses = own_addresses
         self._chance = chance
         self._clock = clock
         self._hosts_file = hosts_file
-        self._resolv_conf = resolv_conf
-        self._resolver: dns.asyncresolver.Resolver | None = None
-        self._resolver_of: object = None  # the file's times and size when the resolver was made from it
-        self._resolver_checked_at = float("-inf")
-        self._known: dict[NextHop, tuple[float, _Found | Refused]] = {}  # until when, what
-        self._asking: dict[NextHop, asyncio.Task[_Found | Refused]] = {}
+        self._resolvers = Resolvers(nameservers, clock, resolv_conf)
+        self._known: dict[_Wanted, tuple[float, _Found | Refused]] = {}  # until when, what
+        self._asking: dict[_Wanted, asyncio.Task[_Found | Refused]] = {}
         self._tlsa = TlsaFinder(self._ask_tlsa, clock)
-        if self._nameservers:
-            self._resolver = self._from_settings()
 
-    async def find(self, next_hop: NextHop) -> tuple[Address, ...] | Refused:
-        """Returns at least one and at most ``addresses_max`` addresses, best first; or why there are none."""
-        found = await self._find(next_hop)
+    async def find(self, next_hop: NextHop, *, validated: bool = False) -> tuple[Address, ...] | Refused:
+        """Returns at least one and at most ``addresses_max`` addresses, best first; or why there are none.
+
+        ``validated``: if name servers are on this host, only they are asked, so that an answer which they find bogus is not
+        replaced by that of another server.
+        """
+        found = await self._find(_Wanted(next_hop, validated))
         return found if isinstance(found, Refused) else self._order(found)
 
     async def tlsa(self, host: str, port: int) -> TlsaAnswer:
@@ -148,26 +152,26 @@ class HostFinder:
         return await self._tlsa.find(host, port)
 
     async def _ask_tlsa(self, name: str) -> tuple[list[Any], float, bool, bool]:
-        answer = await self._query(name, "TLSA")
+        answer = await self._query(name, "TLSA", self._resolvers.local())  # another host's denial would lower the level
         failed = answer.missing in (_Missing.RETRY, _Missing.OURS)
         return list(answer.records), answer.ttl_s, failed, answer.secure
 
     async def texts(self, name: str) -> tuple[list[str], float, bool]:
         """Returns the TXT records of a name, how many seconds they hold, and whether the look-up failed."""
-        answer = await self._query(name, "TXT")
+        answer = await self._query(name, "TXT", self._resolvers.all())
         failed = answer.missing in (_Missing.RETRY, _Missing.OURS)
         found = [b"".join(record.strings).decode("utf-8", "replace") for record in answer.records]
         return found, answer.ttl_s, failed
 
     async def lookup(self, name: str, kind: str) -> tuple[list[str], float, bool]:
         """Returns the records of a name as text, how many seconds they hold, and whether the look-up failed."""
-        answer = await self._query(name, kind)
+        answer = await self._query(name, kind, self._resolvers.all())
         failed = answer.missing in (_Missing.RETRY, _Missing.OURS)
         return [record.to_text() for record in answer.records], answer.ttl_s, failed
 
     async def hosts(self, next_hop: NextHop) -> tuple[Host, ...] | Refused:
         """Returns what ``find`` chooses from, best preference first; or why there are none."""
-        found = await self._find(next_hop)
+        found = await self._find(_Wanted(next_hop))
         if isinstance(found, Refused):
             return found
         preferences = found.preferences or [None] * len(found.groups)
@@ -177,14 +181,14 @@ class HostFinder:
             for host in group
         )
 
-    async def _find(self, next_hop: NextHop) -> _Found | Refused:
-        known = self._known.get(next_hop)
+    async def _find(self, wanted: _Wanted) -> _Found | Refused:
+        known = self._known.get(wanted)
         if known is not None and known[0] > self._clock():
             found = known[1]
         else:
-            task = self._asking.get(next_hop)
+            task = self._asking.get(wanted)
             if task is None:
-                task = self._asking[next_hop] = asyncio.create_task(self._ask(next_hop))
+                task = self._asking[wanted] = asyncio.create_task(self._ask(wanted))
             found = await asyncio.shield(task)  # one waiting task may be cancelled; the others still need the answer
         return found
 
@@ -215,18 +219,21 @@ class HostFinder:
             ordered += [queue.pop() for queue in queues if queue]
         return ordered
 
-    async def _ask(self, next_hop: NextHop) -> _Found | Refused:
+    async def _ask(self, wanted: _Wanted) -> _Found | Refused:
+        next_hop = wanted.next_hop
+        resolver = (self._resolvers.local() if wanted.validated else None) or self._resolvers.all()
         try:
-            found, ttl_s = await (self._by_mx(next_hop.host) if next_hop.mx else self._by_name(next_hop.host))
+            ask = self._by_mx if next_hop.mx else self._by_name
+            found, ttl_s = await ask(next_hop.host, resolver)
             if next_hop.mx and self._own_addresses is not None:
                 found = self._without_loops(found, next_hop, self._own_addresses)
             while len(self._known) >= ENTRIES_MAX:
                 del self._known[next(iter(self._known))]  # the one remembered first
-            self._known.pop(next_hop, None)
-            self._known[next_hop] = (self._clock() + ttl_s, found)
+            self._known.pop(wanted, None)
+            self._known[wanted] = (self._clock() + ttl_s, found)
             return found
         finally:
-            del self._asking[next_hop]
+            del self._asking[wanted]
 
     def _without_loops(self, found: _Found | Refused, next_hop: NextHop, own: OwnAddresses) -> _Found | Refused:
         """Leaves out the hosts that are us, and those of the same or a worse preference (RFC 5321 5.1)."""
@@ -239,7 +246,7 @@ class HostFinder:
 
     # One host, taken as it is
 
-    async def _by_name(self, host: str) -> tuple[_Found | Refused, float]:
+    async def _by_name(self, host: str, resolver: _Resolver) -> tuple[_Found | Refused, float]:
         if host.startswith("/"):  # a Unix socket: the host is ours, as in Postfix's log
             return _Found((((Address(self._own_name or "localhost", host),),),)), TTL_S_MAX
         try:
@@ -251,17 +258,17 @@ class HostFinder:
         fixed = in_hosts_file(self._hosts_file, host)[: self._addresses_max]
         if fixed:
             return _Found(((tuple(Address(host, address) for address in fixed),),)), NEGATIVE_TTL_S
-        addresses, ttl_s, missing = await self._addresses(host)
+        addresses, ttl_s, missing = await self._addresses(host, resolver)
         if addresses:
             return _Found(((addresses,),)), ttl_s
         return _no_host(host, "A", missing)
 
     # A domain, by MX
 
-    async def _by_mx(self, domain: str) -> tuple[_Found | Refused, float]:
-        answer = await self._query(domain, "MX")
+    async def _by_mx(self, domain: str, resolver: _Resolver) -> tuple[_Found | Refused, float]:
+        answer = await self._query(domain, "MX", resolver)
         if answer.missing is _Missing.DATA:  # RFC 5321 5.1: the implicit MX
-            addresses, ttl_s, missing = await self._addresses(domain)
+            addresses, ttl_s, missing = await self._addresses(domain, resolver)
             if addresses:
                 return _Found(((_on_the_way(addresses, answer),),)), min(ttl_s, answer.ttl_s)
             return _no_host(domain, "A", missing)
@@ -277,13 +284,13 @@ class HostFinder:
             hosts = [(preference, host) for preference, host in hosts if preference < min(ours)]
             if not hosts:
                 return _loop(domain), answer.ttl_s
-        return await self._addresses_of_all(domain, self._ranked(hosts)[:MX_HOSTS_MAX], answer)
+        return await self._addresses_of_all(domain, self._ranked(hosts)[:MX_HOSTS_MAX], answer, resolver)
 
     def _ranked(self, hosts: list[tuple[int, str]]) -> list[tuple[int, str]]:
         return sorted(self._shuffled(hosts), key=lambda host: host[0])
 
     async def _addresses_of_all(
-        self, domain: str, hosts: list[tuple[int, str]], mx: _Answer
+        self, domain: str, hosts: list[tuple[int, str]], mx: _Answer, resolver: _Resolver
     ) -> tuple[_Found | Refused, float]:
         """Addresses of hosts in this order, until there are enough."""
         ttl_s = mx.ttl_s
@@ -293,7 +300,7 @@ class HostFinder:
         while start < len(hosts) and count < self._addresses_max:
             batch = hosts[start : start + self._addresses_max - count]
             start += len(batch)
-            answers = await asyncio.gather(*(self._addresses(host) for _, host in batch))
+            answers = await asyncio.gather(*(self._addresses(host, resolver) for _, host in batch))
             for (preference, host), (addresses, addresses_ttl_s, missing) in zip(batch, answers, strict=True):
                 ttl_s = min(ttl_s, addresses_ttl_s)
                 if addresses:
@@ -307,8 +314,8 @@ class HostFinder:
         assert worst is not None  # there was at least one host, and no address
         return _no_host(worst[0], "A", worst[1])
 
-    async def _addresses(self, host: str) -> tuple[tuple[Address, ...], float, _Missing]:
-        answers = await asyncio.gather(self._query(host, "A"), self._query(host, "AAAA"))
+    async def _addresses(self, host: str, resolver: _Resolver) -> tuple[tuple[Address, ...], float, _Missing]:
+        answers = await asyncio.gather(self._query(host, "A", resolver), self._query(host, "AAAA", resolver))
         found = [answer for answer in answers if answer.missing is _Missing.NO]
         if not found:
             kinds = {answer.missing for answer in answers}
@@ -324,9 +331,8 @@ class HostFinder:
 
     # DNS
 
-    async def _query(self, name: str, kind: str) -> _Answer:
+    async def _query(self, name: str, kind: str, resolver: _Resolver) -> _Answer:
         """Asks one question, and follows CNAMEs."""
-        resolver = self._current_resolver()
         if resolver is None:
             return _Answer((), FAILURE_TTL_S, _Missing.OURS)
         try:
@@ -340,7 +346,9 @@ class HostFinder:
                 answer = await resolver.resolve(
                     question, kind, raise_on_no_answer=False, lifetime=LIFETIME_S, search=False
                 )
-            except dns.resolver.NXDOMAIN:
+            except dns.resolver.NXDOMAIN as denial:
+                # dnspython does not say which server it was: a denial counts only if all that may be asked are here.
+                secure = secure and resolver is self._resolvers.local() and _has_ad(denial)
                 return _Answer((), NEGATIVE_TTL_S, _Missing.NAME, secure)
             except (dns.exception.DNSException, OSError) as error:
                 return _Answer((), FAILURE_TTL_S, _Missing.OURS if _is_ours(error) else _Missing.RETRY)
@@ -355,31 +363,9 @@ class HostFinder:
             question = answer.canonical_name  # the server left the rest of the chain to us
         return _Answer((), FAILURE_TTL_S, _Missing.RETRY)
 
-    def _current_resolver(self) -> dns.asyncresolver.Resolver | None:
-        """Returns the resolver of the settings, or one for the present content of /etc/resolv.conf; None if that is
-        unusable."""
-        if self._nameservers or self._clock() - self._resolver_checked_at < RESOLV_CONF_CHECK_S:
-            return self._resolver
-        self._resolver_checked_at = self._clock()
-        try:
-            status = self._resolv_conf.stat()
-            version = (status.st_mtime_ns, status.st_ino, status.st_size)
-            if version != self._resolver_of:
-                resolver = dns.asyncresolver.Resolver(str(self._resolv_conf))
-                resolver.timeout = TIMEOUT_S
-                resolver.set_flags(ASK_FLAGS)
-                self._resolver, self._resolver_of = resolver, version
-        except (OSError, dns.exception.DNSException):
-            self._resolver, self._resolver_of = None, None
-        return self._resolver
 
-    def _from_settings(self) -> dns.asyncresolver.Resolver:
-        resolver = dns.asyncresolver.Resolver(configure=False)
-        servers = [parse_nameserver(text) for text in self._nameservers]
-        resolver.nameservers = [dns.nameserver.Do53Nameserver(address, port) for address, port in servers]
-        resolver.timeout = TIMEOUT_S
-        resolver.set_flags(ASK_FLAGS)
-        return resolver
+def _has_ad(denial: dns.resolver.NXDOMAIN) -> bool:
+    return all(response.flags & dns.flags.AD for response in denial.kwargs["responses"].values())
 
 
 def _loop(domain: str) -> Refused:

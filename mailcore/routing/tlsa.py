@@ -5,12 +5,13 @@ The name server must be a validating one on this host; whether an answer was val
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 import dns.flags
 import dns.resolver
+
+from mailcore.routing.nameserver import is_local
 
 __all__ = ["Tlsa", "TlsaAnswer", "TlsaFinder", "is_validated"]
 
@@ -32,7 +33,8 @@ class Tlsa(NamedTuple):
 
 
 class TlsaAnswer(NamedTuple):
-    """The records of a name. ``failed``: they could not be looked up, or the answer was bogus (SERVFAIL)."""
+    """The records of a name. ``failed``: they could not be looked up, the answer was bogus (SERVFAIL), or no name server on
+    this host gave it."""
 
     records: tuple[Tlsa, ...]
     secure: bool
@@ -69,8 +71,5 @@ def is_validated(answer: dns.resolver.Answer) -> bool:
 
     On any other way the bit is worth nothing: who can change packets can set it (RFC 7672 2.1, RFC 4035 4.9.3).
     """
-    try:
-        local = ipaddress.ip_address(answer.nameserver or "").is_loopback
-    except ValueError:
-        return False
+    local = is_local(answer.nameserver or "")
     return local and bool(answer.response.flags & dns.flags.AD)

@@ -45,7 +45,7 @@ class FixedHosts(HostFinder):
         self._fixed = refused or tuple(Address("mx.example.org", address) for address in addresses)
         self.asked = 0
 
-    async def find(self, next_hop: NextHop) -> tuple[Address, ...] | Refused:
+    async def find(self, next_hop: NextHop, *, validated: bool = False) -> tuple[Address, ...] | Refused:
         self.asked += 1
         return self._fixed
 

@@ -26,6 +26,7 @@ class NameServer(asyncio.DatagramProtocol):
         self.records = records
         self.signed = signed
         self.bogus = set(bogus)
+        self.unsigned: tuple[str, ...] = ()  # names below these get no AD nevertheless
         self.asked: list[str] = []
         self.text = ""  # for ``nameservers``
 
@@ -57,14 +58,17 @@ class NameServer(asyncio.DatagramProtocol):
         self._transport.sendto(response.to_wire(), address)
 
     def _is_signed(self, name: str) -> bool:
-        return any(name == domain or name.endswith("." + domain) for domain in self.signed)
+        def is_below(domains: tuple[str, ...]) -> bool:
+            return any(name == domain or name.endswith("." + domain) for domain in domains)
+
+        return is_below(self.signed) and not is_below(self.unsigned)
 
 
 @contextlib.asynccontextmanager
-async def answering(server: NameServer) -> AsyncIterator[NameServer]:
+async def answering(server: NameServer, host: str = "127.0.0.1") -> AsyncIterator[NameServer]:
     loop = asyncio.get_running_loop()
-    transport, _ = await loop.create_datagram_endpoint(lambda: server, local_addr=("127.0.0.1", 0))
-    server.text = f"127.0.0.1:{transport.get_extra_info('sockname')[1]}"
+    transport, _ = await loop.create_datagram_endpoint(lambda: server, local_addr=(host, 0))
+    server.text = f"{host}:{transport.get_extra_info('sockname')[1]}"
     try:
         yield server
     finally:

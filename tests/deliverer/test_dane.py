@@ -12,10 +12,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import dns.flags
+import msgspec
 import pytest
 
 from mailcore.config.settings import TlsPolicy
 from mailcore.deliverer.tls_policy import Policies
+from mailcore.frames import NextHop
+from mailcore.routing import resolvers
+from mailcore.routing import tlsa as tlsa_room
 from mailcore.routing.mx import HostFinder
 from mailcore.routing.tlsa import is_validated
 from tests.deliverer.authority import DAY, Authority, Issued
@@ -37,12 +41,14 @@ def tlsa(issued: Issued, usage: int = 3, selector: int = 1, matching: int = 1) -
 class Site:
     """A domain with one MX host; ``tlsa`` are its records for the port that the server happens to have."""
 
-    def __init__(self, directory: Path, server: ScriptedServer, names: NameServer, level: str) -> None:
+    def __init__(
+        self, directory: Path, server: ScriptedServer, names: NameServer, level: str, *others: NameServer
+    ) -> None:
         self.server = server
         self.names = names
         finder = HostFinder(
-            (names.text,), addresses_max=5, own_name="", chance=random.Random(1), clock=time.monotonic,
-            hosts_file=directory / "no-hosts",
+            (names.text, *(each.text for each in others)), addresses_max=5, own_name="", chance=random.Random(1),
+            clock=time.monotonic, hosts_file=directory / "no-hosts",
         )  # fmt: skip
         policies = Policies({".org": TlsPolicy(level=level), "strict.test": TlsPolicy(level="dane-only")}, 25)
         self.sender = Sender(directory, server.port, finder, policies=policies)
@@ -173,6 +179,87 @@ async def test_a_bogus_answer_defers_and_never_lowers_the_level(
             result = await at.sender.send()
             assert (outcomes(result), at.server.sessions) == ([("deferred", "4.7.5")], [])
             assert f"TLSA lookup error for {HOST}" in words(result)
+
+
+FORGED = {"example.org MX": ["10 evil.test."], "evil.test A": ["127.0.0.1"], f"{HOST} A": ["127.0.0.1"]}
+
+
+@contextlib.asynccontextmanager
+async def with_a_second_server(
+    directory: Path,
+    issued: Issued,
+    level: str,
+    bogus: str,
+    forged: dict[str, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[tuple[Site, NameServer]]:
+    """A site whose name is looked up at 127.0.0.1, which finds one answer bogus, or at 127.0.0.2, as if on another host."""
+    for room in (resolvers, tlsa_room):
+        monkeypatch.setattr(room, "is_local", lambda address: address == "127.0.0.1")
+    async with serving(ScriptedServer(keywords=OFFERED, tls=issued.server(directory))) as server:
+        place = f"_{server.port}._tcp.{HOST}"
+        given = {"example.org MX": [f"10 {HOST}."], f"{HOST} A": ["127.0.0.1"], f"{place} TLSA": [tlsa(issued)]}
+        names = NameServer(given, signed=("example.org",), bogus=(bogus.replace("PLACE", place),))
+        placed = {name.replace("PLACE", place): texts for name, texts in forged.items()}
+        other = NameServer(placed, signed=("example.org", "evil.test"))
+        async with answering(names), answering(other, "127.0.0.2"):
+            yield Site(directory, server, names, level, other), other
+
+
+@pytest.mark.parametrize("level", ["dane", "dane-only"])
+@pytest.mark.parametrize(
+    ("bogus", "forged", "dsn"),
+    [
+        ("PLACE TLSA", FORGED, "4.7.5"),  # NXDOMAIN
+        ("PLACE TLSA", {**FORGED, "PLACE TXT": ["x"]}, "4.7.5"),  # no data
+        ("example.org MX", FORGED, "4.4.3"),
+        ("example.org MX", {"example.org A": ["127.0.0.1"]}, "4.4.3"),
+        (f"{HOST} A", FORGED, "4.4.3"),
+    ],
+)
+async def test_a_name_server_of_another_host_cannot_replace_a_bogus_answer(
+    tmp_path: Path,
+    authority: Authority,
+    monkeypatch: pytest.MonkeyPatch,
+    level: str,
+    bogus: str,
+    forged: dict[str, list[str]],
+    dsn: str,
+) -> None:
+    """A resolver takes SERVFAIL, which is what a validating server says then, for a reason to ask its next server."""
+    issued = authority.issue(HOST)
+    async with with_a_second_server(tmp_path, issued, level, bogus, forged, monkeypatch) as (at, other):
+        result = await at.sender.send()
+        assert (outcomes(result), at.server.sessions, other.asked) == ([("deferred", dsn)], [], [])
+
+
+@pytest.mark.parametrize("options", [(), (("REQUIRETLS", ""),)])
+async def test_mail_without_dnssec_may_ask_the_next_name_server(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch, options: Any
+) -> None:
+    """Mail that does not depend on DNSSEC leaves though the name server here fails; with REQUIRETLS it does depend on it."""
+    issued = authority.issue(HOST)
+    async with with_a_second_server(tmp_path, issued, "may", f"{HOST} A", FORGED, monkeypatch) as (at, other):
+        result = await at.sender.deliver(msgspec.structs.replace(at.sender.work(), options=options))
+        assert outcomes(result) == ([("deferred", "4.4.3")] if options else DELIVERED)
+        assert bool(other.asked) == (not options)
+
+
+async def test_a_denial_counts_only_with_the_ad_bit(tmp_path: Path, authority: Authority) -> None:
+    """A name that does not exist, in a zone that is not signed: no server said that there are no TLSA records."""
+    async with site(tmp_path, authority.issue(HOST), [], signed=("example.org",)) as at:
+        at.names.unsigned = ("_tcp." + HOST,)
+        result = await at.sender.send()
+        assert result.tls_level == f"may: dane, {HOST}: its DNS records are not signed, or not validated on this host"
+
+
+async def test_records_that_no_name_server_here_gave_defer(tmp_path: Path, authority: Authority) -> None:
+    """The name server on this host was taken out of /etc/resolv.conf after it had said that the way is validated."""
+    async with site(tmp_path, authority.issue(HOST), []) as at:
+        await at.sender.finder.find(NextHop("example.org", at.server.port, True), validated=True)
+        at.sender.finder._resolvers._local = None
+        result = await at.sender.send()
+        assert (outcomes(result), at.server.sessions) == ([("deferred", "4.7.5")], [])
 
 
 @pytest.mark.parametrize(

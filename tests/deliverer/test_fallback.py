@@ -29,7 +29,7 @@ class Hosts(HostFinder):
         super().__init__((), addresses_max=5, own_name="", chance=random.Random(1), clock=lambda: 0.0)
         self._first = found
 
-    async def find(self, next_hop: NextHop) -> tuple[Address, ...] | Refused:
+    async def find(self, next_hop: NextHop, *, validated: bool = False) -> tuple[Address, ...] | Refused:
         return self._first if next_hop.host == "example.org" else (Address(next_hop.host, "127.0.0.1"),)
 
 

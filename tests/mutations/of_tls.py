@@ -36,6 +36,20 @@ MUTATIONS = [
         "tests/deliverer/test_dane.py -k bogus",
     ),
     Mutation(
+        "TLSA records are asked of any name server",
+        "mailcore/routing/mx.py",
+        '        answer = await self._query(name, "TLSA", self._resolvers.local())  # another',
+        '        answer = await self._query(name, "TLSA", self._resolvers.all())  # another',
+        "tests/deliverer/test_dane.py -k another_host_cannot",
+    ),
+    Mutation(
+        "the MX record of a next hop with DANE is asked of any name server",
+        "mailcore/routing/mx.py",
+        "        resolver = (self._resolvers.local() if wanted.validated else None) or self._resolvers.all()\n",
+        "        resolver = self._resolvers.all()\n",
+        "tests/deliverer/test_dane.py -k another_host_cannot",
+    ),
+    Mutation(
         "the AD bit of any name server counts",
         "mailcore/routing/tlsa.py",
         "    return local and bool(answer.response.flags & dns.flags.AD)\n",

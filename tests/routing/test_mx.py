@@ -13,10 +13,11 @@ import pytest
 
 from mailcore.envelope import Status
 from mailcore.frames import NextHop
-from mailcore.routing import mx
+from mailcore.routing import mx, resolvers
 from mailcore.routing.mx import Address, HostFinder
 from mailcore.routing.nameserver import parse_nameserver
 from mailcore.routing.resolve import Refused
+from mailcore.routing.resolvers import RESOLV_CONF_CHECK_S
 from tests.exhausted import no_descriptors
 from tests.routing.nameserver import NameServer, name_server
 
@@ -245,9 +246,9 @@ async def test_servers_of_resolv_conf_are_used_when_none_are_set_and_changes_are
     assert isinstance(found, Refused)
     assert found.ours
     at.resolv_conf.write_text("nameserver 127.0.0.1\n", encoding="ascii")
-    assert at.finder._current_resolver() is None  # looked at a moment ago
-    at.clock.now += mx.RESOLV_CONF_CHECK_S
-    resolver = at.finder._current_resolver()
+    assert at.finder._resolvers.all() is None  # looked at a moment ago
+    at.clock.now += RESOLV_CONF_CHECK_S
+    resolver = at.finder._resolvers.all()
     assert resolver is not None
     assert [str(server) for server in resolver.nameservers] == ["127.0.0.1"]
 
@@ -273,7 +274,7 @@ async def test_without_descriptors_it_is_our_own_trouble_and_not_the_domains(at:
 async def test_a_dead_server_is_passed_over(
     server: NameServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mx, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(resolvers, "TIMEOUT_S", 0.2)
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         at = Setting(tmp_path, f"127.0.0.1:{closed.getsockname()[1]}", server.text)
