@@ -13,9 +13,11 @@ import dataclasses
 import json
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from mailcore.config.authenticity import authenticity_warnings
+from mailcore.config.dane import dane_warnings
 from mailcore.config.dnsbl import dnsbl_warnings
 from mailcore.config.greylist import greylist_warnings
 from mailcore.config.lines import report
@@ -33,6 +35,8 @@ from mailcore.terminal.output import complain, complain_fault, plain, print_json
 from mailcore.users.user_file import UserFileError, read_users
 
 __all__ = ["configure"]
+
+RESOLV_CONF = Path("/etc/resolv.conf")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -69,6 +73,7 @@ def _run(arguments: argparse.Namespace) -> int:
         *authenticity_warnings(settings.authenticity),
         *greylist_warnings(settings.greylist),
         *tlsrpt_warnings(settings.tlsrpt, settings.dkim),
+        *(() if arguments.file_only else dane_warnings(settings, RESOLV_CONF)),
     )
     warnings = [plain(line) for line in said]
     in_files = [] if arguments.file_only else [*map_faults(settings.rewriting), *recipient_faults(settings)]

@@ -39,7 +39,7 @@ from mailcore.config.relay import Relay
 from mailcore.config.reports import Reports
 from mailcore.config.rewriting import Rewriting
 from mailcore.config.supervisor import Supervisor
-from mailcore.config.tls import Tls, TlsPolicy
+from mailcore.config.tls import DANE, Tls, TlsPolicy
 from mailcore.config.tlsrpt import TlsRpt
 from mailcore.config.traces import Traces
 from mailcore.config.transports import Destination, Scheduler, Transport
@@ -132,6 +132,12 @@ class Settings:
         """Returns the directory of the MTA-STS policies that are kept; None if no next hop has that level."""
         levels = [each.tls for each in self.transports.values()] + [each.level for each in self.tls_policy.values()]
         return self.home / "mta-sts" if "mta-sts" in levels else None
+
+    @property
+    def dane_levels(self) -> tuple[str, ...]:
+        """Returns the tables with a level of DANE, as "[transports.smtp]" and "[tls_policy] example.org"."""
+        transports = [f"[transports.{name}]" for name, each in self.transports.items() if each.tls in DANE]
+        return (*transports, *[f"[tls_policy] {name}" for name, each in self.tls_policy.items() if each.level in DANE])
 
     @property
     def events_directory(self) -> Path:

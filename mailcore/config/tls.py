@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # Ansible checks a text with Python alone, and frames need ms
     from mailcore.frames import NextHop
 
 __all__ = [
+    "DANE",
     "LEVELS",
     "Tls",
     "TlsPolicy",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 LEVELS = ("none", "may", "encrypt", "verify", "dane", "dane-only", "mta-sts")
+DANE = ("dane", "dane-only")  # levels that need a validating name server on this host
 _BY_KEYWORD = ("nexthop", "dot-nexthop")  # as in Postfix's smtp_tls_secure_cert_match
 _LEVELS_DOC = (
     "STARTTLS: never; if the server offers it; always, or the mail is deferred; always, with a certificate for the next hop's "
@@ -123,7 +125,7 @@ def contradiction(pattern: str, policy: dict[str, object]) -> BadValue | None:
 
 def check_nameservers(nameservers: Sequence[str], levels: Collection[object]) -> None:
     """Raises BadValue if a level asks for DANE and a name server is on another host: its answers do not count as validated."""
-    if not {"dane", "dane-only"}.intersection(levels):
+    if not set(DANE).intersection(levels):
         return
     for each in nameservers:
         if not ipaddress.ip_address(values.nameserver_address(each)[0]).is_loopback:

@@ -64,6 +64,7 @@ OpenCounting = Callable[[Settings, StsPolicies | None, Callable[[str], None]], "
 MANAGER_SOCKET = "manager.sock"  # in Settings.run_directory
 RETRY_S_MIN = 0.05  # a restarted manager is back in less than a second
 RETRY_S_MAX = 1.0
+LEVELS_MAX = 500  # characters of the tables with a level of DANE that a log line has
 
 _log = logging.getLogger("waypost.deliverer")
 
@@ -151,7 +152,9 @@ class Deliverer:
         self._loop = loop
         self._files = DataFiles(Disk(), loop)
         own_addresses = OwnAddresses(listen_address(each.address) for each in settings.all_listeners)
-        finder = host_finder_of(settings, loop.time, own_addresses)
+        self._finder = finder = host_finder_of(settings, loop.time, own_addresses)
+        self._dane_levels = settings.dane_levels
+        self._looking: asyncio.Task[None] | None = None
         policies = Policies(settings.tls_policy, limits.port, settings.tls.ca_file)
         sts = None
         if settings.sts_directory is not None:
@@ -188,6 +191,8 @@ class Deliverer:
     async def run(self) -> None:
         """Serves a manager, and waits for the next when it is gone. Never returns."""
         wait_s = RETRY_S_MIN
+        if self._dane_levels:
+            self._looking = self._loop.create_task(self._look_for_validation())  # kept: a loop holds tasks weakly
         while True:
             try:
                 link = await self._connect()
@@ -201,6 +206,14 @@ class Deliverer:
             await link.lost
             log_event(logging.WARNING, "manager_lost", path=str(self._socket_path))
             await asyncio.sleep(RETRY_S_MIN)
+
+    async def _look_for_validation(self) -> None:
+        """Logs once that the level dane is as may, if no answer counts as validated."""
+        why = await self._finder.why_not_validated()
+        if why:
+            log_event(
+                logging.WARNING, "dane_not_validated", reason=why, levels=", ".join(self._dane_levels)[:LEVELS_MAX]
+            )
 
     async def deliver(self, work: Deliver) -> Delivered:
         """Returns the result of ``work``. Raises only CancelledError."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 
+from mailcore.doctor import validation
 from mailcore.doctor.finding import AFTER_NAMES, Finding, bad, good, not_known, warn
 from mailcore.doctor.host import Host
 from mailcore.doctor.resolver import Answer, Server, side_by_side
@@ -17,12 +18,13 @@ SERVER_REMEDY = "Repair or replace it in [deliverer] nameservers, or in /etc/res
 
 
 def look(host: Host) -> Iterator[Finding]:
-    """Yields findings about name servers, our names in HELO and greeting, and [relay] domains."""
+    """Yields findings about name servers and their validation, our names in HELO and greeting, and [relay] domains."""
     if not host.lookups.servers:
         yield bad("name servers", "none configured; mail that needs an MX lookup cannot be delivered", SERVER_REMEDY)
         return
     answers = host.lookups.first_answers()
     yield from (_server(host, server, answer) for server, answer in answers.items())
+    yield from validation.look(host)
     if not any(answer.rcode for answer in answers.values()):
         yield bad("name servers", f"none of {len(answers)} answers; mail that needs an MX lookup waits", SERVER_REMEDY)
         return

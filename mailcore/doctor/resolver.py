@@ -39,12 +39,13 @@ T = TypeVar("T")
 
 
 class Answer(NamedTuple):
-    """The answer of a name server. ``rcode`` is "" if none came; ``error`` then says why."""
+    """The answer of a name server. ``rcode`` is "" if none came; ``error`` then says why. ``validated``: it has the AD bit."""
 
     rcode: str
     records: tuple[str, ...]
     took_s: float
     error: str = ""
+    validated: bool = False
 
     @property
     def is_usable(self) -> bool:
@@ -88,6 +89,7 @@ def ask(server: Server, name: str, kind: str, tries: int, until: float) -> Answe
     try:
         asked = dns.name.from_text(name)
         question = dns.message.make_query(asked, kind)
+        question.flags |= dns.flags.AD  # asks for this bit in the answer (RFC 6840 5.7)
     except dns.exception.DNSException as fault:
         return Answer("", (), 0.0, f"{name!r} is not a valid domain name: {fault}")
     for _ in range(tries):
@@ -109,7 +111,8 @@ def ask(server: Server, name: str, kind: str, tries: int, until: float) -> Answe
                 if rrset.rdtype == rrtype
                 for record in rrset
             )
-            return Answer(dns.rcode.to_text(answer.rcode()), records, took_s)
+            validated = bool(answer.flags & dns.flags.AD)
+            return Answer(dns.rcode.to_text(answer.rcode()), records, took_s, validated=validated)
     return Answer("", (), time.monotonic() - began, error)
 
 
@@ -153,6 +156,12 @@ class Lookups:
             if answer.is_usable:
                 break
         return answer
+
+    def ask_each(self, servers: Sequence[Server], name: str, kind: str) -> dict[Server, Answer]:
+        """Asks each of the servers that are not silent, at once."""
+        answering = [server for server, answer in self.first_answers().items() if answer.rcode and server in servers]
+        calls = [functools.partial(ask, server, name, kind, 1, self._until) for server in answering]
+        return dict(zip(answering, side_by_side(calls), strict=True))
 
     def ask_all(self, name: str, kinds: Sequence[str]) -> list[Answer]:
         """Asks for several kinds of records at once."""

@@ -156,6 +156,16 @@ class HostFinder:
         failed = answer.missing in (_Missing.RETRY, _Missing.OURS)
         return list(answer.records), answer.ttl_s, failed, answer.secure
 
+    async def why_not_validated(self) -> str:
+        """Returns why no answer counts as validated, so that no host has DANE; "" if answers do, or nothing answers."""
+        resolver = self._resolvers.local()
+        if resolver is None:
+            return "none of the name servers is on this host"
+        answer = await self._query(".", "SOA", resolver)
+        if answer.missing is not _Missing.NO or answer.secure:
+            return ""
+        return "the name server on this host does not validate: its answer about the root zone has no AD bit"
+
     async def texts(self, name: str) -> tuple[list[str], float, bool]:
         """Returns the TXT records of a name, how many seconds they hold, and whether the look-up failed."""
         answer = await self._query(name, "TXT", self._resolvers.all())

@@ -19,7 +19,7 @@ import dns.nameserver
 
 from mailcore.routing.nameserver import is_local, parse_nameserver
 
-__all__ = ["RESOLV_CONF_CHECK_S", "Resolvers"]
+__all__ = ["RESOLV_CONF_CHECK_S", "Resolvers", "local_servers_of"]
 
 TIMEOUT_S = 2.0  # of one question to one server, before the next is asked; dnspython's default
 ASK_FLAGS = dns.flags.RD | dns.flags.AD  # AD in a question asks for AD in the answer (RFC 6840 5.7)
@@ -76,6 +76,15 @@ class Resolvers:
         resolver.timeout = TIMEOUT_S
         resolver.set_flags(ASK_FLAGS)
         return resolver
+
+
+def local_servers_of(resolv_conf: Path) -> list[str]:
+    """Returns the name servers on this host that a file as /etc/resolv.conf has; [] also if it cannot be read."""
+    try:
+        servers = dns.asyncresolver.Resolver(str(resolv_conf)).nameservers
+    except (OSError, dns.exception.DNSException):
+        return []
+    return [address for address in map(_address_of, servers) if is_local(address)]
 
 
 def _on_this_host(resolver: dns.asyncresolver.Resolver) -> dns.asyncresolver.Resolver | None:

@@ -50,7 +50,7 @@ class NameServer(asyncio.DatagramProtocol):
                 secure = secure and self._is_signed(name)
             found = self.records.get(f"{name} {kind}")
             if found:
-                response.answer.append(dns.rrset.from_text(name + ".", TTL_S, "IN", kind, *found))
+                response.answer.append(dns.rrset.from_text(name.rstrip(".") + ".", TTL_S, "IN", kind, *found))
             elif not any(key.split()[0] == name or key.split()[0].endswith("." + name) for key in self.records):
                 response.set_rcode(dns.rcode.NXDOMAIN)
             if secure and query.flags & dns.flags.AD:

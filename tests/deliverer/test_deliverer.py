@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from mailcore import processes
-from mailcore.config.settings import Settings
+from mailcore.config.host_finder_of import host_finder_of
+from mailcore.config.settings import Settings, TlsPolicy
 from mailcore.deliverer.client import Client
 from mailcore.deliverer.deliverer import MANAGER_SOCKET, Deliverer
 from mailcore.envelope import Status
@@ -26,7 +27,9 @@ from mailcore.log.data_blocks import sums_of
 from mailcore.supervisor.child import SETTINGS_NAME, store_settings
 from mailcore.supervisor.listen import SUN_PATH_MAX
 from tests.deliverer.delivery import BODY, LIMITS, outcomes
+from tests.deliverer.dns_server import NameServer, answering
 from tests.deliverer.scripted_server import ScriptedServer, serving
+from tests.eventually import eventually
 from tests.exhausted import no_descriptors
 from tests.routing.nameserver import name_server
 
@@ -340,3 +343,30 @@ async def test_the_process_serves_raises_its_file_limit_and_dies_of_any_signal(t
             process.kill()
         await process.wait()
         listening.close()
+
+
+@pytest.mark.parametrize(
+    ("level", "signed", "logged"),
+    [("dane", ("org",), 1), ("dane-only", (), 1), ("dane", (".",), 0), ("may", (), 0)],
+)
+async def test_a_name_server_that_does_not_validate_is_logged_once_with_dane(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, level: str, signed: tuple[str, ...], logged: int
+) -> None:
+    names = NameServer({". SOA": ["a. b. 1 2 3 4 5"]}, signed=signed)
+    async with answering(names):
+        settings = settings_in(tmp_path, nameservers=(names.text,))
+        policy = {"example.org": TlsPolicy(level=level)}
+        deliverer = Deliverer(replace(settings, tls_policy=policy), 3, asyncio.get_running_loop())
+        task = asyncio.create_task(deliverer.run())
+        await eventually(lambda: "manager_away" in caplog.text)
+        if deliverer._looking is not None:
+            await deliverer._looking
+        task.cancel()
+    lines = [json.loads(record.message) for record in caplog.records if "dane_not" in record.message]
+    assert [line["levels"] for line in lines] == ["[tls_policy] example.org"] * logged
+    assert len(names.asked) == (level != "may")
+
+
+async def test_a_name_server_of_another_host_does_not_validate(tmp_path: Path) -> None:
+    finder = host_finder_of(settings_in(tmp_path, nameservers=("192.0.2.53",)), asyncio.get_running_loop().time)
+    assert await finder.why_not_validated() == "none of the name servers is on this host"

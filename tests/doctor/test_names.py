@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import dns.exception
+import dns.flags
 import dns.message
 import dns.query
 import pytest
 
-from mailcore.doctor import names, resolver, reverse
+from mailcore.doctor import names, resolver, reverse, validation
 from mailcore.doctor.finding import State
 from mailcore.doctor.host import Host
 from tests.doctor.sample_host import found, sample_host
@@ -53,8 +54,8 @@ def named(directory: Path, server: str, helo: str = "mail.example.org", more: st
 
 
 @contextlib.contextmanager
-def datagrams(delay_s: float | None, questions: list[bytes] | None = None) -> Iterator[str]:
-    """A name server that answers "no such name" after so long; None: never. ``questions`` takes what it was asked."""
+def datagrams(delay_s: float | None, questions: list[bytes] | None = None, *, flags: int = 0) -> Iterator[str]:
+    """A name server that has no records and answers after so long; None: never. ``questions`` takes what it was asked."""
     with socket.socket(type=socket.SOCK_DGRAM) as asked:
         asked.bind(("127.0.0.1", 0))
 
@@ -67,6 +68,7 @@ def datagrams(delay_s: float | None, questions: list[bytes] | None = None) -> It
                     if delay_s is not None:
                         time.sleep(delay_s)
                         answer = dns.message.make_response(dns.message.from_wire(data))
+                        answer.flags |= flags
                         asked.sendto(answer.to_wire(), client)
 
         threading.Thread(target=serve, daemon=True).start()
@@ -261,3 +263,42 @@ def test_the_kernel_names_our_addresses() -> None:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         with socket.socket(family, socket.SOCK_DGRAM) as mine:
             mine.bind((address, 0))  # it is an address of this host
+
+
+# -- validation, for DANE
+
+DANE = '[tls_policy."example.org"]\nlevel = "dane"\n'
+TRANSPORT = '[transports.smtp]\ntls = "dane-only"\n'
+
+
+@pytest.mark.parametrize("more", [DANE, TRANSPORT])
+def test_a_server_that_does_not_validate_is_bad_with_dane(tmp_path: Path, more: str) -> None:
+    with datagrams(0.0) as plain, datagrams(0.0, flags=dns.flags.AD) as validating:
+        finding = found(names.look(named(tmp_path, plain, more=more)), "DNSSEC of 127.0.0.1")
+        assert (finding.state, "no AD bit" in finding.found) == (State.BAD, True)
+        assert finding.found.endswith("([tls_policy] example.org)" if more == DANE else "([transports.smtp])")
+        assert "validating resolver" in finding.remedy
+        assert found(names.look(named(tmp_path, validating, more=more)), "DNSSEC").state is State.GOOD
+        assert not any("DNSSEC" in each.what for each in names.look(named(tmp_path, plain))), "no level needs it"
+
+
+def test_with_dane_a_name_server_of_another_host_is_bad_if_there_is_none_here(tmp_path: Path) -> None:
+    resolv_conf = tmp_path / "resolv.conf"
+    resolv_conf.write_text("nameserver 192.0.2.53\n")
+    findings = list(validation.look(sample_host(tmp_path, DANE, resolv_conf=resolv_conf)))
+    assert [(each.state, each.found) for each in findings] == [
+        (
+            State.BAD,
+            "no name server is on this host, so dane is as may, and dane-only defers ([tls_policy] example.org)",
+        )
+    ]
+
+
+def test_with_dane_a_silent_name_server_here_is_bad_though_another_answers(
+    server: NameServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another host is not asked for hosts with DANE."""
+    monkeypatch.setattr(resolver, "TRY_S", 0.1)
+    with datagrams(None) as silent:
+        finding = found(names.look(named(tmp_path, f'{silent}", "{server.text}', more=DANE)), "DNSSEC of 127.0.0.1")
+        assert (finding.state, "does not answer" in finding.found) == (State.BAD, True)
