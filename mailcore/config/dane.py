@@ -1,4 +1,4 @@
-"""Names the levels that need a validating name server on this host, if /etc/resolv.conf has none there."""
+"""Warns of levels that need a validating name server on this host, where /etc/resolv.conf names only others."""
 
 from __future__ import annotations
 

@@ -26,11 +26,9 @@ import msgspec
 
 from mailcore.config.client_auth import NO_LOGINS, ClientAuth, Login, LoginFileError
 from mailcore.config.settings import Deliverer
-from mailcore.deliverer.ca_file import Complain, silent
 from mailcore.deliverer.connection import Cause, Connection
 from mailcore.deliverer.connection_cache import AddressKey, ConnectionCache, HopKey
 from mailcore.deliverer.conversion import Conversion, Misfit
-from mailcore.deliverer.dane import policy_for
 from mailcore.deliverer.keyword_masks import NO_MASK, KeywordMasks, Mask
 from mailcore.deliverer.login import LoginFile
 from mailcore.deliverer.message_data import DataError, MessageData
@@ -47,13 +45,15 @@ from mailcore.deliverer.require_tls import (
     without_requirement,
 )
 from mailcore.deliverer.server_limits import without
-from mailcore.deliverer.tls_policy import Policies, Policy
 from mailcore.deliverer.transaction import transact
 from mailcore.envelope import Status, Verdict
 from mailcore.esmtp import EXTENSIONS, REQUIRETLS, Extension
 from mailcore.frames import Deliver, Delivered, NextHop
 from mailcore.routing.mx import HOST_NOT_FOUND, Address, HostFinder
 from mailcore.routing.resolve import Refused
+from mailcore.tls.ca_file import Complain, silent
+from mailcore.tls.dane import policy_of_host
+from mailcore.tls.policy import Policies, Policy
 from mailcore.tls_result import MX_NOT_IN_POLICY, WAIVED, Result
 
 if TYPE_CHECKING:  # a process without [tlsrpt] does not load it
@@ -270,17 +270,11 @@ class Client:
 
     async def _by_tlsa(self, policy: Policy, address: Address, next_hop: NextHop) -> Policy | Unusable:
         """Returns the policy that the TLSA records of a host make."""
-        base, answer = address.host, None
-        for name in dict.fromkeys((address.canonical or address.host, address.host)) if address.secure else ():
-            base, answer = name, await self._finder.tlsa(name, next_hop.port)
-            if answer.failed or answer.records:
-                break
-        found = policy_for(policy, address, next_hop.host, base, answer)
+        found = await policy_of_host(policy, address, next_hop, self._finder.tlsa)
         if isinstance(found, Policy):
             return found
-        failed = answer is not None and answer.failed
-        result = Result.DNSSEC_INVALID if failed else Result.DANE_REQUIRED
-        return Unusable(Status.DEFERRED, "4.7.5", found, result=result)
+        result = Result.DNSSEC_INVALID if found.failed else Result.DANE_REQUIRED
+        return Unusable(Status.DEFERRED, "4.7.5", found.text, result=result)
 
     async def _transact(self, connection: Connection, work: Deliver, data: MessageData) -> Outcome | None:
         if connection.limits is not None:

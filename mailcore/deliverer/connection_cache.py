@@ -16,8 +16,8 @@ from typing import TypeVar
 from mailcore.config.client_auth import Login
 from mailcore.deliverer.connection import Connection
 from mailcore.deliverer.keyword_masks import Mask
-from mailcore.deliverer.tls_policy import Policy
 from mailcore.frames import NextHop
+from mailcore.tls.policy import Policy
 
 __all__ = ["AddressKey", "ConnectionCache", "HopKey"]
 

@@ -39,7 +39,6 @@ from mailcore.deliverer.message_data import DamagedError, DataError, DataFiles
 from mailcore.deliverer.mta_sts import StsPolicies
 from mailcore.deliverer.signing import Signing
 from mailcore.deliverer.sts_fetch import PolicyFetcher
-from mailcore.deliverer.tls_policy import Policies
 from mailcore.envelope import Status, Verdict
 from mailcore.esmtp import EXTENSIONS, Extension
 from mailcore.exhaustion import is_exhausted
@@ -49,6 +48,7 @@ from mailcore.routing.own_addresses import OwnAddresses
 from mailcore.routing.resolve import next_hop_of
 from mailcore.supervisor.listen import fitting_path
 from mailcore.supervisor.pulse import beat
+from mailcore.tls.policy import Policies
 
 if TYPE_CHECKING:
     from mailcore.deliverer.sealing import Sealing

@@ -21,9 +21,9 @@ import msgspec
 
 from mailcore.deliverer.sts_fetch import PolicyFetcher
 from mailcore.deliverer.sts_policy import PolicyError, StsPolicy, allows, parse_policy, record_id
-from mailcore.deliverer.tls_policy import Policy
 from mailcore.frames import NextHop
 from mailcore.routing.mx import HostFinder
+from mailcore.tls.policy import Policy
 
 __all__ = ["StsPolicies", "refusal"]
 

@@ -23,19 +23,19 @@ from typing import NamedTuple
 
 from mailcore.config.client_auth import NO_LOGINS, ClientAuth, Login
 from mailcore.config.settings import Deliverer
-from mailcore.deliverer.ca_file import Complain, silent
-from mailcore.deliverer.certificates import CHECKED_BY_NAME, Contexts, mismatch
 from mailcore.deliverer.connection import Cause, Connection, Failure, connect_error_text
-from mailcore.deliverer.dane import chain_of, matched
 from mailcore.deliverer.keyword_masks import NO_MASK, Mask
 from mailcore.deliverer.login import authenticate
 from mailcore.deliverer.replies import Reply, enhanced_code, status_of
-from mailcore.deliverer.tls_policy import Policy
 from mailcore.envelope import Status
 from mailcore.esmtp import Extension, OutgoingTable
 from mailcore.frames import TLS_NOT_OFFERED
 from mailcore.remote_reply import refused_to_talk
 from mailcore.routing.mx import Address
+from mailcore.tls.ca_file import Complain, silent
+from mailcore.tls.certificates import Contexts
+from mailcore.tls.checking import checked
+from mailcore.tls.policy import Policy
 from mailcore.tls_result import CONNECTION_LOST, TLSA_MISMATCH, Result
 
 __all__ = ["Opener", "Unusable", "relay_of"]
@@ -189,8 +189,7 @@ class Opener:
         except OSError as error:
             words = f"cannot read the certificates of CAs in {policy.ca_file or 'the system'}: {error}"
             return Unusable(Status.DEFERRED, "4.3.5", words, Cause.LOCAL)  # other policies may have other files
-        server_name = policy.names[0] if policy.tlsa else ""  # RFC 7672 8.1
-        reply = await connection.encrypt(context, self._limits.command_timeout_s, server_name)
+        reply = await connection.encrypt(context, self._limits.command_timeout_s, policy.server_name)
         if reply is None:
             words = f"Cannot start TLS with {connection.name}: {connection.tls_error or 'handshake failure'}"
             result, reason_code = _result_of(connection.tls_exception)
@@ -202,14 +201,16 @@ class Opener:
             connection.tls_result = Result.STARTTLS_NOT_SUPPORTED
             connection.tls_level = _in_the_clear(policy, f"{connection.name} refused to start TLS: {reply.text}")
             return None  # the conversation continues in the clear
-        wrong = _unfulfilled(connection, policy)
-        if wrong:
-            words = f"Server certificate of {connection.name} not verified: {wrong}"
+        found = checked(connection.ssl_object, policy)
+        connection.tls_verified = found.verified
+        if found.missing:
+            words = f"Server certificate of {connection.name} not verified: {found.missing}"
             result, code = Result.CERTIFICATE_HOST_MISMATCH, ""
             if policy.tlsa:
                 result, code = Result.CERTIFICATE_NOT_TRUSTED, TLSA_MISMATCH
             return Unusable(Status.DEFERRED, "4.7.5", words, result=result, reason_code=code)
-        connection.tls_level = connection.tls_level or str(policy)
+        by_record = f"{policy.level}: TLSA {found.record} of {policy.names[0]}" if found.record is not None else ""
+        connection.tls_level = by_record or str(policy)
         reason = await self._hello(connection)
         # A server that dislikes our handshake in TLS 1.3 says so only here, by hanging up.
         if reason is None or connection.failure is None:
@@ -234,24 +235,6 @@ def relay_of(address: Address, port: int) -> str:
     """Returns the name of a host and its address as it is logged; a Unix socket has no port."""
     name = f"{address.host}[{address.address}]"
     return f"{name}:{port}" if port else name
-
-
-def _unfulfilled(connection: Connection, policy: Policy) -> str:
-    """Returns what the policy demands and the encrypted connection lacks, "" if nothing."""
-    session = connection.ssl_object
-    if session is None:
-        return "the connection is not encrypted"
-    if policy.tlsa:
-        record = matched(chain_of(session), policy)
-        connection.tls_verified = record is not None
-        if record is not None:
-            connection.tls_level = f"{policy.level}: TLSA {record} of {policy.names[0]}"
-        return "" if record is not None else f"no TLSA record of {policy.names[0]} matches its certificates"
-    if policy.level in CHECKED_BY_NAME:
-        wrong = mismatch(session.getpeercert(), policy.names)
-        connection.tls_verified = not wrong
-        return wrong
-    return ""
 
 
 def _result_of(error: Exception | None) -> tuple[str, str]:

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 
 from mailcore.deliverer.message_data import MessageData
 from mailcore.deliverer.opening import Unusable
-from mailcore.deliverer.tls_policy import Policy
 from mailcore.envelope import Options, Status
 from mailcore.esmtp import REQUIRETLS
 from mailcore.frames import NextHop
+from mailcore.tls.policy import Policy
 
 __all__ = ["NOT_OFFERED", "PUBLISHED", "requires_tls", "returned", "strengthened", "waives_tls", "without_requirement"]
 

@@ -11,12 +11,12 @@ import io
 import ssl
 from typing import Any, cast
 
-from mailcore.deliverer.ca_file import CaFile, Complain, silent
 from mailcore.deliverer.sts_policy import PolicyError
 from mailcore.frames import NextHop
 from mailcore.routing.https_connection import connected, trusting
 from mailcore.routing.mx import HostFinder
 from mailcore.routing.resolve import Refused
+from mailcore.tls.ca_file import CaFile, Complain, silent
 from mailcore.tls_result import Result
 
 __all__ = ["PolicyFetcher"]

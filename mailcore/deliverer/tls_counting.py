@@ -19,10 +19,10 @@ from mailcore.config.tlsrpt import DIRECTORY
 from mailcore.deliverer.connection import Cause, Connection
 from mailcore.deliverer.mta_sts import StsPolicies, refusal
 from mailcore.deliverer.opening import Unusable
-from mailcore.deliverer.tls_policy import Policy
 from mailcore.envelope import Status
 from mailcore.frames import NextHop
 from mailcore.routing.mx import Address
+from mailcore.tls.policy import Policy
 from mailcore.tls_result import MX_NOT_IN_POLICY, WAIVED, Result
 from mailcore.tls_sessions import Session, SessionCounts
 

@@ -10,19 +10,19 @@ from pathlib import Path
 
 from mailcore.config.client_auth import NO_LOGINS, ClientAuth
 from mailcore.config.settings import Deliverer
-from mailcore.deliverer.ca_file import Complain, silent
 from mailcore.deliverer.client import Client
 from mailcore.deliverer.conversion import Conversion
 from mailcore.deliverer.keyword_masks import KeywordMasks
 from mailcore.deliverer.message_data import DataFiles, MessageData
 from mailcore.deliverer.mta_sts import StsPolicies
 from mailcore.deliverer.tls_counting import TlsCounting
-from mailcore.deliverer.tls_policy import Policies
 from mailcore.envelope import Status
 from mailcore.frames import Deliver, Delivered, NextHop
 from mailcore.log.disk import Disk
 from mailcore.routing.mx import Address, HostFinder
 from mailcore.routing.resolve import Refused
+from mailcore.tls.ca_file import Complain, silent
+from mailcore.tls.policy import Policies
 
 BODY = b"Subject: test\r\n\r\nHello\r\n..dots are stuffed already\r\n"
 

@@ -16,12 +16,12 @@ import msgspec
 import pytest
 
 from mailcore.config.settings import TlsPolicy
-from mailcore.deliverer.tls_policy import Policies
 from mailcore.frames import NextHop
 from mailcore.routing import resolvers
 from mailcore.routing import tlsa as tlsa_room
 from mailcore.routing.mx import HostFinder
 from mailcore.routing.tlsa import is_validated
+from mailcore.tls.policy import Policies
 from tests.deliverer.authority import DAY, Authority, Issued
 from tests.deliverer.delivery import Sender, outcomes, words
 from tests.deliverer.dns_server import NameServer, answering

@@ -10,8 +10,8 @@ import pytest
 from mailcore.config.load import load_text
 from mailcore.config.settings import TlsPolicy
 from mailcore.deliverer.keyword_masks import NO_MASK, KeywordMasks, masks_of
-from mailcore.deliverer.tls_policy import Policies
 from mailcore.frames import NextHop
+from mailcore.tls.policy import Policies
 from tests.deliverer.delivery import FixedHosts, Sender, outcomes, words
 from tests.deliverer.scripted_server import ScriptedServer, server_tls, serving
 

@@ -18,8 +18,8 @@ from mailcore.config.settings import TlsPolicy
 from mailcore.deliverer.mta_sts import RETRY_S, StsPolicies
 from mailcore.deliverer.sts_fetch import POLICY_BYTES_MAX, PolicyFetcher
 from mailcore.deliverer.sts_policy import PolicyError, allows, parse_policy, record_id
-from mailcore.deliverer.tls_policy import Policies
 from mailcore.routing.mx import HostFinder
+from mailcore.tls.policy import Policies
 from tests.deliverer.authority import DAY, Authority
 from tests.deliverer.delivery import Sender, outcomes, words
 from tests.deliverer.dns_server import NameServer, answering

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from mailcore.config.settings import TlsPolicy
-from mailcore.deliverer.tls_policy import Policies
 from mailcore.frames import Delivered
 from mailcore.routing.mx import Address
+from mailcore.tls.policy import Policies
 from tests.deliverer.authority import Authority, Issued
 from tests.deliverer.delivery import BODY, FixedHosts, Sender, outcomes, words
 from tests.deliverer.scripted_server import ScriptedServer, serving

@@ -17,7 +17,7 @@ import pytest
 
 from mailcore.config.settings import TlsPolicy
 from mailcore.deliverer.tls_counting import TlsCounting
-from mailcore.deliverer.tls_policy import Policies
+from mailcore.tls.policy import Policies
 from mailcore.tls_sessions import Session, SessionCounts, day_at, day_end, read_day
 from tests.deliverer import test_dane as dane
 from tests.deliverer import test_mta_sts as sts

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from mailcore.config.settings import TlsPolicy
-from mailcore.deliverer.certificates import mismatch
-from mailcore.deliverer.tls_policy import Policies, Policy
-from mailcore.frames import NextHop
+from mailcore.tls.policy import Policies
 from tests.deliverer.authority import DAY, Authority, Issued
 from tests.deliverer.delivery import FixedHosts, Sender, outcomes, words
 from tests.deliverer.scripted_server import Act, Answer, ScriptedServer, serving
@@ -217,73 +215,3 @@ async def test_what_is_injected_behind_the_220_never_speaks_for_the_server(
             assert words(result) == "250 2.0.0 Ok: queued as 4F"
         else:
             assert outcomes(result)[0][0] == "deferred"
-
-
-@pytest.mark.parametrize(
-    ("names", "wanted", "fits"),
-    [
-        (("example.org",), ("example.org",), True),
-        (("EXAMPLE.org",), ("example.ORG",), True),
-        (("*.example.org",), ("mx.example.org",), True),
-        (("*.example.org",), ("a.mx.example.org",), False),  # one label
-        (("*.example.org",), ("example.org",), False),
-        (("*.org",), ("example.org",), False),
-        (("m*.example.org",), ("mx.example.org",), False),
-        (("*.*.org",), ("mx.example.org",), False),
-        (("*",), ("example",), False),
-        (("mx.example.org", "x.test"), (".example.org",), True),
-        (("a.b.example.org",), (".example.org",), True),
-        (("*.example.org",), (".example.org",), True),
-        (("*.*.example.org",), (".example.org",), False),
-        (("example.org",), (".example.org",), False),
-        (("badexample.org",), (".example.org",), False),
-        (("example.org.evil.test",), ("example.org",), False),
-        (("example.org\0.evil.test",), ("example.org",), False),
-        (("192.0.2.1",), ("192.0.2.1",), True),
-        (("2001:DB8:0:0::1",), ("2001:db8::1",), True),
-        (("*.2.1",), ("192.0.2.1",), False),
-        ((), ("example.org",), False),
-    ],
-)
-def test_a_name_fits_or_not(names: tuple[str, ...], wanted: tuple[str, ...], fits: bool) -> None:
-    kinds = [("IP Address" if name[0].isdigit() and "*" not in name else "DNS", name) for name in names]
-    assert (mismatch({"subjectAltName": kinds}, wanted) == "") is fits
-
-
-def test_the_common_name_counts_for_nothing() -> None:
-    certificate = {"subject": ((("commonName", "example.org"),),), "subjectAltName": ()}
-    assert "no name in subjectAltName" in mismatch(certificate, ("example.org",))
-    assert mismatch(None, ("example.org",))
-    assert mismatch({"subjectAltName": (("DNS", "example.org"),)}, ())
-
-
-def test_the_most_specific_pattern_wins() -> None:
-    levels = {
-        "example.org": "encrypt", ".example.org": "none", ".org": "dane", "[mx.example.org]": "verify",
-        "[mx.example.org]:587": "dane-only", "example.org:2525": "may", "[192.0.2.1]": "encrypt",
-    }  # fmt: skip
-    policies = Policies({pattern: TlsPolicy(level=level) for pattern, level in levels.items()}, 25)
-
-    def level(host: str, port: int = 25, mx: bool = True) -> str:
-        return policies.of("smtp", "mta-sts", NextHop(host, port, mx)).level
-
-    assert [level("example.org"), level("example.org", 2525), level("example.org", 26)] == ["encrypt", "may", "encrypt"]
-    assert [level("a.example.org"), level("a.b.example.org"), level("other.org")] == ["none", "none", "dane"]
-    assert [level("mx.example.org", mx=False), level("mx.example.org", 587, mx=False)] == ["verify", "dane-only"]
-    assert [level("mx.example.org"), level("example.test"), level("192.0.2.1", mx=False)] == [
-        "none",
-        "mta-sts",
-        "encrypt",
-    ]
-    assert level("badexample.org") == "dane"
-
-
-def test_a_policy_names_what_a_certificate_must_have() -> None:
-    policies = Policies({"x.test": TlsPolicy(level="verify", match=("nexthop", ".y.test"), ca_file="/own")}, 25, "/all")
-    assert policies.of("smtp", "may", NextHop("x.test", 25, True)) == Policy(
-        "verify", "[tls_policy] x.test", ("x.test", ".y.test"), "/own"
-    )
-    assert policies.of("bulk", "verify", NextHop("z.test", 25, True)) == Policy(
-        "verify", "[transports.bulk]", ("z.test", ".z.test"), "/all"
-    )
-    assert policies.of("smtp", "may", NextHop("z.test", 25, True)) == Policy("may")

@@ -16,7 +16,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a certificate with another name is taken",
-        "mailcore/deliverer/opening.py",
+        "mailcore/tls/checking.py",
         "        wrong = mismatch(session.getpeercert(), policy.names)\n",
         "        wrong = ''\n",
         "tests/deliverer/test_tls_levels.py",
@@ -30,7 +30,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a failed look-up of TLSA records counts as a denial",
-        "mailcore/deliverer/dane.py",
+        "mailcore/tls/dane.py",
         "    if answer is not None and answer.failed:\n",
         "    if False:\n",
         "tests/deliverer/test_dane.py -k bogus",

@@ -48,6 +48,11 @@ class Policy(NamedTuple):
         """Returns whether nothing may be sent in the clear."""
         return self.level not in ("none", "may")
 
+    @property
+    def server_name(self) -> str:
+        """Returns the name that the server is asked for in the handshake (RFC 7672 8.1); "": that of the host."""
+        return self.names[0] if self.tlsa else ""
+
     def instead(self, level: str, why: str) -> Policy:
         """Returns a plain policy of another level, with the reason why it applies instead of this one."""
         return Policy(level, f"{self.level}, {why}")

@@ -14,8 +14,8 @@ import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mailcore.deliverer.ca_file import CaFile, Complain, silent
-from mailcore.deliverer.tls_policy import Policy
+from mailcore.tls.ca_file import CaFile, Complain, silent
+from mailcore.tls.policy import Policy
 
 __all__ = ["CHECKED_BY_NAME", "Contexts", "mismatch", "names_of"]
 

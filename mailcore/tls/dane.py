@@ -15,25 +15,46 @@ from __future__ import annotations
 import datetime
 import hashlib
 import ssl
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
-from mailcore.deliverer.tls_policy import Policy
+from mailcore.frames import NextHop
 from mailcore.routing.mx import Address
 from mailcore.routing.tlsa import Tlsa, TlsaAnswer
+from mailcore.tls.policy import Policy
 from mailcore.tls_result import Result
 
-__all__ = ["chain_of", "matched", "policy_for"]
+__all__ = ["NoMail", "chain_of", "matched", "policy_for", "policy_of_host"]
 
 _DIGESTS = {1: hashlib.sha256, 2: hashlib.sha512}
 _LENGTHS = {1: 32, 2: 64}
 _ENCODING_DER = 2  # _ssl.ENCODING_DER, of the certificates that Python 3.11 has in a chain
 _TO_MATCH_MAX = 10  # certificates in a chain; a real one has three
+
+
+class NoMail(NamedTuple):
+    """Why a host gets no mail. ``failed``: its records could not be looked up, or were bogus."""
+
+    text: str
+    failed: bool
+
+
+async def policy_of_host(
+    policy: Policy, address: Address, next_hop: NextHop, find: Callable[[str, int], Awaitable[TlsaAnswer]]
+) -> Policy | NoMail:
+    """Returns the policy that the TLSA records of a host make of "dane" or "dane-only". ``find`` looks them up."""
+    base, answer = address.host, None
+    for name in dict.fromkeys((address.canonical or address.host, address.host)) if address.secure else ():
+        base, answer = name, await find(name, next_hop.port)
+        if answer.failed or answer.records:
+            break
+    found = policy_for(policy, address, next_hop.host, base, answer)
+    return found if isinstance(found, Policy) else NoMail(found, answer is not None and answer.failed)
 
 
 def policy_for(policy: Policy, address: Address, next_hop: str, base: str, answer: TlsaAnswer | None) -> Policy | str:
