@@ -18,13 +18,13 @@ from mailcore.config.host_finder_of import host_finder_of, our_name
 from mailcore.config.recipients import domain_pattern_of
 from mailcore.config.routing_of import routing_of
 from mailcore.config.settings import Settings
-from mailcore.config.tls import level_of
 from mailcore.envelope import Status
 from mailcore.pickup.verification import Asked, Question
 from mailcore.receiver import probe
 from mailcore.routing.address import comparable_domain, split
 from mailcore.routing.mx import Address
 from mailcore.routing.resolve import Refused, Resolved
+from mailcore.tls.policy import Policies, Policy
 
 __all__ = ["AddressVerifier"]
 
@@ -38,7 +38,8 @@ class AddressVerifier:
         self._settings = settings
         self._loop = loop
         self._routing = routing_of(settings)
-        self._finder = host_finder_of(settings, time.monotonic)
+        self._prober = probe.Prober(host_finder_of(settings, time.monotonic))
+        self._policies = Policies(settings.tls_policy, settings.deliverer.port, settings.tls.ca_file)
         self._slots = asyncio.Semaphore(settings.maildrop.verify_questions_max)
         self._relayed = dict.fromkeys((each.lower() for each in settings.relay.domains), "")
 
@@ -61,13 +62,15 @@ class AddressVerifier:
         status, late = "4.4.3", "the DNS had no answer about"  # RFC 3463: directory server failure
         try:
             async with asyncio.timeout(limit_s) as limit:
-                hosts = await self._finder.find(route.next_hop)
+                tls = self._settings.transports[route.transport].tls
+                policy = self._policies.of(route.transport, tls, route.next_hop)
+                hosts = await self._prober.find(policy, route.next_hop)
                 if isinstance(hosts, Refused):
                     return Finding(asked.address, Action.UNDELIVERABLE, hosts.dsn, hosts.reply, asked.original)
                 if not self._asks_about(asked.address):
                     return Finding(asked.address, Action.UNVERIFIED, "4.0.0", _not_asked(route, hosts), asked.original)
                 status, late = "4.4.1", "no answer from"
-                answer = await probe.ask(self._question(asked.address, route), hosts, route.next_hop.port)
+                answer = await self._prober.ask(self._question(asked.address, route, policy), hosts, route.next_hop)
                 return _by_answer(asked, answer)
         except TimeoutError:
             if not limit.expired():  # of something inside: a fault of ours
@@ -81,14 +84,13 @@ class AddressVerifier:
         domain = comparable_domain(split(address)[1])
         return bool(domain_pattern_of(domain, self._relayed)) and ways[domain_pattern_of(domain, ways)] == "next_hop"
 
-    def _question(self, address: str, route: Resolved) -> probe.Question:
+    def _question(self, address: str, route: Resolved, policy: Policy) -> probe.Question:
         settings, recipients = self._settings, self._settings.recipients
-        tls = settings.transports[route.transport].tls
         return probe.Question(
             address,
             recipients.address_verify_sender,
             our_name(settings),
-            level_of(settings.tls_policy, tls, route.next_hop, settings.deliverer.port),
+            policy,
             route.transport in settings.lmtp_transports,
             recipients.address_verify_timeout_s,
         )

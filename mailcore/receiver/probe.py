@@ -5,8 +5,11 @@ Laws
   login that is missing), a full mailbox, or a temporary reply decides nothing.
 - A refusal whose code does not say what it is about counts only if the same server accepts postmaster of the domain.
 - Each step has a time-out, and each reply a bounded size.
+- A server is asked with the encryption that mail to it must have. Under "verify", "dane-only", and "dane" where there are TLSA
+  records, only one whose certificate was checked is asked: else a man in the middle could refuse every recipient. Under
+  "mta-sts" it is asked as under "may", because the policies of domains are known to deliverers alone.
 
-Keeps law: only-rcpt-decides (docs/laws.md).
+Keeps law: only-rcpt-decides, law: probe-keeps-tls-level (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -19,10 +22,17 @@ import ssl
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from mailcore.config.tls import DANE
+from mailcore.frames import TLS_NOT_OFFERED, NextHop
 from mailcore.routing.address import a_labels, split
-from mailcore.routing.mx import Address
+from mailcore.routing.mx import Address, HostFinder
+from mailcore.routing.resolve import Refused
+from mailcore.tls.certificates import Contexts
+from mailcore.tls.checking import checked
+from mailcore.tls.dane import policy_of_host
+from mailcore.tls.policy import Policy
 
-__all__ = ["Answer", "Outcome", "Question", "ask"]
+__all__ = ["Answer", "Outcome", "Prober", "Question"]
 
 LINE_MAX = 2_048  # bytes; RFC 5321 4.5.3.1.5 says 512
 LINES_MAX = 100  # of one reply
@@ -54,20 +64,27 @@ class Outcome(enum.Enum):
 
 
 class Answer(NamedTuple):
-    """``text`` has the server and its reply, or what failed. ``reached``: a server spoke SMTP with us."""
+    """``text`` has the server and its reply, or what failed. ``reached``: a server spoke SMTP with us. ``clear``: why it was
+    asked in the clear though its level is "may"; "" if it was not."""
 
     outcome: Outcome
     text: str
     reached: bool = True
+    clear: str = ""
+
+    @property
+    def logged(self) -> str:
+        """Returns the text for the log, which names a fallback to clear text."""
+        return f"{self.text}; asked in the clear: {self.clear}" if self.clear else self.text
 
 
 class Question(NamedTuple):
-    """``level`` is the TLS level of the next hop: "none", "may", or one that forbids clear text."""
+    """A recipient, and how its next hop is asked: the sender, our name, and the encryption that mail to it must have."""
 
     recipient: str
     sender: str
     hostname: str
-    level: str = "may"
+    policy: Policy = Policy("may")
     lmtp: bool = False
     timeout_s: float = 30.0
 
@@ -93,43 +110,79 @@ class _Reply(NamedTuple):
         return " ".join(self.lines)[:TEXT_MAX]
 
 
-async def ask(question: Question, addresses: Sequence[Address], port: int) -> Answer:
-    """Asks the hosts in this order until one answers. Raises nothing but CancelledError."""
-    why = "no address"
-    reached = False
-    for address in addresses:
+class Prober:
+    """Finds the hosts of next hops and asks them."""
+
+    def __init__(self, finder: HostFinder) -> None:
+        self._finder = finder
+        self._contexts = Contexts()
+
+    async def find(self, policy: Policy, next_hop: NextHop) -> tuple[Address, ...] | Refused:
+        """Returns the addresses of a next hop, best first; or why there are none."""
+        return await self._finder.find(next_hop, validated=policy.level in DANE)
+
+    async def ask(self, question: Question, addresses: Sequence[Address], next_hop: NextHop) -> Answer:
+        """Asks the hosts in this order until one answers. Raises nothing but CancelledError."""
+        why = "no address"
+        reached = False
+        for address in addresses:
+            try:
+                policy = await self._policy_of(question.policy, address, next_hop)
+                try:
+                    return await self._ask(question, policy, address, next_hop.port)
+                except _TlsFailed as error:
+                    why, reached = str(error), True
+                    if policy.level == "may":
+                        return await self._ask(question, policy, address, next_hop.port, clear=why)
+            except _Failed as error:
+                why = str(error)
+                reached = reached or not isinstance(error, _Unreachable)
+        return Answer(Outcome.UNDECIDED, why, reached)
+
+    async def _policy_of(self, policy: Policy, address: Address, next_hop: NextHop) -> Policy:
+        """Returns the policy for one host. Raises _Failed if it gets no mail."""
+        if policy.level == "mta-sts":
+            return Policy("may")
+        if policy.level not in DANE:
+            return policy
+        found = await policy_of_host(policy, address, next_hop, self._finder.tlsa)
+        if not isinstance(found, Policy):
+            raise _Unreachable(found.text)
+        return found
+
+    async def _ask(self, question: Question, policy: Policy, address: Address, port: int, clear: str = "") -> Answer:
+        """Asks one host. ``clear``: why no encryption is tried."""
+        place = f"{address.host}[{address.address}]{'' if port == 25 else f':{port}'}"
+        server = _Server(place, question.timeout_s)
         try:
-            return await _ask(question, address, port, question.level != "none")
-        except _TlsFailed as error:
-            why, reached = str(error), True
-            if question.level == "may":
-                with contextlib.suppress(_Failed):
-                    return await _ask(question, address, port, encrypts=False)
-        except _Failed as error:
-            why = str(error)
-            reached = reached or not isinstance(error, _Unreachable)
-    return Answer(Outcome.UNDECIDED, why, reached)
+            await server.connect(address.address, port)
+            context = None if clear or policy.level == "none" else self._context(policy)
+            return await _converse(question, server, policy, address, context, clear)
+        finally:
+            server.close()
+
+    def _context(self, policy: Policy) -> ssl.SSLContext:
+        try:
+            return self._contexts.of(policy)
+        except OSError as error:
+            where = policy.ca_file or "the system"
+            raise _Failed(f"cannot read the certificates of CAs in {where}: {error.strerror or error}") from None
 
 
-async def _ask(question: Question, address: Address, port: int, encrypts: bool) -> Answer:
-    place = f"{address.host}[{address.address}]{'' if port == 25 else f':{port}'}"
-    server = _Server(place, question.timeout_s)
-    try:
-        await server.connect(address.address, port)
-        return await _converse(question, server, encrypts)
-    finally:
-        server.close()
-
-
-async def _converse(question: Question, server: _Server, encrypts: bool) -> Answer:
+async def _converse(
+    question: Question, server: _Server, policy: Policy, address: Address, context: ssl.SSLContext | None, clear: str
+) -> Answer:
     server.expect(await server.reply(), "greeting")
     hello = f"{'LHLO' if question.lmtp else 'EHLO'} {question.hostname}"
     features = await server.hello(hello, question)
-    if encrypts and "STARTTLS" in features:
-        await server.start_tls()
+    if context is not None and "STARTTLS" in features:
+        host = "" if address.host == address.address else address.host
+        await server.start_tls(context, policy, policy.server_name or host)
         features = await server.hello(hello, question)
-    elif question.level not in ("none", "may"):
+    elif policy.demands_tls:
         raise _Failed(f"host {server.place} does not offer STARTTLS, which its level of TLS demands")
+    elif context is not None:
+        clear = TLS_NOT_OFFERED
     local_part, domain = split(question.recipient)
     with contextlib.suppress(UnicodeError):
         domain = a_labels(domain)
@@ -144,7 +197,7 @@ async def _converse(question: Question, server: _Server, encrypts: bool) -> Answ
         witness = await server.command(f"RCPT TO:<postmaster@{domain}>")
         outcome = Outcome.UNKNOWN if witness.code < 300 else Outcome.UNDECIDED
     await server.quit()
-    return Answer(outcome, f"host {server.place} said: {reply.code} {reply.text}")
+    return Answer(outcome, f"host {server.place} said: {reply.code} {reply.text}", clear=clear)
 
 
 def _outcome(reply: _Reply) -> Outcome | None:
@@ -220,20 +273,25 @@ class _Server:
         self.expect(reply, "reply to EHLO")
         return {line.split(" ", 1)[0].upper() for line in reply.lines[1:]}
 
-    async def start_tls(self) -> None:
-        """Encrypts the connection. The certificate is not looked at: nothing but addresses is sent. Raises _TlsFailed."""
+    async def start_tls(self, context: ssl.SSLContext, policy: Policy, name: str) -> None:
+        """Encrypts the connection, and checks the certificate as the policy demands; ``name`` is for SNI.
+
+        Raises _TlsFailed, or _Failed for a certificate that is wrong.
+        """
         assert self._writer is not None
         reply = await self.command("STARTTLS")
         if reply.code != 220:
             raise _TlsFailed(f"host {self.place} refuses TLS: {reply.code} {reply.text}")
-        context = ssl.create_default_context()
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
         try:
             async with asyncio.timeout(self._timeout_s):
-                await self._writer.start_tls(context)
-        except OSError as error:  # ssl.SSLError is one
+                await self._writer.start_tls(context, server_hostname=name or None)
+        except ssl.SSLCertVerificationError as error:
+            raise _TlsFailed(f"certificate of {self.place} not trusted: {error.verify_message}") from None
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError; a name that SNI cannot say, a ValueError
             raise _TlsFailed(f"TLS handshake with {self.place}: {type(error).__name__}") from None
+        missing = checked(self._writer.get_extra_info("ssl_object"), policy).missing
+        if missing:
+            raise _Failed(f"certificate of {self.place} not verified: {missing}")
 
     async def quit(self) -> None:
         """Ends the conversation; the reply does not matter."""

@@ -25,7 +25,6 @@ from mailcore.config.live_maps import LiveMaps
 from mailcore.config.recipients import STATE, domain_pattern_of
 from mailcore.config.routing_of import routing_of
 from mailcore.config.settings import Settings
-from mailcore.config.tls import level_of
 from mailcore.frames import NextHop
 from mailcore.maillog import MailLog
 from mailcore.receiver.check import NOT_DETERMINED, Asked
@@ -38,6 +37,7 @@ from mailcore.receiver.watched_files import WatchedFiles
 from mailcore.rewriting.address_map import PatternTooSlow
 from mailcore.rewriting.recipient_list import RecipientList, is_rewritten, read_recipients
 from mailcore.routing.address import comparable_domain
+from mailcore.tls.policy import Policies, Policy
 
 __all__ = ["RecipientChecks"]
 
@@ -172,16 +172,16 @@ class RecipientChecks:
 def _verification(
     settings: Settings, store: RecipientStore, log: MailLog, loop: asyncio.AbstractEventLoop
 ) -> Verification:
-    port = settings.deliverer.port
+    policies = Policies(settings.tls_policy, settings.deliverer.port, settings.tls.ca_file)
 
-    def level(transport: str, next_hop: NextHop) -> str:
-        return level_of(settings.tls_policy, settings.transports[transport].tls, next_hop, port)
+    def policy(transport: str, next_hop: NextHop) -> Policy:
+        return policies.of(transport, settings.transports[transport].tls, next_hop)
 
     return Verification(
         settings.recipients,
         routing_of(settings),
         settings.lmtp_transports,
-        level,
+        policy,
         host_finder_of(settings, loop.time),
         store,
         log,

@@ -21,12 +21,13 @@ from mailcore.config.recipients import Recipients
 from mailcore.envelope import Status
 from mailcore.frames import NextHop
 from mailcore.receiver.client_rates import network_of
-from mailcore.receiver.probe import Answer, Outcome, Question, ask
+from mailcore.receiver.probe import Answer, Outcome, Prober, Question
 from mailcore.receiver.recipient_store import TRIM_EVERY, RecipientStore, trim
 from mailcore.receiver.refusals import Allowance
 from mailcore.routing.address import comparable
 from mailcore.routing.mx import HostFinder
 from mailcore.routing.resolve import Refused, Resolved, Routing
+from mailcore.tls.policy import Policy
 
 __all__ = ["ProbeLog", "Verification"]
 
@@ -55,14 +56,14 @@ class _Known(NamedTuple):
 
 
 class Verification:
-    """Asks next hops. ``level`` returns the TLS level of a transport and next hop; ``clock`` is wall-clock seconds."""
+    """Asks next hops. ``policy`` returns the encryption of a transport and next hop; ``clock`` is wall-clock seconds."""
 
     def __init__(
         self,
         settings: Recipients,
         routing: Routing,
         lmtp: frozenset[str],
-        level: Callable[[str, NextHop], str],
+        policy: Callable[[str, NextHop], Policy],
         finder: HostFinder,
         store: RecipientStore,
         log: ProbeLog,
@@ -73,8 +74,8 @@ class Verification:
         self._settings = settings
         self._routing = routing
         self._lmtp = lmtp
-        self._level = level
-        self._finder = finder
+        self._policy = policy
+        self._prober = Prober(finder)
         self._store = store
         self._log = log
         self._loop = loop
@@ -159,7 +160,8 @@ class Verification:
 
     async def _probe(self, key: str, recipient: str, route: Resolved) -> Answer:
         hop = route.next_hop
-        addresses = await self._finder.find(hop)
+        policy = self._policy(route.transport, hop)
+        addresses = await self._prober.find(policy, hop)
         if isinstance(addresses, Refused):
             answer = Answer(Outcome.UNDECIDED, addresses.reply)  # of the DNS, not of the recipient
         else:
@@ -168,11 +170,11 @@ class Verification:
                 recipient,
                 self._settings.address_verify_sender,
                 self._hostname,
-                self._level(route.transport, hop),
+                policy,
                 lmtp,
                 self._settings.address_verify_timeout_s,
             )
-            answer = await ask(question, addresses, hop.port)
+            answer = await self._prober.ask(question, addresses, hop)
         if not answer.reached:
             if len(self._down) >= DESTINATIONS_MAX:
                 self._down.clear()
@@ -180,7 +182,7 @@ class Verification:
         if answer.outcome is not Outcome.UNDECIDED:
             await self._store.run(functools.partial(self._write, key, answer, self._clock()))
         if answer.outcome is not Outcome.UNDECIDED or self._logged.taken(self._loop.time()):
-            self._log.recipient_verified(recipient, route.destination, answer.outcome.value, answer.text)
+            self._log.recipient_verified(recipient, route.destination, answer.outcome.value, answer.logged)
         return answer
 
     def _allows(self, client_address: str) -> bool:

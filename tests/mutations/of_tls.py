@@ -78,6 +78,13 @@ MUTATIONS = [
         "tests/deliverer/test_mta_sts.py -k outlives",
     ),
     Mutation(
+        "a probe looks at no certificate",
+        "mailcore/receiver/probe.py",
+        '        missing = checked(self._writer.get_extra_info("ssl_object"), policy).missing\n',
+        "        missing = ''\n",
+        "tests/receiver/test_probe_tls.py -k man_in_the_middle",
+    ),
+    Mutation(
         "a password goes out in the clear",
         "mailcore/deliverer/login.py",
         "    if not connection.tls and not settings.without_tls:\n",

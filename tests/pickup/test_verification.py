@@ -172,10 +172,7 @@ async def test_what_is_late_is_named(monkeypatch: pytest.MonkeyPatch, slow: str,
 
     limits: list[asyncio.Timeout] = []
     monkeypatch.setattr("mailcore.pickup.verifier.asyncio.timeout", timeout)
-    if slow == "dns":
-        monkeypatch.setattr(verifier._finder, "find", late)
-    else:
-        monkeypatch.setattr("mailcore.pickup.verifier.probe.ask", late)
+    monkeypatch.setattr(verifier._prober, "find" if slow == "dns" else "ask", late)
     question = Question(READER, "", (Asked("x@example.org"),))
     (finding,) = await asyncio.wrap_future(await asyncio.to_thread(verifier.begin, question))
     assert (finding.action, finding.status) == (Action.UNDELIVERABLE, status)
