@@ -29,6 +29,7 @@ from mailcore.config.recipients import warnings_about
 from mailcore.config.settings import Settings
 from mailcore.config.tlsrpt import tlsrpt_warnings
 from mailcore.config.tuned_check import ignored
+from mailcore.config.unchecked_logins import login_warnings
 from mailcore.faults import Code, Fault
 from mailcore.terminal.command import DONE, NOT_DONE, WRONG_USE, add_common, config_path
 from mailcore.terminal.output import complain, complain_fault, plain, print_json, say
@@ -73,6 +74,7 @@ def _run(arguments: argparse.Namespace) -> int:
         *authenticity_warnings(settings.authenticity),
         *greylist_warnings(settings.greylist),
         *tlsrpt_warnings(settings.tlsrpt, settings.dkim),
+        *(() if arguments.file_only else login_warnings(settings)),
         *(() if arguments.file_only else dane_warnings(settings, RESOLV_CONF)),
     )
     warnings = [plain(line) for line in said]

@@ -64,6 +64,11 @@ class ClientAuth:
         values.no_repeats,
     )
     without_tls: bool = flag(False, "send passwords also over connections in the clear; false: such mail is deferred")
+    without_verification: bool = flag(
+        False,
+        "send passwords also over TLS without a checked certificate, as under the levels may and encrypt, to any server that "
+        "answers; false: such mail is deferred",
+    )
 
 
 NO_LOGINS = ClientAuth()

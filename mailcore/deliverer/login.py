@@ -1,9 +1,9 @@
 """Logging in to a next hop: the login that the file has for it, and the conversation of AUTH (RFC 4954).
 
 Laws:
-- A password or token is sent only to a next hop that has a line in the file, and only encrypted unless the setting says
-  otherwise. The mechanism is one that the server offers on this connection, after STARTTLS: what it offered before counts
-  for nothing.
+- A password or token is sent only to a next hop that has a line in the file, and only over TLS with a checked certificate
+  unless a setting says otherwise. The mechanism is one that the server offers on this connection, after STARTTLS: what it
+  offered before counts for nothing.
 - No secret is in a text made here. A server that repeats one in its reply gets it struck out.
 - A next hop that has a login never gets mail without it: an unauthenticated transaction would be refused for good.
 
@@ -80,10 +80,15 @@ class LoginFile:
             self._found = error
 
 
-async def authenticate(connection: Connection, login: Login, settings: ClientAuth, timeout_s: float) -> tuple[str, str]:
-    """Logs in; returns ("", ""), or the enhanced code and the words with which the mail is deferred."""
+async def authenticate(
+    connection: Connection, login: Login, settings: ClientAuth, timeout_s: float, level: str
+) -> tuple[str, str]:
+    """Logs in; returns ("", ""), or the enhanced code and the words with which the mail is deferred. ``level``: for these."""
     if not connection.tls and not settings.without_tls:
         return "4.7.11", f"host {connection.name} needs a login, which is not sent over a connection in the clear"
+    if not connection.tls_verified and not (settings.without_verification or settings.without_tls):
+        words = f"host {connection.name} needs a login, which is not sent without a checked certificate (TLS level: {level})"
+        return "4.7.11", words
     offered = {name.upper() for name in connection.mechanisms}
     if not offered:
         return "4.7.0", f"there is a login for host {connection.name}, but it offers no AUTH"

@@ -167,7 +167,8 @@ class Opener:
         if reason is None and policy.level != "none":
             reason = await self._encrypt(connection, policy)
         if reason is None and login is not None:
-            dsn, words = await authenticate(connection, login, self._auth, self._limits.command_timeout_s)
+            timeout_s = self._limits.command_timeout_s
+            dsn, words = await authenticate(connection, login, self._auth, timeout_s, policy.level)
             if dsn:
                 return Unusable(Status.DEFERRED, dsn, words, Cause.LOCAL if dsn == "4.3.5" else Cause.SITE)
         return reason

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mailcore.config.unchecked_logins import unchecked_logins
 from mailcore.counted import counted
 from mailcore.dkim.key import BadKey, load_key
 from mailcore.doctor.as_user import ids_of_role, name_of_user, unreadable
-from mailcore.doctor.finding import Finding, bad, good, not_known
+from mailcore.doctor.finding import Finding, bad, good, not_known, warn
 from mailcore.doctor.host import Host
 
 __all__ = ["look"]
@@ -24,6 +25,9 @@ def look(host: Host) -> Iterator[Finding]:
         yield good("deliverers", "no key of DKIM and no file of logins is configured")
         return
     wrong = False
+    for name, level in unchecked_logins(host.settings):
+        wrong = True
+        yield _unchecked(host, name, level)
     ids = ids_of_role(host, "deliverer")
     closed = {} if ids is None else unreadable(ids, list(files))
     for path, why in (closed or {}).items():
@@ -54,3 +58,15 @@ def look(host: Host) -> Iterator[Finding]:
         yield good(
             "deliverers", f"the user {name_of_user(ids)} can read {counted(len(files), 'file')} with keys or logins"
         )
+
+
+def _unchecked(host: Host, name: str, level: str) -> Finding:
+    """Returns a finding about a login whose next hop has a level that checks no certificate."""
+    what, remedy = f"login of {name}", f'Set level = "verify" in [tls_policy."{name}"].'
+    auth = host.settings.client_auth
+    if auth.without_verification or auth.without_tls:
+        found = f"its TLS level {level} checks no certificate: any server that answers in its place gets the password"
+        return warn(what, found, remedy, level=level)
+    return bad(
+        what, f"its TLS level {level} checks no certificate, so its mail is deferred (4.7.11)", remedy, level=level
+    )

@@ -36,7 +36,7 @@ _BACKSCATTER = (
 )
 _LOGIN_OUT = (
     "passwords are not taken over: copy the source of smtp_sasl_password_maps to a file that only the deliverers can read, and "
-    "set [client_auth] password_file; its lines may stay as they are (docs/tls.md)"
+    "set [client_auth] password_file; its lines may stay as they are; the next hop must have the level verify (docs/tls.md)"
 )
 _LOGIN_IN = (
     "Waypost does not ask Dovecot or Cyrus: it has users of its own. Those of Postfix cannot be copied, because their "

@@ -9,7 +9,9 @@ import pytest
 from mailcore.cli.main import main
 from mailcore.config.load import ConfigError, load, load_text
 from mailcore.config.settings import Settings
+from mailcore.config.unchecked_logins import login_warnings
 
+STRICT = '[transports.strict]\ntls = "verify"\n'
 FAULTS = [
     (
         "[client_auth]\nmechanisms = ['CRAM-MD5']",
@@ -31,7 +33,9 @@ def test_check_config_checks_the_file_and_shows_nothing_of_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config, passwords = tmp_path / "waypost.toml", tmp_path / "passwords"
-    config.write_text("[client_auth]\npassword_file = 'passwords'\nmechanisms = ['plain']\n")
+    config.write_text(
+        "[client_auth]\npassword_file = 'passwords'\nmechanisms = ['plain']\n[transports.smtp]\ntls = 'verify'\n"
+    )
 
     def checked(text: str, mode: int = 0o600) -> tuple[int, str]:
         passwords.write_text(text)
@@ -66,3 +70,37 @@ def test_the_settings_that_are_stored_have_the_path_only(tmp_path: Path) -> None
     settings: Settings = load(config)
     assert settings.client_auth.password_file == str(passwords)
     assert "hunter2" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("line", "more", "level"),
+    [
+        ("[mx.test]:587", "", "may"),
+        ("[mx.test]:587", '[tls_policy."[mx.test]:587"]\nlevel = "verify"\n', ""),
+        ("[mx.test]:587", '[tls_policy."[mx.test]"]\nlevel = "encrypt"\n', "encrypt"),
+        ("[mx.test]:587", '[tls_policy.".test"]\nlevel = "dane-only"\n', ""),
+        ("mx.test", '[transports.smtp]\ntls = "mta-sts"\n', ""),
+        ("mx.test", '[routes]\n"a.test" = "strict:mx.test"\n[transports.strict]\ntls = "verify"\n', ""),
+        (
+            "mx.test",
+            '[routes]\n"a.test" = "strict:mx.test"\n"b.test" = "smtp:mx.test"\n[transports.strict]\ntls = "verify"\n',
+            "may",
+        ),
+        ("[mx.test]", '[transports.strict]\ntls = "none"\nfallback_relay = ["[mx.test]"]\n', "none"),
+        ("[mx.test]", '[routes]\n"*" = "error:5.7.1 no"\n', ""),
+    ],
+)
+def test_a_login_towards_a_next_hop_that_is_not_checked_is_warned_of(
+    tmp_path: Path, line: str, more: str, level: str
+) -> None:
+    config, passwords = tmp_path / "waypost.toml", tmp_path / "passwords"
+    passwords.write_text(f"{line} joe:hunter2\n")
+    passwords.chmod(0o600)
+    for setting, effect in (
+        ("", "its mail is deferred (4.7.11)"),
+        ("without_verification = true\n", "any server that answers in its place gets the password"),
+    ):
+        config.write_text(f"[client_auth]\npassword_file = 'passwords'\n{setting}{more}")
+        said = list(login_warnings(load(config)))
+        words = f"[client_auth] password_file: {line} has the level {level}, which checks no certificate, so {effect}; "
+        assert said == ([words + f'set [tls_policy."{line}"] level = "verify"'] if level else [])

@@ -6,12 +6,15 @@ import base64
 import os
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mailcore.config.client_auth import ClientAuth, Login, LoginFileError, parse_logins, read_secret
+from mailcore.config.settings import TlsPolicy
 from mailcore.deliverer.login import LoginFile
 from mailcore.frames import NextHop
+from mailcore.tls.policy import Policies
 from tests.deliverer.authority import Authority
 from tests.deliverer.delivery import Sender, outcomes, words
 from tests.deliverer.scripted_server import Answer, ScriptedServer, serving
@@ -40,7 +43,9 @@ def server(tls: ssl.SSLContext, offered: str = "PLAIN LOGIN", **changes: object)
 
 
 def sender_to(directory: Path, port: int, file: Path, **changes: object) -> Sender:
-    return Sender(directory, port, auth=ClientAuth(password_file=str(file), **changes))  # type: ignore[arg-type]
+    """One that looks at no certificate, unless ``changes`` say so."""
+    given: dict[str, Any] = {"password_file": str(file), "without_verification": True, **changes}
+    return Sender(directory, port, auth=ClientAuth(**given))
 
 
 @pytest.mark.parametrize(
@@ -106,6 +111,31 @@ async def test_a_server_that_offers_auth_only_in_the_clear_gets_no_password(
         assert all(verb not in session.verbs for session in hop.sessions for verb in ("AUTH", "MAIL"))
     async with serving(ScriptedServer(keywords=("AUTH PLAIN",), users=USERS)) as hop:
         sender = sender_to(tmp_path, hop.port, passwords(tmp_path), without_tls=True)
+        assert (outcomes(await sender.send()), hop.sessions[0].user) == (DELIVERED, "joe")
+
+
+@pytest.mark.parametrize("level", ["may", "encrypt"])
+async def test_a_server_whose_certificate_is_not_checked_gets_no_password(
+    tmp_path: Path, tls: ssl.SSLContext, level: str
+) -> None:
+    """Any server that answers in its place has a certificate that it has signed itself."""
+    async with serving(server(tls)) as hop:
+        sender = sender_to(tmp_path, hop.port, passwords(tmp_path), without_verification=False)
+        result = await sender.send(tls=level)
+        assert outcomes(result) == [("deferred", "4.7.11")]
+        assert words(result) == (
+            "host mx.example.org[127.0.0.1] needs a login, which is not sent without a checked certificate "
+            f"(TLS level: {level})"
+        )
+        assert all(verb not in session.verbs for session in hop.sessions for verb in ("AUTH", "MAIL"))
+
+
+async def test_a_server_whose_certificate_is_checked_gets_the_password(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    policies = Policies({"example.org": TlsPolicy(level="verify")}, 25, str(authority.file))
+    async with serving(server(authority.issue("example.org").server(tmp_path))) as hop:
+        auth = ClientAuth(password_file=str(passwords(tmp_path)))
+        sender = Sender(tmp_path, hop.port, policies=policies, auth=auth)
         assert (outcomes(await sender.send()), hop.sessions[0].user) == (DELIVERED, "joe")
 
 

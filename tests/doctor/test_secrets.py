@@ -59,3 +59,22 @@ def test_the_look_leaves_no_trace_in_this_process(tmp_path: Path) -> None:
     assert unreadable(mine, [file, tmp_path / "none"]) == {str(tmp_path / "none"): "No such file or directory"}
     assert (os.geteuid(), sorted(os.listdir("/proc/self/fd"))) == (0, descriptors)
     assert sys.exception() is None
+
+
+@pytest.mark.parametrize(
+    ("more", "state"),
+    [
+        ("", State.BAD),
+        ("without_verification = true\n", State.WARN),
+        ('[tls_policy."[mx.test]:587"]\nlevel = "verify"\n', None),
+    ],
+)
+def test_a_login_towards_a_server_that_is_not_checked_is_found(tmp_path: Path, more: str, state: State | None) -> None:
+    passwords = tmp_path / "passwords"
+    passwords.write_text("[mx.test]:587 joe:hunter2\n")
+    passwords.chmod(0o600)
+    findings = list(secrets.look(sample_host(tmp_path, f'[client_auth]\npassword_file = "{passwords}"\n{more}')))
+    about = [each for each in findings if each.what == "login of [mx.test]:587"]
+    assert [each.state for each in about] == ([state] if state else [])
+    assert all(each.remedy == 'Set level = "verify" in [tls_policy."[mx.test]:587"].' for each in about)
+    assert "hunter2" not in str(findings)

@@ -92,6 +92,13 @@ MUTATIONS = [
         "tests/deliverer/test_login.py -k clear",
     ),
     Mutation(
+        "a password goes to a server that was not checked",
+        "mailcore/deliverer/login.py",
+        "    if not connection.tls_verified and not (settings.without_verification or settings.without_tls):\n",
+        "    if False:\n",
+        "tests/deliverer/test_login.py -k not_checked",
+    ),
+    Mutation(
         "what a server repeats of a login is recorded",
         "mailcore/deliverer/login.py",
         "    text = _struck_out(reply.text, secrets)\n",
