@@ -33,6 +33,7 @@ __all__ = [
     "encode",
 ]
 
+TLS_CLEAR = "sent in the clear: "  # in Delivered.tls_level under "may", before the reason
 TLS_NOT_OFFERED = "TLS not offered"  # the last words of Delivered.tls_level if the server has no STARTTLS
 FRAME_BYTES_MAX = 16 * 1024 * 1024  # a browse page or 50 recipients is far below; a longer one is an error of the peer
 
@@ -106,8 +107,9 @@ class Delivered(msgspec.Struct, frozen=True, array_like=True, tag=4):
     source_address: str = ""  # of our end of the connection; "" when no host was reached
     tls_verified: bool = False  # the certificate was checked, as the level demands
     damage: str = ""  # of the data on disk: why it was not sent; the message must be held
-    # The level that the connection was made under, ": " and the reason for it unless that is a plain default; of mail that
-    # was sent in the clear, also why (``TLS_NOT_OFFERED``, or how TLS failed). "" under the level "none".
+    # The level that the connection was made under, or that the host did not fulfil; ": " and the reason for it unless that is
+    # "may" of the transport; of mail that was sent in the clear under "may", also ``TLS_CLEAR`` and why (``TLS_NOT_OFFERED``,
+    # or how TLS failed). "" if there was no connection for another reason, and for a Unix socket.
     tls_level: str = ""
 
 

@@ -214,8 +214,9 @@ class Client:
             why = refusal(policy, address.host)
             if why:
                 result = Unusable(
-                    Status.DEFERRED, "4.7.5", why, result=Result.VALIDATION_FAILURE, reason_code=MX_NOT_IN_POLICY
-                )
+                    Status.DEFERRED, "4.7.5", why, result=Result.VALIDATION_FAILURE, reason_code=MX_NOT_IN_POLICY,
+                    level=str(policy),
+                )  # fmt: skip
                 return self._counted(work, policy, address, result)
             policy = policy._replace(names=(address.host,))
         elif policy.level in ("dane", "dane-only"):
@@ -241,9 +242,8 @@ class Client:
             return made
         if work.options and work.sender and requires_tls(work.options) and not _keeps_tls(made):
             made.quit()
-            return Unusable(
-                Status.DEFERRED, NOT_OFFERED, f"REQUIRETLS is required, but was not offered by host {made.name}"
-            )
+            words = f"REQUIRETLS is required, but was not offered by host {made.name}"
+            return Unusable(Status.DEFERRED, NOT_OFFERED, words, level=made.tls_level)
         made.prefers_chunks = work.transport in self._chunked and "chunking" in made.features
         begun_at = time.monotonic()
         outcome = await self._transact(made, work, data)
@@ -274,7 +274,7 @@ class Client:
         if isinstance(found, Policy):
             return found
         result = Result.DNSSEC_INVALID if found.failed else Result.DANE_REQUIRED
-        return Unusable(Status.DEFERRED, "4.7.5", found.text, result=result)
+        return Unusable(Status.DEFERRED, "4.7.5", found.text, result=result, level=str(policy))
 
     async def _transact(self, connection: Connection, work: Deliver, data: MessageData) -> Outcome | None:
         if connection.limits is not None:
@@ -339,6 +339,7 @@ class Client:
             connect_s=time.monotonic() - started_at,
             transmit_s=0.0,
             transport_failure=deferred and any(one.cause is Cause.MACHINE for one in reasons),
+            tls_level=reason.level,
         )
         return result, None
 

@@ -4,8 +4,8 @@ Laws:
 - A connection is returned only if it has what its policy demands: under any level but "none" and "may" it is encrypted, and
   under "verify" its certificate is trusted and has one of the policy's names.
 - Only under the level "may" is a failed handshake followed by one try in the clear at the same address. The address is
-  remembered, so that this does not happen for every message. If mail goes in the clear under any level but "none",
-  ``Connection.tls_level`` says so, with the reason, which is logged and recorded.
+  remembered, so that this does not happen for every message. ``Connection.tls_level`` has level and reason, which are logged
+  and recorded; it says so if mail goes in the clear under "may".
 - Commands and replies in the clear count for nothing after the handshake (RFC 3207 4.2): EHLO is said again.
 
 Knows nothing of messages; DNS and connections that are kept are the client's.
@@ -29,7 +29,7 @@ from mailcore.deliverer.login import authenticate
 from mailcore.deliverer.replies import Reply, enhanced_code, status_of
 from mailcore.envelope import Status
 from mailcore.esmtp import Extension, OutgoingTable
-from mailcore.frames import TLS_NOT_OFFERED
+from mailcore.frames import TLS_CLEAR, TLS_NOT_OFFERED
 from mailcore.remote_reply import refused_to_talk
 from mailcore.routing.mx import Address
 from mailcore.tls.ca_file import Complain, silent
@@ -65,6 +65,7 @@ class Unusable(NamedTuple):
     result: str = ""  # a ``mailcore.tls_result.Result`` if TLS is known to be the reason
     reason_code: str = ""  # more about it: OpenSSL's word or one of ours
     source: str = ""  # address of our end
+    level: str = ""  # the policy that was not fulfilled, as ``Delivered.tls_level``; "" if that is not the reason
 
 
 class Opener:
@@ -118,6 +119,8 @@ class Opener:
             made.tls_level = _in_the_clear(policy, broken.text)
             # In the clear it works: TLS, and not the network, broke the connection.
             made.tls_result, made.tls_reason = broken.result or Result.VALIDATION_FAILURE, broken.reason_code
+        elif made.level:
+            return made._replace(level=str(policy))
         return made
 
     def broken(self, address: Address, port: int) -> Unusable | None:
@@ -164,13 +167,18 @@ class Opener:
                 status=Status.DEFERRED, dsn="4" + enhanced_code(greeting)[1:]
             )
         reason = await self._hello(connection)
-        if reason is None and policy.level != "none":
+        if policy.level == "none":
+            connection.tls_level = str(policy) if policy.why else ""  # "": a Unix socket
+        elif reason is None:
             reason = await self._encrypt(connection, policy)
+            if reason is not None:
+                return reason._replace(level=str(policy))
         if reason is None and login is not None:
             timeout_s = self._limits.command_timeout_s
             dsn, words = await authenticate(connection, login, self._auth, timeout_s, policy.level)
             if dsn:
-                return Unusable(Status.DEFERRED, dsn, words, Cause.LOCAL if dsn == "4.3.5" else Cause.SITE)
+                cause = Cause.LOCAL if dsn == "4.3.5" else Cause.SITE
+                return Unusable(Status.DEFERRED, dsn, words, cause, level=connection.tls_level)
         return reason
 
     async def _encrypt(self, connection: Connection, policy: Policy) -> Unusable | None:
@@ -258,7 +266,7 @@ def _result_of(error: Exception | None) -> tuple[str, str]:
 def _in_the_clear(policy: Policy, why: str) -> str:
     """Returns what is recorded of mail that is sent in the clear under a level that allows it."""
     why = why[:CLEAR_WHY_MAX]
-    return f"{policy}; sent in the clear: {why}" if policy.why else f"{policy.level}: sent in the clear: {why}"
+    return f"{policy}{'; ' if policy.why else ': '}{TLS_CLEAR}{why}"
 
 
 def _failed(connection: Connection, stage: str) -> Unusable:

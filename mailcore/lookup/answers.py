@@ -160,7 +160,9 @@ class Attempt(_Event, tag="attempt"):
     delays: list[float]  # seconds: before the manager, in the queue, connecting, transmitting
     verdicts: list[AttemptVerdict]
     verdicts_left_out: int
-    tls_level: str = ""  # the level and its reason; "" under the level "none"
+    tls_level: str = (
+        ""  # the level and its reason; "" if no connection was made for another reason, and for a Unix socket
+    )
 
 
 class Settled(_Event, tag="settled"):

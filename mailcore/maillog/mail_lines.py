@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mailcore.dsn_request import original_address
 from mailcore.envelope import Envelope, Options, Origin, Status, Verdict
-from mailcore.frames import TLS_NOT_OFFERED
+from mailcore.frames import TLS_CLEAR, TLS_NOT_OFFERED
 from mailcore.maillog.lines import Lines, json_line
 from mailcore.maillog.text import client_text, free, inside, seconds, word
 
@@ -196,7 +196,7 @@ class MailLines(Lines):
         ``connecting_s`` is 0 for a connection that was used before; its encryption is not logged again.
         """
         if not tls:
-            if _without(tls_level) == _NOT_OFFERED:
+            if _without(tls_level) in ("", _NOT_OFFERED):
                 return
             text = f"{queue_id}: no TLS with {word(relay)}: {free(tls_level)}"
         elif connecting_s:
@@ -236,8 +236,11 @@ class MailLines(Lines):
 
 
 def _without(tls_level: str) -> str:
-    """Returns what follows the level of mail in the clear: the server has no TLS, or it failed."""
-    return _NOT_OFFERED if tls_level.endswith(TLS_NOT_OFFERED) else "/cleartext"
+    """Returns what follows the level of mail that went in the clear under "may": the server has no TLS, or it failed; "" of
+    mail under "none", and of mail that waits because its level was not fulfilled."""
+    if tls_level.endswith(TLS_CLEAR + TLS_NOT_OFFERED):
+        return _NOT_OFFERED
+    return "/cleartext" if TLS_CLEAR in tls_level else ""
 
 
 def _original(envelope: Envelope) -> dict[str, str]:

@@ -27,7 +27,7 @@ HOPS_REMEMBERED = 10_000  # about 5 MB; when it is full it is cleared
 
 
 class Policy(NamedTuple):
-    """The encryption that one connection must have. ``why`` says where the level comes from, "" for a plain default."""
+    """The encryption that one connection must have. ``why`` says where the level comes from, "" for "may" of a transport."""
 
     level: str  # one of mailcore.config.tls.LEVELS
     why: str = ""
@@ -85,11 +85,11 @@ class Policies:
             found = self._policies.get(pattern)
             if found is not None:
                 return self._made(found, f"[tls_policy] {pattern}", host)
+        if level == "may":  # the default; most mail has it, and its record is shorter without a reason
+            return Policy("may")
         return self._made(TlsPolicy(level=level), f"[transports.{transport}]", host)
 
     def _made(self, policy: TlsPolicy, why: str, host: str) -> Policy:
-        if policy.level in ("none", "may"):
-            return Policy(policy.level)
         if policy.level != "verify":
             return Policy(policy.level, why, ca_file=self.ca_file if policy.level == "mta-sts" else "")
         names = [{"nexthop": host, "dot-nexthop": "." + host}.get(name, name) for name in policy.match]

@@ -69,7 +69,7 @@ async def test_what_is_discarded_is_not_used(tmp_path: Path) -> None:
     assert session.lines[1] == "MAIL FROM:<from@example.net>"
     assert session.lines.count("DATA") == 1  # LIMITS does not count
     assert all(burst.count(b"\r\n") == 1 for burst in server.bursts[:5])  # no pipelining
-    assert level == "may: sent in the clear: a setting discards STARTTLS of this server"
+    assert level == "may: [tls_policy] example.org; sent in the clear: a setting discards STARTTLS of this server"
 
 
 async def test_what_is_not_discarded_is_used(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ async def refused(directory: Path, issued: Issued, ca: Authority | None, policy:
     async with serving(ScriptedServer(keywords=OFFERED, tls=issued.server(directory))) as server:
         result = await sender_with(directory, server.port, {"example.org": policy}, ca).send()
         assert outcomes(result) == [("deferred", "4.7.5")]
-        assert (result.tls, result.tls_level, result.tls_verified) == ("", "", False)
+        assert (result.tls, result.tls_level, result.tls_verified) == ("", "verify: [tls_policy] example.org", False)
         assert not server.messages
         assert all("MAIL" not in session.verbs for session in server.sessions)
     return words(result)
@@ -142,6 +142,7 @@ async def test_without_tls_nothing_is_sent(
             result = await sender.send()
             assert outcomes(result) == [("deferred", dsn)]
             assert reason in words(result)
+            assert (result.tls, result.tls_level) == ("", f"{level}: [tls_policy] .org")
         assert all("MAIL" not in session.verbs for session in server.sessions)
 
 
@@ -190,16 +191,28 @@ async def test_mail_in_the_clear_instead_of_tls_says_so_each_time(
             assert reason in result.tls_level
 
 
-async def test_a_level_is_recorded_only_if_there_is_something_to_say(tmp_path: Path, authority: Authority) -> None:
+async def test_the_level_and_its_reason_are_recorded(tmp_path: Path, authority: Authority) -> None:
+    """Also of mail in the clear under "none". Only "may" of a transport, which is the default, has no reason."""
     tls = authority.issue("example.org").server(tmp_path)
     async with serving(ScriptedServer(keywords=("PIPELINING",))) as server:
         result = await Sender(tmp_path, server.port).send(tls="may")
         assert (outcomes(result), result.tls_level) == (DELIVERED, "may: sent in the clear: TLS not offered")
-        assert (await Sender(tmp_path, server.port).send(tls="none")).tls_level == ""
+        assert (await Sender(tmp_path, server.port).send(tls="none")).tls_level == "none: [transports.smtp]"
+        for level, more in (("none", ""), ("may", "; sent in the clear: TLS not offered")):
+            sender = sender_with(tmp_path, server.port, {".org": TlsPolicy(level=level)})
+            assert (await sender.send()).tls_level == f"{level}: [tls_policy] .org{more}"
     async with serving(ScriptedServer(keywords=OFFERED, tls=tls)) as server:
         sender = Sender(tmp_path, server.port)
         found = [(await sender.send(tls=level)).tls_level for level in ("none", "may", "encrypt")]
-        assert found == ["", "may", "encrypt: [transports.smtp]"]
+        assert found == ["none: [transports.smtp]", "may", "encrypt: [transports.smtp]"]
+        policy = sender_with(tmp_path, server.port, {"example.org": TlsPolicy(level="may")})
+        assert (await policy.send()).tls_level == "may: [tls_policy] example.org"
+
+
+async def test_a_host_that_was_not_talked_to_has_no_level(tmp_path: Path) -> None:
+    async with serving(ScriptedServer({"GREETING": b"554 5.7.1 go away\r\n"})) as server:
+        assert (await Sender(tmp_path, server.port).send(tls="encrypt")).tls_level == ""
+    assert (await Sender(tmp_path, server.port).send(tls="encrypt")).tls_level == ""
 
 
 async def test_what_is_injected_behind_the_220_never_speaks_for_the_server(

@@ -71,10 +71,8 @@ async def test_each_next_hop_gets_the_encryption_that_is_demanded_and_the_record
     assert " tls=may/cleartext, dsn=2.0.0, status=sent" in text
     assert f"relay=127.0.0.1{hops['plain']}, " in text
     assert " tls=may/not-offered, dsn=2.0.0, status=sent" in text
-    assert (
-        "dsn=4.7.5, status=deferred (Server certificate of 127.0.0.1[127.0.0.1] not verified: its certificate is for"
-        in text
-    )
+    wrong_name = "Server certificate of 127.0.0.1[127.0.0.1] not verified: its certificate is for"
+    assert f" tls=verify, dsn=4.7.5, status=deferred ({wrong_name}" in text
 
     attempts: list[dict[str, Any]] = [
         event for history in told for event in history["events"] if event["event"] == "attempt"
@@ -83,6 +81,6 @@ async def test_each_next_hop_gets_the_encryption_that_is_demanded_and_the_record
     assert levels[hops["verified"]] == policy
     assert levels[hops["broken"]].startswith("may: sent in the clear: Cannot start TLS with 127.0.0.1[127.0.0.1]")
     assert levels[hops["plain"]] == "may: sent in the clear: TLS not offered"
-    assert levels[hops["wrong"]] == ""
+    assert levels[hops["wrong"]] == f"verify: [tls_policy] {hops['wrong']}"
     for file in (*(core.home / "log").iterdir(), *(core.home / "run").glob("*.json"), core.output):
         assert b"hunter2" not in file.read_bytes(), file

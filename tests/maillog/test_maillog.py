@@ -284,6 +284,17 @@ def test_mail_in_the_clear_to_a_server_without_tls_says_so_in_the_line_of_its_de
     assert objects(tmp_path)[-1]["tls_level"] == level
 
 
+@pytest.mark.parametrize("level", ["none: [tls_policy] b.example", "encrypt: [transports.smtp]", "may"])
+def test_the_line_of_a_delivery_without_tls_has_the_level_alone(log: MailLog, tmp_path: Path, level: str) -> None:
+    """Of mail under "none", and of mail that waits: nothing of it went in the clear."""
+    log.encrypted("4abc", "mx.b.example[192.0.2.9]:25", "", level, False, 0.1)
+    deliver(log, tls_level=level)
+    log.flush()
+    (delivery,) = lines(tmp_path)
+    assert f"/1.2 tls={level.partition(':')[0]}, dsn=2.0.0, status=sent" in delivery
+    assert objects(tmp_path)[-1]["tls_level"] == level
+
+
 # -- pflogsumm
 
 
@@ -303,6 +314,15 @@ def pflogsumm(path: Path) -> str:
     return ran.stdout
 
 
+LEVELS = (
+    "none: [transports.smtp]",
+    "may",
+    NOT_OFFERED,
+    "verify: [tls_policy] b.example",
+    "may: sent in the clear: no",
+)
+
+
 def test_pflogsumm_counts_what_happened(log: MailLog, tmp_path: Path) -> None:
     for at in range(7):
         log.accepted(envelope(f"4m{at}", sender=f"s{at % 3}@a.example", size_bytes=1000 + at), f"c{at}.a.example")
@@ -310,7 +330,7 @@ def test_pflogsumm_counts_what_happened(log: MailLog, tmp_path: Path) -> None:
     log.accepted(envelope("4m0B0", origin=Origin.BOUNCE, sender="", size_bytes=700))
     tls = ("", "TLSv1.3 X")
     for at in range(5):
-        level = (NOT_OFFERED, "may", "verify: [tls_policy] b.example", "may: sent in the clear: no")[at % 4]
+        level = LEVELS[at]
         log.encrypted(f"4m{at}", "mx.b.example[192.0.2.9]:25", tls[at % 2], level, False, 0.1)
         deliver(log, f"4m{at}", recipient=f"r{at % 2}@b.example", tls=tls[at % 2], tls_level=level)
     deliver(

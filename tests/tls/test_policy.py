@@ -37,3 +37,5 @@ def test_a_policy_names_what_a_certificate_must_have() -> None:
         "verify", "[transports.bulk]", ("z.test", ".z.test"), "/all"
     )
     assert policies.of("smtp", "may", NextHop("z.test", 25, True)) == Policy("may")
+    assert policies.of("smtp", "none", NextHop("z.test", 25, True)) == Policy("none", "[transports.smtp]")
+    assert policies.of("smtp", "verify", NextHop("/run/lmtp", 0, False)) == Policy("none")

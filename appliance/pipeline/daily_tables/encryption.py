@@ -20,9 +20,9 @@ def encryption(facts: Facts) -> DataFrame:
     """Returns direction ("in", "out"), version ("TLSv1.3"), level ("may", "verify", …), reason, cipher, count: of messages in,
     of recipients delivered out.
 
-    The level is "" for mail that came in, and for what is sent under the level "none" or was exported by an earlier
-    version. In reasons, host names are replaced by a placeholder; in those for mail in the clear, which quote replies,
-    addresses, ids and numbers, too.
+    The level is "" for mail that came in, for what goes to a Unix socket, and for what was exported by an earlier version
+    under the level "none". In reasons, host names are replaced by a placeholder; in those for mail in the clear, which quote
+    replies, addresses, ids and numbers, too.
     """
     came = facts.accepted.where((F.col("part") == 0) & (F.col("origin") == "smtp")).select(
         F.lit("in").alias("direction"), "tls", F.lit("").alias("tls_level")
