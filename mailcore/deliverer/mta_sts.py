@@ -16,6 +16,7 @@ import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,9 +29,27 @@ from mailcore.tls.policy import Policy
 __all__ = ["StsPolicies", "refusal"]
 
 RETRY_S = 300.0  # after a failed fetch (RFC 8461 3.3 asks for a limit and names none)
-RECORD_S_MIN = 60.0  # a TXT record is remembered at least this long, and at most an hour (mailcore/routing/mx.py)
+RECORD_S_MIN = 60.0  # a TXT record, or that there is none, is remembered at least this long, and at most an hour
 FILE_BYTES_MAX = 256 * 1024
 _SUFFIX = ".json"
+
+
+class _Record(NamedTuple):
+    """A domain's TXT record as it is known until a time: its id ("": none), and whether the look-up failed."""
+
+    until: float
+    identifier: str
+    failed: bool = False
+
+
+_UNKNOWN = _Record(0.0, "")
+
+
+class _Nothing(NamedTuple):
+    """Why a domain has no policy that is in force, "" if it publishes none; ``fault`` as ``Policy.fault``."""
+
+    why: str = ""
+    fault: str = ""
 
 
 class StsPolicies:
@@ -57,9 +76,9 @@ class StsPolicies:
         self._clock = clock
         self._not_kept = not_kept
         self._known: dict[str, StsPolicy] = {}
-        self._records: dict[str, tuple[float, str]] = {}  # domain -> until when, id of its TXT record
+        self._records: dict[str, _Record] = {}  # by domain
         self._failed: dict[str, tuple[float, PolicyError]] = {}  # domain -> until when no fetch is tried, why
-        self._asking: dict[str, asyncio.Task[StsPolicy | None]] = {}
+        self._asking: dict[str, asyncio.Task[StsPolicy | _Nothing]] = {}
 
     async def policy_for(self, policy: Policy, next_hop: NextHop) -> Policy:
         """Returns the policy for a next hop under "mta-sts": that level with the hosts allowed, or "may" with the reason."""
@@ -71,12 +90,11 @@ class StsPolicies:
             task = self._asking[domain] = asyncio.create_task(self._find(domain))
             task.add_done_callback(lambda _: self._asking.pop(domain, None))
         found = await asyncio.shield(task)  # others wait for it too
-        if found is None or found.mode == "none":
-            error = self._failed[domain][1] if found is None and domain in self._failed else None
-            if error is None:
-                return policy.instead("may", f"{domain} has no policy")
-            why = f"{domain} has no policy ({str(error)[:200]})"
-            return policy.instead("may", why)._replace(fault=error.result)
+        if isinstance(found, _Nothing):
+            why = f"{domain} has no policy ({found.why})" if found.why else f"{domain} has no policy"
+            return policy.instead("may", why)._replace(fault=found.fault)
+        if found.mode == "none":
+            return policy.instead("may", f"{domain} has no policy")
         if found.mode == "testing":
             testing = policy.instead("may", f"the policy of {domain} is in testing mode")
             return testing._replace(ca_file=policy.ca_file, hosts=found.hosts)
@@ -86,7 +104,16 @@ class StsPolicies:
         """Returns the policy of a domain that was used last; None if it is not in memory."""
         return self._known.get(domain)
 
-    async def _find(self, domain: str) -> StsPolicy | None:
+    async def _find(self, domain: str) -> StsPolicy | _Nothing:
+        found = await self._policy(domain)
+        if found is not None:
+            return found
+        if self._records.get(domain, _UNKNOWN).failed:
+            return _Nothing("its TXT record could not be looked up")
+        error = self._failed[domain][1] if domain in self._failed else None
+        return _Nothing(str(error)[:200], error.result) if error is not None else _Nothing()
+
+    async def _policy(self, domain: str) -> StsPolicy | None:
         now = self._wall()
         kept = self._kept(domain)
         if kept is not None and not kept.holds(now):
@@ -110,16 +137,17 @@ class StsPolicies:
         return fetched
 
     async def _identifier(self, domain: str) -> str:
-        until, identifier = self._records.get(domain, (0.0, ""))
-        if until > self._clock():
-            return identifier
+        known = self._records.get(domain, _UNKNOWN)
+        if known.until > self._clock():
+            return known.identifier
         texts, ttl_s, failed = await self._finder.texts(f"_mta-sts.{domain}")
         identifier = record_id(texts)
         if not identifier and not failed:
             self._failed.pop(domain, None)  # it publishes no policy any more: none that can't be fetched, either
         if len(self._records) >= self._kept_max:
             self._records.clear()
-        self._records[domain] = self._clock() + max(ttl_s, RECORD_S_MIN), identifier
+        remembered_s = ttl_s if failed else max(ttl_s, RECORD_S_MIN)  # without a kept policy mail leaves as under "may"
+        self._records[domain] = _Record(self._clock() + remembered_s, identifier, failed)
         return identifier
 
     # The disk

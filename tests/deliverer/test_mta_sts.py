@@ -18,7 +18,7 @@ from mailcore.config.settings import TlsPolicy
 from mailcore.deliverer.mta_sts import RETRY_S, StsPolicies
 from mailcore.deliverer.sts_fetch import POLICY_BYTES_MAX, PolicyFetcher
 from mailcore.deliverer.sts_policy import PolicyError, allows, parse_policy, record_id
-from mailcore.routing.mx import HostFinder
+from mailcore.routing.mx import FAILURE_TTL_S, HostFinder
 from mailcore.tls.policy import Policies
 from tests.deliverer.authority import DAY, Authority
 from tests.deliverer.delivery import Sender, outcomes, words
@@ -164,7 +164,8 @@ async def test_a_policy_outlives_a_restart_and_an_attacker_who_hides_it(tmp_path
             at.restart()
         at.now = 86_401.0  # max_age is over
         result = await at.sender.send()
-        assert (outcomes(result), result.tls_level) == (DELIVERED, "may: mta-sts, example.org has no policy")
+        why = "example.org has no policy (its TXT record could not be looked up)"
+        assert (outcomes(result), result.tls_level) == (DELIVERED, f"may: mta-sts, {why}")
 
 
 HOSTILE = {
@@ -207,6 +208,18 @@ async def test_without_a_policy_that_is_kept_the_reason_is_recorded(tmp_path: Pa
         result = await at.sender.send()
         assert outcomes(result) == DELIVERED
         assert result.tls_level == "may: mta-sts, example.org has no policy (the web server answered 302)"
+
+
+async def test_a_txt_record_that_cannot_be_looked_up_is_asked_for_again_soon(tmp_path: Path) -> None:
+    """The domain may publish a policy; mail goes as under "may" only as long as the name server fails."""
+    async with site(tmp_path) as at:
+        at.names.bogus.add("_mta-sts.example.org TXT")
+        for _ in range(2):
+            result = await at.sender.send()
+            assert result.tls_level == "may: mta-sts, example.org has no policy (its TXT record could not be looked up)"
+        at.names.bogus.clear()
+        at.now += FAILURE_TTL_S + 0.1
+        assert (await at.sender.send()).tls_level == "mta-sts: policy of example.org"
 
 
 async def test_the_web_server_must_have_a_certificate_for_its_name(tmp_path: Path) -> None:
