@@ -17,16 +17,33 @@ Keeps law: diagnostic-is-the-remote (docs/laws.md).
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["EXPIRED", "RemoteReply", "expired", "refused_to_talk", "remote_reply", "said"]
+__all__ = [
+    "EXPIRED",
+    "SUSPENDED",
+    "RemoteReply",
+    "expired",
+    "refused_login",
+    "refused_tls",
+    "refused_to_talk",
+    "remote_reply",
+    "said",
+    "suspended",
+]
 
 EXPIRED = "message has been in the queue too long, last: "  # precedes the last reply of a recipient whose time is over
+SUSPENDED = "delivery temporarily suspended: "  # precedes the reason for which a destination is dead
 
-_HOST = r"host ([^\s\[\]]+\[[^\s\[\]]*\])"  # a connection's name; a host name has neither space nor bracket
+_NAME = r"([^\s\[\]]+\[[^\s\[\]]*\])"  # a connection's name; a host name has neither space nor bracket
+_HOST = f"host {_NAME}"
 _CODE = r"[2-5][0-9][0-9](?![0-9])"  # RFC 5321 4.2
 _SAID = re.compile(rf"{_HOST} said: ({_CODE}.*) \(in reply to [A-Za-z ]+ command\)", re.DOTALL)
 _REFUSED = re.compile(rf"{_HOST} refused to talk to me: ({_CODE}.*)", re.DOTALL)
+_REFUSED_TLS = re.compile(rf"TLS is required, but {_HOST} refused to start TLS: ({_CODE}.*)", re.DOTALL)
+_REFUSED_LOGIN = re.compile(rf"SASL authentication failed; server {_NAME} said: ({_CODE}.*)", re.DOTALL)
+_OF_THE_SITE = (_REFUSED, _REFUSED_TLS, _REFUSED_LOGIN)  # said of all mail
 _BARE = re.compile(_CODE)
 
 
@@ -47,6 +64,21 @@ def refused_to_talk(host: str, reply: str) -> str:
     return f"host {host} refused to talk to me: {reply}"
 
 
+def refused_tls(host: str, reply: str) -> str:
+    """Returns Postfix's text for a server that refuses STARTTLS where TLS is demanded. ``host``: ``name[address]``."""
+    return f"TLS is required, but host {host} refused to start TLS: {reply}"
+
+
+def refused_login(host: str, reply: str) -> str:
+    """Returns Postfix's text for a server that refuses a login; ``reply`` has no secret. ``host``: ``name[address]``."""
+    return f"SASL authentication failed; server {host} said: {reply}"
+
+
+def suspended(reason: str) -> str:
+    """Returns Postfix's text for mail that is deferred without an attempt. ``reason``: of its dead destination."""
+    return f"{SUSPENDED}{reason}"
+
+
 def expired(last: str) -> str:
     """Returns the text for a recipient whose queue lifetime is over. ``last``: the text that deferred it last."""
     return f"{EXPIRED}{last}"
@@ -58,7 +90,15 @@ def remote_reply(text: str) -> RemoteReply | None:
     The reply to the final dot of a delivered message is stored bare; its host is not in the text.
     """
     text = text.removeprefix(EXPIRED)
-    found = _SAID.fullmatch(text) or _REFUSED.fullmatch(text)
-    if found is not None:
-        return RemoteReply(found[1], found[2])
-    return RemoteReply("", text) if _BARE.match(text) else None
+    if text.startswith(SUSPENDED):  # an answer to other mail; what was said about its recipients would not count
+        return _of_host(text.removeprefix(SUSPENDED), _OF_THE_SITE)
+    found = _of_host(text, (_SAID, *_OF_THE_SITE))
+    return found or (RemoteReply("", text) if _BARE.match(text) else None)
+
+
+def _of_host(text: str, sentences: Sequence[re.Pattern[str]]) -> RemoteReply | None:
+    for each in sentences:
+        found = each.fullmatch(text)
+        if found is not None:
+            return RemoteReply(found[1], found[2])
+    return None

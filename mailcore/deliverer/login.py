@@ -29,6 +29,7 @@ from mailcore.config.client_auth import (
 from mailcore.deliverer.connection import Connection
 from mailcore.deliverer.replies import Reply
 from mailcore.frames import NextHop
+from mailcore.remote_reply import refused_login
 
 __all__ = ["LoginFile", "authenticate"]
 
@@ -111,7 +112,7 @@ async def authenticate(
     if 200 <= reply.code < 300:
         return "", ""
     text = _struck_out(reply.text, secrets)
-    return "4.7.8", f"SASL authentication failed; server {connection.name} said: {text}"
+    return "4.7.8", refused_login(connection.name, text)
 
 
 def _steps(mechanism: str, user: str, secret: str) -> tuple[list[bytes], list[str]]:

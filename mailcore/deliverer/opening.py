@@ -30,7 +30,7 @@ from mailcore.deliverer.replies import Reply, enhanced_code, status_of
 from mailcore.envelope import Status
 from mailcore.esmtp import Extension, OutgoingTable
 from mailcore.frames import TLS_CLEAR, TLS_NOT_OFFERED
-from mailcore.remote_reply import refused_to_talk
+from mailcore.remote_reply import refused_tls, refused_to_talk
 from mailcore.routing.mx import Address
 from mailcore.tls.ca_file import Complain, silent
 from mailcore.tls.certificates import Contexts
@@ -205,7 +205,7 @@ class Opener:
             return Unusable(Status.DEFERRED, "4.7.5", words, of_tls=True, result=result, reason_code=reason_code)
         if reply.code != 220:
             if policy.demands_tls:
-                words = f"TLS is required, but host {connection.name} refused to start TLS: {reply.text}"
+                words = refused_tls(connection.name, reply.text)
                 return Unusable(Status.DEFERRED, "4.7.4", words, result=Result.STARTTLS_NOT_SUPPORTED)
             connection.tls_result = Result.STARTTLS_NOT_SUPPORTED
             connection.tls_level = _in_the_clear(policy, f"{connection.name} refused to start TLS: {reply.text}")

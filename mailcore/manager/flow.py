@@ -29,6 +29,7 @@ from mailcore.queue.queue import Gone
 from mailcore.queue.records import Delivery, domain_of
 from mailcore.queue.rewrite import finish_deleted
 from mailcore.queue.runner import Runner
+from mailcore.remote_reply import suspended
 from mailcore.routing.networks import Networks, is_ours
 from mailcore.routing.resolve import Refused
 from mailcore.scheduler.entry import Entry
@@ -276,7 +277,7 @@ class Flow:
             active = context.queue.active[entry.queue_id]
             active.in_flight += 1
             dsn = "4.3.0" if deferral.of_transport else "4.4.1"
-            reply = f"delivery temporarily suspended: {deferral.reason}"
+            reply = suspended(deferral.reason)
             verdicts = tuple([Verdict(number, Status.DEFERRED, dsn, reply) for number in entry.recipients])
             batch.append((Flight(entry, active, now), Delivered(entry.number, verdicts, "none", "", False, 0.0, 0.0)))
         if batch:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 
 import pytest
 
 from mailcore.envelope import Recipient, Status, Verdict
-from mailcore.remote_reply import expired, said
+from mailcore.remote_reply import expired, refused_login, refused_tls, refused_to_talk, said, suspended
 from tests.bounce.report import ARRIVED, NOW, Read, make
 
 HOST = "mx.b.example[192.0.2.1]"
@@ -38,12 +39,21 @@ def test_what_expired_has_the_last_reply_of_the_server_and_no_word_of_ours() -> 
     assert fields["Diagnostic-Code"] == "smtp; 450 4.2.0 Greylisted"
 
 
+@pytest.mark.parametrize("text", [refused_to_talk, refused_tls, refused_login])
+def test_a_server_that_refuses_all_mail_is_named_with_its_own_reply(text: Callable[[str, str], str]) -> None:
+    """Also of mail that was not attempted, because the server had refused other mail; then there is no date."""
+    for words in (text(HOST, "554 5.7.1 blocked"), expired(suspended(text(HOST, "554 5.7.1 blocked")))):
+        fields = of(Verdict(0, Status.EXPIRED, "4.4.7", words))
+        assert (fields["Remote-MTA"], fields["Diagnostic-Code"]) == ("dns; mx.b.example", "smtp; 554 5.7.1 blocked")
+        assert "Last-Attempt-Date" not in fields
+
+
 @pytest.mark.parametrize(
     "reply",
     [
         "connect to mx.b.example[192.0.2.1]:25: Connection refused",
         "returned to sender by the operator: 550 5.1.1 unknown",
-        "delivery temporarily suspended: host mx.b.example[192.0.2.1] refused to talk to me: 421 busy",
+        "delivery temporarily suspended: connect to mx.b.example[192.0.2.1]:25: Connection refused",
     ],
 )
 def test_our_own_words_are_not_those_of_a_server(reply: str) -> None:

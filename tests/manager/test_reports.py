@@ -51,6 +51,27 @@ async def test_a_bounce_says_which_server_refused_when_and_in_its_own_words(tmp_
         assert sender == ""
 
 
+async def test_mail_that_expires_at_a_dead_destination_has_the_reply_of_its_server(tmp_path: Path) -> None:
+    """The server refuses the first connection; the other messages are returned without an attempt of their own."""
+    one_at_a_time: Sections = {**SHORT_LIFE, "transports.smtp": {"initial_destination_concurrency": 1}}
+    async with (
+        Lab(["reject(1.0, 554, connect):127.0.0.1:0"]) as lab,
+        Catcher() as author,
+        running(tmp_path, lab, one_at_a_time, author=author) as core,
+    ):
+        await asyncio.gather(*(core.send("to@example.org", data=BODY) for _ in range(5)))
+        await core.until_empty()
+        replies = [line["reply"] for line in core.log() if line["event"] == "delivery" and line["status"] == "deferred"]
+        assert any(reply.startswith("delivery temporarily suspended: host 127.0.0.1") for reply in replies)
+        groups = [report.groups["to@example.org"] for report in reports(author)]
+    assert len(groups) == 5
+    assert {fields["Remote-MTA"] for fields in groups} == {"dns; [127.0.0.1]"}
+    assert {tuple(fields["Diagnostic-Code"].split()[:2]) for fields in groups} == {("smtp;", "554")}
+    assert {fields["Status"] for fields in groups} == {"4.4.7"}
+    assert any("Last-Attempt-Date" in fields for fields in groups)
+    assert any("Last-Attempt-Date" not in fields for fields in groups)
+
+
 async def test_the_history_and_the_log_name_each_report_for_what_it_is(tmp_path: Path) -> None:
     """One message: one recipient is passed on at once, one is late, and expires at last."""
     soon: Sections = {"bounce": {"delay_warning_time": 1}, "scheduler": {"maximal_queue_lifetime": 5}}
