@@ -77,6 +77,11 @@ class Clients:
         "EHLO, HELO, RSET, NOOP, VRFY and HELP without mail, after which each counts as an error, as Postfix's "
         "smtpd_junk_command_limit",
     )  # fmt: skip
+    useless_command_limit: int = whole(
+        1_000, 1, 1_000_000, "commands",
+        "MAIL, RCPT and AUTH refused for a time (4xx), repeated recipients and empty chunks without mail, after which each "
+        "counts as an error. Postfix has smtpd_recipient_overshoot_limit for recipients, and counts others at once",
+    )  # fmt: skip
     soft_error_limit: int = whole(
         10, 0, 1_000_000, "errors",
         "errors without mail, after which the reply to each further error is late, as Postfix's smtpd_soft_error_limit; "

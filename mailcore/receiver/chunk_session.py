@@ -125,7 +125,11 @@ class ChunkSession(DataSession):
             self.end_of_data(message)
         else:
             self.state = State.COMMAND
-            self.reply(b"250 2.0.0 Ok: %d octets" % self._chunk_bytes)
+            taken = b"250 2.0.0 Ok: %d octets" % self._chunk_bytes
+            if self._chunk_bytes:
+                self.reply(taken)
+            else:
+                self.useless(taken)
 
     def chunk_refused(self, refusal: bytes) -> None:
         """Replies to a chunk that was thrown away."""

@@ -114,11 +114,11 @@ class DataSession(LineSession):
     def refuse(
         self, stage: str, reply: bytes, recipient: str | None = None, is_mistake: bool = True, milter: str = ""
     ) -> None:
-        """Replies, and records the refusal. ``is_mistake``: of the client, so that it counts as an error."""
+        """Replies, and records the refusal. ``is_mistake``: of the client, so that it counts as an error at once."""
         if is_mistake:
             self.error(reply)
         else:
-            self.reply(reply)
+            self.useless(reply)
         envelope = self.envelope
         self.context.intake.refused(
             Refusal(
@@ -282,7 +282,7 @@ class DataSession(LineSession):
         if failure:
             self.refuse("END-OF-MESSAGE", failure, is_mistake=failure[:1] == b"5")
         else:
-            self._errors = self._junk = 0  # as Postfix does: a client that delivers mail starts afresh
+            self._errors = self._junk = self._useless = 0  # as Postfix does: a client that delivers mail starts afresh
             self.reply(b"250 2.0.0 Ok: queued as " + envelope.queue_id.encode())
         self.end_transaction()
 

@@ -4,6 +4,8 @@ Laws
 - After ``soft_error_limit`` errors without mail, the reply to each further error comes late; what the client sends meanwhile is
   not read. A timer does this: neither the loop nor another session waits.
 - After ``error_limit`` errors the session ends with 421, in the tarpit or not.
+- A refusal for a time (4xx), a recipient that is known already and an empty chunk do not count as errors: a greylist puts off
+  fifty recipients of a good client. After ``useless_command_limit`` of them without mail each counts: every session ends.
 
 Keeps law: errors-slowed (docs/laws.md).
 """
@@ -20,6 +22,7 @@ class ErrorSession(NamedClientSession):
     """A session that counts errors."""
 
     _errors = 0  # since the last message
+    _useless = 0  # commands without effect since the last message
     _late: list[bytes] | None = None  # the replies that the tarpit holds back
 
     def error(self, reply: bytes) -> None:
@@ -34,6 +37,14 @@ class ErrorSession(NamedClientSession):
             self.last_reply(b"421 4.7.0 " + context.name + b" Error: too many errors")
         elif self._errors > context.clients.soft_error_limit and context.clients.error_sleep_time_s:
             self._slow_down(context.clients.error_sleep_time_s)
+
+    def useless(self, reply: bytes) -> None:
+        """Replies to a command without effect, which is an error when there were too many."""
+        self._useless += 1
+        if self._useless > self.context.clients.useless_command_limit:
+            self.error(reply)
+        else:
+            self.reply(reply)
 
     def _slow_down(self, pause_s: float) -> None:
         if self._late is not None or self.state is not State.COMMAND:

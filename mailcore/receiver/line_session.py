@@ -28,7 +28,8 @@ from mailcore.receiver.server_context import ServerContext
 
 __all__ = ["LineSession", "State"]
 
-COMMANDS_PER_TURN = 500  # of one client, about 2 ms; then the others have their turn
+COMMANDS_PER_TURN = 500  # of one client in our networks, about 2 ms; then the others have their turn
+COMMANDS_PER_TURN_OTHERS = 20  # of one other client: with a hundred that flood us, a turn of all is 10 ms
 RESPONSE_OCTETS_MAX = 12_288  # of a line in an exchange of AUTH, RFC 4954 4
 LINGER_S = 2.0  # time for the client to read the last reply before the socket is closed; further input is thrown away
 REPLIES_HIGH_WATER = 16 * 1024  # bytes of replies a client may leave unread before we stop reading it
@@ -61,6 +62,7 @@ class LineSession(SMTP):
     """The protocol of one connection. ``address`` and ``port`` are the client's; ``closed`` is called once, at the end."""
 
     transport: asyncio.Transport | None
+    trusted = False  # in our own networks, or a user who has logged in
 
     # aiosmtpd's constructor, which costs more than a message, is not called: the context holds what is the same for
     # every connection (decision 0004).
@@ -121,6 +123,10 @@ class LineSession(SMTP):
 
     def error(self, reply: bytes) -> None:
         """Replies to a mistake of the client."""
+        raise NotImplementedError
+
+    def useless(self, reply: bytes) -> None:
+        """Replies to a command without effect, which is not a mistake, and of which a client may not send any number."""
         raise NotImplementedError
 
     def reply(self, reply: bytes) -> None:
@@ -261,7 +267,7 @@ class LineSession(SMTP):
             self._buffer = b""
         self._held_back = False
         at = 0
-        turns = COMMANDS_PER_TURN
+        turns = COMMANDS_PER_TURN if self.trusted else COMMANDS_PER_TURN_OTHERS
         while at < len(data):
             state = self.state
             if state is _COMMAND:

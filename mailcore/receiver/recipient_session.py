@@ -75,8 +75,11 @@ class RecipientSession(ErrorSession):
             return self._refuse_recipient(b"452 4.5.3 Error: too many recipients", address, is_mistake=False)
         if self.login and (refusal := self.refuses_recipient()):
             return self._refuse_recipient(refusal, address, is_mistake=False)
+        if address in envelope.recipients:  # with the parameters of its first RCPT
+            self.useless(b"250 2.1.5 Ok")
+            return b""
         checks = self.context.checks
-        if checks is not None and not is_postmaster and address not in envelope.recipients:
+        if checks is not None and not is_postmaster:
             found = checks.refusal(Asked(path, envelope.mail_from or "", self.address, self.trusted))
             if not isinstance(found, bytes):
                 self.state = State.WAITING
@@ -84,7 +87,7 @@ class RecipientSession(ErrorSession):
                 return b""
             if found:
                 return self._refuse_recipient(found, address, is_mistake=found[:1] == b"5")
-        envelope.recipients.setdefault(address, options)
+        envelope.recipients[address] = options
         self.phase = _RECIPIENT
         return b"250 2.1.5 Ok"
 

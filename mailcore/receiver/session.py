@@ -274,7 +274,8 @@ class ServerSession(RecipientSession):
         context = self.context.tls_context
         if context is None or self.tls:
             if not self.tls and self.context.rule.tls == "required":
-                return b"454 4.7.0 TLS not available due to local problem"
+                self.useless(b"454 4.7.0 TLS not available due to local problem")
+                return b""
             self.error(b"503 5.5.1 Error: STARTTLS is " + (b"active" if self.tls else b"not offered"))
             return b""
         self.reply(b"220 2.0.0 Ready to start TLS")

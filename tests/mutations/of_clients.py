@@ -79,6 +79,13 @@ MUTATIONS = [
         "tests/receiver/test_error_session.py -k soft_limit",
     ),
     Mutation(
+        "a recipient may be repeated without end",
+        "mailcore/receiver/error_session.py",
+        "        if self._useless > self.context.clients.useless_command_limit:\n",
+        "        if self._useless < 0:\n",
+        "tests/receiver/test_error_session.py -k repeated_without_end",
+    ),
+    Mutation(
         "a name that does not lead back is used",
         "mailcore/routing/reverse_names.py",
         "        return ipaddress.ip_address(text) == address\n",

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mailcore.config.clients import Clients
+from mailcore.config.listeners import Listener
 from tests.eventually import eventually
 from tests.receiver.logins import plain, submission, user
 from tests.receiver.server_in_process import Client, serving
@@ -143,3 +144,91 @@ async def test_mail_begins_the_count_of_such_commands_again() -> None:
             await client.to_data()
             await client.send(b"x\r\n.\r\n")
             assert (await client.reply()).startswith(b"250")
+
+
+USELESS = Clients(useless_command_limit=5, error_sleep_time_s=0)
+TOO_MANY = b"421 4.7.0 mx.example.net Error: too many errors\r\n"
+
+
+async def ends_after(client: Client, command: bytes, reply: bytes, count: int) -> None:
+    for _ in range(count):
+        assert (await client.ask(command)).startswith(reply)
+    assert await client.rest() == TOO_MANY
+
+
+async def test_a_recipient_repeated_without_end_ends_the_session() -> None:
+    async with serving(clients=USELESS, error_limit=3) as server:
+        client = await server.ready()
+        await client.ask(b"MAIL FROM:<a@example.com>")
+        assert (await client.ask(b"RCPT TO:<b@example.org>")).startswith(b"250")
+        await ends_after(client, b"RCPT TO:<b@example.org>", b"250 2.1.5", 5 + 3)
+
+
+async def test_recipients_refused_for_a_time_end_the_session_only_when_there_are_very_many() -> None:
+    async with serving(clients=USELESS, error_limit=3, recipient_limit=1) as server:
+        client = await server.ready()
+        await client.ask(b"MAIL FROM:<a@example.com>")
+        assert (await client.ask(b"RCPT TO:<b@example.org>")).startswith(b"250")
+        await ends_after(client, b"RCPT TO:<c@example.org>", b"452 4.5.3", 5 + 3)
+
+
+async def test_mail_refused_for_a_time_ends_the_session_when_there_is_very_much() -> None:
+    async with serving(clients=USELESS, error_limit=3) as server:
+        server.intake.mail_reply = b"452 4.3.1 Error: queue full"
+        client = await server.ready()
+        await ends_after(client, b"MAIL FROM:<a@example.com>", b"452 4.3.1", 5 + 3)
+
+
+async def test_empty_chunks_end_the_session_when_there_are_very_many() -> None:
+    async with serving(clients=USELESS, error_limit=3) as server:
+        client = await server.ready()
+        await client.ask(b"MAIL FROM:<a@example.com>")
+        await client.ask(b"RCPT TO:<b@example.org>")
+        await ends_after(client, b"BDAT 0", b"250 2.0.0", 5 + 3)
+    assert server.intake.messages == []
+
+
+async def test_starttls_refused_for_a_time_ends_the_session_when_it_is_repeated() -> None:
+    async with serving(clients=USELESS, error_limit=3, rule=Listener(tls="required")) as server:
+        client = await server.ready()
+        await ends_after(client, b"STARTTLS", b"454 4.7.0", 5 + 3)
+
+
+async def test_logins_refused_for_a_time_end_the_session_when_there_are_very_many(tmp_path: Path) -> None:
+    async with submission(
+        tmp_path, user("alice"), clients=USELESS, error_limit=3, auth={"failures_per_user": 1}
+    ) as server:
+        client = await server.client()
+        assert (await client.ask(b"AUTH PLAIN " + plain("alice", "wrong"))).startswith(b"535")
+        await ends_after(client, b"AUTH PLAIN " + plain("alice", "wrong"), b"454 4.7.0", 5 + 2)
+
+
+async def test_mail_begins_the_count_of_commands_without_effect_again() -> None:
+    async with serving(clients=USELESS, error_limit=1) as server:
+        client = await server.ready()
+        for _ in range(3):
+            await client.ask(b"MAIL FROM:<a@example.com>")
+            for _ in range(5):
+                assert (await client.ask(b"RCPT TO:<b@example.org>")).startswith(b"250")
+            assert (await client.ask(b"DATA")).startswith(b"354")
+            await client.send(b"x\r\n.\r\n")
+            assert (await client.reply()).startswith(b"250")
+
+
+async def test_a_client_that_is_not_trusted_has_short_turns() -> None:
+    flooded = Clients(useless_command_limit=1_000_000)
+    async with serving(clients=flooded, networks=["127.0.0.1"], domains=["example.org"]) as server:
+        server.intake.mail_reply = b"452 4.3.1 Error: queue full"
+        ours = await server.client("127.0.0.1")
+        await ours.hello()
+        other = await server.client("127.0.0.2")
+        await other.hello()
+        other.writer.write(b"MAIL FROM:<a@example.com>\r\n" * 5_000)
+        refusals = server.intake.refusals
+        await eventually(lambda: refusals, look_every_s=0)
+        before = len(refusals)
+        ours.writer.write(b"MAIL FROM:<a@example.com>\r\n")
+        await eventually(lambda: any(each.client_address == "127.0.0.1" for each in refusals), look_every_s=0)
+        at = next(number for number, each in enumerate(refusals) if each.client_address == "127.0.0.1")
+        assert at - before < 400, "a turn of a client in our networks is 500 commands"
+        other.reset()
