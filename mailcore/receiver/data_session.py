@@ -97,6 +97,11 @@ class DataSession(LineSession):
         """Returns how much of the message's data has come; 0 outside of it."""
         return 0 if self._incoming is None else self._incoming.received_bytes
 
+    @property
+    def is_receiving(self) -> bool:
+        """Returns whether a message is under way, also between two chunks."""
+        return self._incoming is not None
+
     def named(self, address: str, name: str) -> None:
         """Takes the name of the client's address, which was looked up."""
         if address == self.address and not self.client_name:

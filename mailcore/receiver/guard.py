@@ -6,7 +6,8 @@ Laws
 - Untrusted clients never have the connections that are reserved. Of two reserves, one is for submission listeners: the clients
   there are users who have not logged in yet, and an attack on the port for other servers does not shut them out.
 - Under stress an untrusted client has ``stress_timeout_s`` for a whole command, and its data comes at ``data_rate_min`` or
-  faster, measured over such a time. Time in which the client waits for us does not count.
+  faster, measured over such a time. A message has one clock, also between its chunks. Time in which the client waits for us
+  does not count.
 - Without stress no client is measured: a slow one costs nothing while there is room.
 
 Pure: time is an argument. Keeps law: sessions-bounded (docs/laws.md).
@@ -92,7 +93,7 @@ class Guard:
                 mark.data_at = -1.0
 
     def _is_slow(self, session: DataSession, mark: _Mark, now: float) -> bool:
-        if session.state not in (State.DATA, State.CHUNK):
+        if session.state not in (State.DATA, State.CHUNK) and not session.is_receiving:
             mark.data_at = -1.0
             return False
         had = session.data_bytes

@@ -341,6 +341,8 @@ class Server:
         now, guard = self.loop.time(), self._guard
         if guard.look(now):
             self.intake.stressed(guard.stressed, guard.untrusted)
+            for context in self._contexts.values():
+                context.stressed = guard.stressed
         late += guard.too_slow(now, self.settings.stress_timeout_s / self._tick_s)
         for session, reason in late:
             try:

@@ -127,6 +127,7 @@ class ServerContext:
         self.name = hostname.encode()
         self.greeting = b"220 " + self.name + b" ESMTP Waypost\r\n"
         self.ticks = 0  # of the server's timer; a session notes the tick at which it last heard from its client
+        self.stressed = False  # other clients have most of the connections that they can have, and must hurry (guard.py)
         self.esmtp = esmtp
         self.lenient = lenient
         self.lf_networks = Networks(lenient.bare_lf_networks) if lenient.bare_lf_networks else None

@@ -52,7 +52,6 @@ class ServerSession(RecipientSession):
         self._commands = TABLES[context.gate(False, False, self.trusted)]
         if context.is_implicit:
             self.state = State.TLS  # until connection_made, which comes after the handshake
-        self._junk = 0  # since the last message
         self._handshake: asyncio.Task[None] | None = None
 
     def broken_off(self) -> None:
@@ -132,11 +131,9 @@ class ServerSession(RecipientSession):
             return
         if not reply:
             return
-        if is_junk:
-            self._junk += 1
-            if self._junk > self.context.clients.junk_command_limit:
-                self.error(reply)
-                return
+        if is_junk and self.is_junk():
+            self.error(reply)
+            return
         self._replies.append(reply)
 
     def _unknown(self, line: bytes) -> None:

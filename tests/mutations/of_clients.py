@@ -81,7 +81,7 @@ MUTATIONS = [
     Mutation(
         "a recipient may be repeated without end",
         "mailcore/receiver/error_session.py",
-        "        if self._useless > self.context.clients.useless_command_limit:\n",
+        "        if self._useless > (STRESS_USELESS if self._is_hurried else self.context.clients.useless_command_limit):\n",
         "        if self._useless < 0:\n",
         "tests/receiver/test_error_session.py -k repeated_without_end",
     ),

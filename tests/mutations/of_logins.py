@@ -105,4 +105,11 @@ MUTATIONS = [
         "        slow = False\n",
         "tests/receiver/test_guard.py -k minimum_rate",
     ),
+    Mutation(
+        "chunks stop the clock of a message",
+        "mailcore/receiver/guard.py",
+        " and not session.is_receiving:\n",
+        ":\n",
+        "tests/receiver/test_guard.py -k stop_the_clock",
+    ),
 ]

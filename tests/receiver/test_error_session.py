@@ -31,7 +31,7 @@ async def test_errors_beyond_the_soft_limit_are_answered_late() -> None:
         for command, reply in ((b"WHAT", b"500 5.5.2"), (b"RCPT TO:<x>", b"503 5.5.1"), (b"HELO", b"501 5.5.4")):
             said, took = await timed(client, command)
             assert said.startswith(reply)
-            assert took >= PAUSE_S
+            assert took >= PAUSE_S - 0.01, "a timer counts whole milliseconds"
         assert (await timed(client, b"NOOP"))[1] < PAUSE_S
         await client.to_data()
         await client.send(b"x\r\n.\r\n")

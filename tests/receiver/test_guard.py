@@ -124,9 +124,78 @@ async def what_came(client: Client) -> bytes:
 
 
 async def keep(client: Client) -> None:
+    """Brings mail nearer, and never sends it."""
     with contextlib.suppress(OSError, AssertionError):
-        while (await client.ask(b"EHLO client.example")).startswith(b"250"):  # noqa: ASYNC110 - it is the pace of a client
+        await client.ask(b"EHLO client.example")
+        await client.ask(b"MAIL FROM:<a@example.com>")
+        number = 0
+        while (await client.ask(b"RCPT TO:<b%d@example.org>" % number)).startswith(b"250"):
             await asyncio.sleep(0.1)
+            number += 1
+
+
+@contextlib.asynccontextmanager
+async def under_stress(**more: Any) -> AsyncIterator[Serving]:
+    """Others keep up the stress, and are not ended by it."""
+    async with attacked(18, **{"stress_timeout_s": 600, **more}) as (server, clients):
+        keeping = [asyncio.create_task(keep(client)) for client in clients]
+        await eventually(lambda: server.intake.stress)
+        yield server
+        for task in keeping:
+            task.cancel()
+        await asyncio.wait(keeping)
+
+
+async def test_chunks_of_an_octet_do_not_stop_the_clock_of_a_message() -> None:
+    async with under_stress(stress_timeout_s=2.0) as server:
+        sender = await server.client(OTHERS[0])
+        await sender.hello()
+        await sender.ask(b"MAIL FROM:<a@example.com>")
+        await sender.ask(b"RCPT TO:<b@example.org>")
+        chunks = 0
+        while (reply := await sender.ask(b"BDAT 2\r\n")).startswith(b"250"):  # and the two octets of an empty line
+            chunks += 1
+            assert chunks < 1_000, "the message has ended, or was never measured"
+            await asyncio.sleep(0.1)
+        assert reply.startswith(b"421 4.4.2"), reply
+
+
+async def test_under_stress_few_commands_without_an_aim_end_a_session() -> None:
+    async with under_stress() as server:
+        ours, other = await server.client(US), await server.client(OTHERS[0])
+        for client in (ours, other):
+            assert (await client.reply()).startswith(b"220 ")
+            for _ in range(2):  # as a client does that uses STARTTLS
+                assert (await client.ask(b"EHLO client.example")).startswith(b"250")
+            await client.to_data()
+            await client.send(b"x\r\n.\r\n")
+            assert (await client.reply()).startswith(b"250"), "which begins the count again"
+            for _ in range(2):
+                assert (await client.ask(b"NOOP")).startswith(b"250")
+        assert (await other.ask(b"NOOP")).startswith(b"250")
+        assert await other.rest() == b"421 4.7.0 mx.example.net Error: too many errors\r\n"
+        for _ in range(50):
+            assert (await ours.ask(b"NOOP")).startswith(b"250")
+
+
+async def test_under_stress_the_first_error_ends_a_session() -> None:
+    async with under_stress() as server:
+        ours, other = await server.client(US), await server.client(OTHERS[0])
+        for client in (ours, other):
+            await client.hello()
+            assert (await client.ask(b"WHAT")).startswith(b"500")
+        assert await other.rest() == b"421 4.7.0 mx.example.net Error: too many errors\r\n"
+        assert (await ours.ask(b"NOOP")).startswith(b"250")
+
+
+async def test_under_stress_a_recipient_is_not_repeated() -> None:
+    async with under_stress() as server:
+        other = await server.client(OTHERS[0])
+        await other.hello()
+        await other.ask(b"MAIL FROM:<a@example.com>")
+        for _ in range(3):
+            assert (await other.ask(b"RCPT TO:<b@example.org>")).startswith(b"250")
+        assert await other.rest() == b"421 4.7.0 mx.example.net Error: too many errors\r\n"
 
 
 async def test_without_stress_a_slow_client_has_time() -> None:
