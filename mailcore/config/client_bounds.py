@@ -29,7 +29,8 @@ class ClientBounds:
         1,
         60_000,
         "connections",
-        "maximum concurrent connections of one client to one process, as Postfix's smtpd_client_connection_count_limit",
+        "maximum concurrent connections of one client's network (as [clients] ipv4_prefix_length says) to one process, as "
+        "Postfix's smtpd_client_connection_count_limit",
     )
     stress_timeout_s: float = number(
         10.0,

@@ -67,10 +67,18 @@ class Clients:
     )  # fmt: skip
     rate_time_s: int = whole(60, 1, 86_400, "seconds", "period of these limits, as Postfix's anvil_rate_time_unit")
     ipv4_prefix_length: int = whole(
-        32, 1, 32, "bits", "size of a client's network, as Postfix's smtpd_client_ipv4_prefix_length"
+        32,
+        1,
+        32,
+        "bits",
+        "size of a client's network in rates and counts, as Postfix's smtpd_client_ipv4_prefix_length",
     )
     ipv6_prefix_length: int = whole(
-        84, 1, 128, "bits", "size of a client's network, as Postfix's smtpd_client_ipv6_prefix_length"
+        84,
+        1,
+        128,
+        "bits",
+        "size of a client's network in rates and counts, as Postfix's smtpd_client_ipv6_prefix_length",
     )
     junk_command_limit: int = whole(
         100, 1, 1_000_000, "commands",

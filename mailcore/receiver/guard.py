@@ -43,14 +43,14 @@ class Guard:
     def __init__(self, settings: ClientBounds, connections_max: int) -> None:
         self._settings = settings
         self._connections_max = connections_max
-        self._reserve = min(settings.connections_reserved, connections_max // 4)
-        self._stress_at = max(1, int(STRESS_SHARE * (connections_max - 2 * self._reserve)))
+        self.reserve = min(settings.connections_reserved, connections_max // 4)
+        self._stress_at = max(1, int(STRESS_SHARE * (connections_max - 2 * self.reserve)))
         self._untrusted: dict[DataSession, _Mark] = {}
         self.stressed = False
 
     def room(self, *, trusted: bool, submission: bool) -> int:
         """Returns how many connections there may be when a client of this kind is accepted, without it."""
-        return self._connections_max - (0 if trusted else self._reserve if submission else 2 * self._reserve)
+        return self._connections_max - (0 if trusted else self.reserve if submission else 2 * self.reserve)
 
     def began(self, session: DataSession, now: float) -> None:
         """Notes the session of an untrusted client."""

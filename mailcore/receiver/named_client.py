@@ -3,6 +3,7 @@
 Laws
 - Only a host in the setting's networks, by the address of the connection, may use them; others get 550.
 - After XCLIENT the session begins again: nothing that the host said or was allowed before counts for the client.
+- A client that XCLIENT names is refused like one that connects, if there is no room for it or it has too many connections.
 - XFORWARD changes only the log.
 
 Keeps law: client-address-believed (docs/laws.md).
@@ -74,7 +75,9 @@ class NamedClientSession(AuthSession):
         if user is not None:
             self.take_login(user, "XCLIENT")
         self.choose_commands()
-        self.context.renamed(self)
+        if refusal := self.context.renamed(self):
+            self.last_reply(refusal)
+            return b""
         return self.context.greeting[:-2]
 
     def _become(self, given: dict[str, str]) -> None:

@@ -3,8 +3,7 @@
 Laws
 - Accepting is our own: uvloop's server closes itself for good when the process is out of file descriptors, and asyncio's
   logs for every try. Here accepting pauses, logs that once, and tries again.
-- Connections are bounded, in all and per client (except in our own networks, as in Postfix); a connection beyond that
-  gets 421 and costs no session.
+- Connections are bounded, in all and per client (``Admission``); a connection beyond that gets 421 and costs no session.
 - A listener with implicit TLS and without a certificate that can be used closes each connection at once: it speaks nothing
   in the clear.
 - Behind a listed balancer, the client of a connection is the one that the PROXY header names. Until the header has come, the
@@ -34,6 +33,7 @@ from mailcore.config.listeners import MX, Listener
 from mailcore.config.milters import Milter
 from mailcore.config.settings import Receiver
 from mailcore.esmtp import EXTENSIONS, Extension
+from mailcore.receiver.admission import Admission
 from mailcore.receiver.auth_session import AuthSession
 from mailcore.receiver.authentication import Authentication
 from mailcore.receiver.check import Checks
@@ -124,7 +124,6 @@ class Server:
         self.loop = loop
         self.sessions: set[LineSession] = set()
         self._connections_max = min(settings.connections_max, connections_max or settings.connections_max)
-        self._per_client: dict[str, int] = {}
         self._listeners: dict[socket.socket, ServerContext] = {}
         self._opening: dict[LineSession, asyncio.Task[object]] = {}
         self._headers: set[HeaderReader] = set()  # connections of balancers whose PROXY header has not come yet
@@ -134,8 +133,8 @@ class Server:
         self._complained = False
         self._tick_s = min(settings.idle_timeout_s / IDLE_TICKS, settings.stress_timeout_s / IDLE_TICKS, TICK_S_MAX)
         self._reverse_names = reverse_names
-        self._rates = rates
         self._guard = Guard(settings, self._connections_max)
+        self._admission = Admission(settings, clients, self._guard, rates, hostname)
         self._ticking = loop.call_later(self._tick_s, self._tick)
 
     def start(self, listeners: Iterable[socket.socket], rule: Listener = MX) -> None:
@@ -185,17 +184,28 @@ class Server:
         if session in self.sessions:
             self.sessions.remove(session)
             self._guard.ended(session)
-            count = self._per_client[session.connected_from] - 1
-            if count:
-                self._per_client[session.connected_from] = count
-            else:
-                del self._per_client[session.connected_from]
+            self._admission.ended(session)
 
-    def _renamed(self, session: AuthSession) -> None:
-        """Watches a session by what its client is now, which may have another name."""
+    @property
+    def _connections(self) -> int:
+        return len(self.sessions) + len(self._headers)
+
+    def _renamed(self, session: AuthSession) -> bytes:
+        """Watches a session by what its client is now; returns the reply that refuses this client."""
+        refusal = self._admission.renamed(
+            session,
+            session.address,
+            trusted=session.trusted,
+            submission=session.context.rule.purpose == "submission",
+            connections=self._connections - 1,
+        )
+        if refusal:
+            self.intake.refused(Refusal("CONNECT", refusal.decode(), session.address))
+            return refusal
         if self._reverse_names is not None and not session.client_name:
             self._reverse_names.find(session.address, session.named)
         self._guard.renamed(session, self.loop.time(), trusted=session.trusted)
+        return b""
 
     # -- accepting
 
@@ -225,7 +235,9 @@ class Server:
 
     def _await_header(self, context: ServerContext, connection: socket.socket, balancer: str, port: int) -> None:
         """Reads the PROXY header, then takes the connection as that of the client in it."""
-        if len(self.sessions) + len(self._headers) >= self._connections_max:
+        submission = context.rule.purpose == "submission"
+        connections, headers = self._connections, len(self._headers)
+        if not self._admission.may_send_header(submission=submission, connections=connections, headers=headers):
             connection.close()
             self.intake.proxy_refused(balancer, "too many connections")
             return
@@ -254,20 +266,11 @@ class Server:
         trusted: bool,
         is_named: bool = True,
     ) -> None:
-        refusal = b""
         submission = context.rule.purpose == "submission"
-        if len(self.sessions) + len(self._headers) >= self._guard.room(trusted=trusted, submission=submission):
-            refusal = b"421 4.7.0 " + self.context.name + b" Error: too many connections"
-        elif (
-            self._per_client.get(address, 0) >= self.settings.connections_per_client_max
-            and not trusted  # Postfix: smtpd_client_event_limit_exceptions = $mynetworks
-        ):
-            refusal = b"421 4.7.0 " + self.context.name + b" Error: too many connections from " + address.encode()
-        elif self._rates is not None and not trusted and (exceeded := self._rates.connection(address)):
-            refusal = b"421 4.7.0 " + self.context.name + b" Error: " + exceeded
-        elif closed := self.intake.closed():
-            refusal = closed
-        if refusal:
+        refusal = self._admission.refusal(
+            address, trusted=trusted, submission=submission, connections=self._connections
+        )
+        if refusal := refusal or self.intake.closed():
             with connection, contextlib.suppress(OSError):
                 connection.setblocking(False)
                 if not context.is_implicit:
@@ -293,7 +296,7 @@ class Server:
             self._guard.began(session, self.loop.time())
             if context.checks is not None and context.rule.purpose == "mx":  # elsewhere a client must log in
                 context.checks.connected(session.address)
-        self._per_client[address] = self._per_client.get(address, 0) + 1
+        self._admission.began(session, address, trusted=trusted)
         opening = self.loop.create_task(self._open(session, connection))
         self._opening[session] = opening
         opening.add_done_callback(lambda _: self._opening.pop(session, None))

@@ -43,8 +43,9 @@ DEFAULTS = Esmtp()
 NO_CLIENTS = Clients()
 
 
-def _no_server(session: object) -> None:
+def _no_server(session: object) -> bytes:
     """Stands for the server in a test of one session."""
+    return b""
 
 
 class Offer:
@@ -121,13 +122,16 @@ class ServerContext:
         self.xclients = Networks(clients.xclient_networks)
         self.xforwards = Networks(clients.xforward_networks)
         self.names_clients = bool(clients.xclient_networks or clients.xforward_networks)
-        self.renamed: Callable[[Any], None] = _no_server  # called with the session when another client takes its place
+        # Called with the session when another client takes its place; returns the reply that refuses this client.
+        self.renamed: Callable[[Any], bytes] = _no_server
         self.balancers = Networks(rule.proxy) if rule.proxy else None
         self.trace = TraceHeader(hostname)
         self.name = hostname.encode()
         self.greeting = b"220 " + self.name + b" ESMTP Waypost\r\n"
         self.ticks = 0  # of the server's timer; a session notes the tick at which it last heard from its client
-        self.stressed = False  # other clients have most of the connections that they can have, and must hurry (guard.py)
+        self.stressed = (
+            False  # other clients have most of the connections that they can have, and must hurry (guard.py)
+        )
         self.esmtp = esmtp
         self.lenient = lenient
         self.lf_networks = Networks(lenient.bare_lf_networks) if lenient.bare_lf_networks else None

@@ -36,6 +36,13 @@ MUTATIONS = [
         "tests/receiver/test_named_client.py -k every_other_host",
     ),
     Mutation(
+        "a client that a proxy names has any room",
+        "mailcore/receiver/admission.py",
+        "        if not trusted and (was_trusted or network != self._network(address)):\n",
+        "        if not trusted and network == address:\n",
+        "tests/receiver/test_named_client.py -k no_more_room",
+    ),
+    Mutation(
         "a client has the rights of the host that names it",
         "mailcore/receiver/named_client.py",
         "        self.trusted = self.context.policy.trusts(self.address)\n",

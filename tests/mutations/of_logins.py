@@ -94,7 +94,7 @@ MUTATIONS = [
     Mutation(
         "untrusted clients have the connections that are reserved",
         "mailcore/receiver/guard.py",
-        "        return self._connections_max - (0 if trusted else self._reserve if submission else 2 * self._reserve)\n",
+        "        return self._connections_max - (0 if trusted else self.reserve if submission else 2 * self.reserve)\n",
         "        return self._connections_max\n",
         "tests/receiver/test_guard.py -k never_have",
     ),

@@ -135,7 +135,7 @@ async def test_errors_beyond_the_limit_end_sessions_and_refuse_new_ones() -> Non
 async def test_without_limits_nothing_is_counted() -> None:
     assert not Clients().has_rates
     async with serving(networks=[US], domains=["example.org"]) as server:
-        assert server.server._rates is None
+        assert server.server._admission._rates is None
         client = await ready(server, CLIENT)
         for _ in range(5):
             assert (await client.ask(b"MAIL FROM:<a@example.com>")).startswith(b"250")

@@ -11,6 +11,8 @@ import pytest
 
 from mailcore.config.clients import Clients
 from mailcore.receiver.client_attributes import XCLIENT, XFORWARD, AttributeRefused, read_attributes
+from mailcore.receiver.client_rates import ClientRates
+from mailcore.supervisor.shared_counts import Counts
 from tests.receiver.logins import submission, user
 from tests.receiver.server_in_process import Client, Serving, serving
 
@@ -191,10 +193,10 @@ async def test_the_permission_stays_that_of_the_connection() -> None:
             assert (await client.ask(b"XCLIENT ADDR=" + address)).startswith(b"220 ")
             await client.ask(b"EHLO client.example")
             await deliver(client)
-        assert server.server._per_client == {PROXY: 1}
+        assert server.server._admission._per_network == {"203.0.113.10/32": 1}
         await client.close()
     assert [envelope.client_address for envelope, _, _ in server.intake.messages] == [ADDRESS, "203.0.113.10"]
-    assert server.server._per_client == {}
+    assert server.server._admission._per_network == {}
     assert server.intake.failures == []
 
 
@@ -290,3 +292,82 @@ def test_xforward_knows_its_attributes() -> None:
         read_attributes("XFORWARD", b"LOGIN=x", XFORWARD)
     with pytest.raises(AttributeRefused, match="Bad IDENT syntax"):
         read_attributes("XFORWARD", b"IDENT=a+2Cb", XFORWARD)
+
+
+# -- room
+
+UNTRUSTED = b"XCLIENT ADDR=203.0.113.%d"
+FEW: dict[str, Any] = {"networks": ["127.0.0.0/8"], "connections_max": 40, "connections_reserved": 10}  # 20 for others
+
+
+async def test_clients_that_a_proxy_names_have_no_more_room_than_others() -> None:
+    async with serving(clients=HOSTS, domains=["example.org"], **FEW) as server:
+        taken = refused = 0
+        for number in range(36):
+            client = await server.client(PROXY)
+            await client.hello()
+            reply = await client.ask(UNTRUSTED % number)
+            taken += reply.startswith(b"220 ")
+            if refusal := reply.startswith(b"421 4.7.0 mx.example.net Error: too many connections\r\n"):
+                assert await client.rest() == b""
+            refused += refusal
+        assert (taken, refused) == (20, 16)
+        ours = await server.client("127.0.0.1")
+        await ours.hello()
+        assert {each.stage for each in server.intake.refusals} == {"CONNECT"}
+    assert server.intake.failures == []
+
+
+async def test_a_named_client_leaves_its_room_to_the_next_one() -> None:
+    async with serving(clients=HOSTS, domains=["example.org"], **FEW) as server:
+        clients = [await server.client(PROXY) for _ in range(20)]
+        for number, client in enumerate(clients):
+            await client.hello()
+            assert (await client.ask(UNTRUSTED % number)).startswith(b"220 ")
+        for _ in range(10):
+            await (await server.client("127.0.0.1")).hello()
+        for number, client in enumerate(clients):
+            assert (await client.ask(UNTRUSTED % (100 + number))).startswith(b"220 ")
+
+
+async def test_connections_are_counted_for_the_client_that_a_proxy_names() -> None:
+    clients = Clients(xclient_networks=(PROXY,), ipv4_prefix_length=24, ipv6_prefix_length=64)
+    async with serving(clients=clients, connections_per_client_max=2) as server:
+
+        async def named_as(address: bytes) -> tuple[Client, bytes]:
+            client = await server.client(PROXY)
+            await client.hello()
+            return client, await client.ask(b"XCLIENT ADDR=" + address)
+
+        for first, second, third, other in (
+            (b"203.0.113.1", b"203.0.113.2", b"203.0.113.3", b"198.51.100.1"),
+            (b"IPV6:2001:db8::1", b"IPV6:2001:db8::2:0:0:1", b"IPV6:2001:db8::3", b"IPV6:2001:db8:0:1::1"),
+        ):
+            one, reply = await named_as(first)
+            assert reply.startswith(b"220 ")
+            assert (await named_as(second))[1].startswith(b"220 ")
+            reply = (await named_as(third))[1]
+            assert reply.startswith(b"421 4.7.0 mx.example.net Error: too many connections from ")
+            assert (await one.ask(b"XCLIENT ADDR=" + other)).startswith(b"220 ")
+            assert (await named_as(third))[1].startswith(b"220 "), "the other one is not counted here any longer"
+            assert (await one.ask(b"XCLIENT ADDR=" + first)).startswith(b"421 4.7.0")
+    assert server.server._admission._per_network == {}
+
+
+async def test_connections_of_named_clients_are_counted_in_their_rate() -> None:
+    clients = Clients(xclient_networks=(PROXY,), connection_rate_limit=2)
+    rates = ClientRates(clients, Counts(None, 600.0, lambda: 1e6), Unlogged(), lambda: True)
+    async with serving(clients=clients, rates=rates) as server:
+        for number in range(4):
+            client = await server.client(PROXY)
+            await client.hello()
+            for _ in range(2):  # once for one client
+                reply = await client.ask(UNTRUSTED % 9)
+                assert reply.startswith(b"220 " if number < 2 else b"421 4.7.0"), number
+                if number >= 2:
+                    break
+
+
+class Unlogged:
+    def rate_exceeded(self, kind: str, count: float, client_address: str, network: str) -> None:
+        pass

@@ -340,3 +340,26 @@ async def test_connections_without_their_header_are_bounded() -> None:
         await waiting[2].send(text("203.0.113.10"))
         assert (await waiting[2].reply()).startswith(b"220 ")
         await eventually(lambda: not server.server._headers)
+
+
+async def test_connections_without_their_header_do_not_fill_the_reserve() -> None:
+    async with serving(rule=BEHIND, networks=["127.0.0.0/8"], connections_max=40, connections_reserved=8) as server:
+        waiting = [await server.client() for _ in range(40)]
+        await eventually(lambda: len(server.intake.proxies_refused) == 16)
+        ours = await server.client("127.0.0.2")  # of our networks, and no balancer
+        await ours.hello()
+        for client in waiting:
+            client.reset()
+
+
+async def test_a_trusted_client_behind_a_balancer_has_the_reserve() -> None:
+    async with serving(rule=BEHIND, networks=["198.51.100.1"], connections_max=40, connections_reserved=8) as server:
+        others = [await server.client() for _ in range(24)]
+        for number, client in enumerate(others):
+            await client.send(text(f"203.0.113.{number}"))
+            assert (await client.reply()).startswith(b"220 ")
+        other, ours = await server.client(), await server.client()
+        await other.send(text("203.0.113.200"))
+        assert (await other.reply()).startswith(b"421 ")
+        await ours.send(text("198.51.100.1"))
+        assert (await ours.reply()).startswith(b"220 ")

@@ -141,4 +141,4 @@ async def test_a_client_that_is_gone_before_the_handshake_leaves_no_session(tmp_
                     await asyncio.sleep(0)
                 gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         await eventually(lambda: not server.server.sessions)
-        assert (server.server._per_client, server.intake.failures) == ({}, [])
+        assert (server.server._admission._per_network, server.intake.failures) == ({}, [])
