@@ -172,14 +172,16 @@ def waypost_command() -> list[str]:
 
 
 class Waypost:
-    """``waypost mailcore`` with its defaults; ``more`` is further TOML.
+    """``waypost mailcore`` with its defaults; ``more`` is further TOML, ``receiver`` that of its section.
 
     ``checkout``: the source of another state of the project, to be compared with this one.
     """
 
     name = "waypost"
 
-    def __init__(self, directory: Path, next_port: int, more: str = "", checkout: Path | None = None) -> None:
+    def __init__(
+        self, directory: Path, next_port: int, more: str = "", checkout: Path | None = None, receiver: str = ""
+    ) -> None:
         if checkout is not None:
             self.name = "checkout"
         self._checkout = checkout
@@ -191,6 +193,7 @@ class Waypost:
             f"home = {json.dumps(str(self.home))}",
             "[receiver]",
             f'listen = ["127.0.0.1:{self.port}"]',
+            receiver,
             "[routes]",
             f'"*" = "smtp:[127.0.0.1]:{next_port}"',
             more,

@@ -1,21 +1,28 @@
-"""Whom an attack shuts out: ``python -m bench.slow_clients [slow|flood] [--seconds 40] [--beside CHECKOUT]``.
+"""Whom an attack shuts out: ``python -m bench.slow_clients [slow|flood|submission] [--seconds 40] [--beside CHECKOUT]``.
 
 *slow*: 20 addresses hold 50 connections each and send a byte every four seconds, half of them in a command and half in the data
 of a message. *flood*: 20 addresses hold 2 connections each and send RCPT without waiting for the replies. A connection that is
 ended is opened again. Meanwhile a client of our own network and one of another network send a message every tenth of a second,
 each over a connection of its own. Measured is how long each waits for its last 250, before the attack and during it.
 
-The exit status is 1 if a message of our own client is lost or waits longer than 100 ms during the attack.
+*submission*: the attack is *slow* on a submission listener, all of it in commands. A user logs in there under TLS for each
+message: in the network where this user always is, and in one where no user was before the attack.
+
+The exit status is 1 if a message of our own client (or of the user in the known network) is lost or waits longer than 100 ms
+during the attack.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
 import contextlib
 import math
 import multiprocessing
+import ssl
 import statistics
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -25,6 +32,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from bench.load import Sink
 from bench.mta import Waypost
+from bench.processes import free_port
+from mailcore.users.scram import ScramVerifier
+from mailcore.users.user import User
+from mailcore.users.user_file import changing
 
 __all__ = ["main"]
 
@@ -33,25 +44,42 @@ SLOW_EVERY_S = 4.0
 FLOOD_COMMANDS = 1_000  # in one write
 PROBE_EVERY_S = 0.1
 PROBE_S_MAX = 10.0
+ATTACK_BEGINS_S = 3.0  # until it has all its connections
 BASELINE_SHARE = 0.25  # of the time, before the attack
 WANTED_MS = 100.0  # of our own client
 OURS, OTHER = "127.0.0.1", "127.0.2.1"
 MORE = '[relay]\nnetworks = ["127.0.0.1/32"]\ndomains = ["example.org"]'
+USER, NEW_USER = "127.0.2.1", "127.0.3.1"  # networks are /24
+PASSWORD = "secret"
+LOGIN = (
+    b"HELO a\r\n",
+    b"STARTTLS\r\n",
+    b"TLS",
+    b"EHLO a\r\n",
+    b"AUTH PLAIN " + base64.b64encode(b"\0alice\0" + PASSWORD.encode()) + b"\r\n",
+)
+MESSAGE = (b"MAIL FROM:<a@example.com>\r\n", b"RCPT TO:<b@example.org>\r\n", b"DATA\r\n", b"x\r\n.\r\n")
 ENVELOPE = b"HELO a\r\nMAIL FROM:<a@example.com>\r\nRCPT TO:<b@example.org>\r\n"
 CONNECTED, ENDED, REFUSED, REPLIES = range(4)  # counts of an attack
 
 Counts: TypeAlias = "SynchronizedArray[int]"
 
 
-async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int, counts: Counts) -> None:
-    if number % 2:
-        writer.write(ENVELOPE + b"DATA\r\n")
+async def slow_commands(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int, counts: Counts
+) -> None:
     while not reader.at_eof():
         writer.write(b"x")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SLOW_EVERY_S):
                 while await reader.read(4096):
                     pass
+
+
+async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int, counts: Counts) -> None:
+    if number % 2:
+        writer.write(ENVELOPE + b"DATA\r\n")
+    await slow_commands(reader, writer, number, counts)
 
 
 async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int, counts: Counts) -> None:
@@ -74,13 +102,14 @@ Hold = Callable[[asyncio.StreamReader, asyncio.StreamWriter, int, Counts], Corou
 
 
 class Mode(NamedTuple):
-    """An attack: what a connection does, and how many each address holds."""
+    """An attack: what a connection does, how many each address holds, and whether it is one on users who log in."""
 
     hold: Hold
     connections: int
+    submission: bool = False
 
 
-MODES = {"slow": Mode(slow, 50), "flood": Mode(flood, 2)}
+MODES = {"slow": Mode(slow, 50), "flood": Mode(flood, 2), "submission": Mode(slow_commands, 50, submission=True)}
 
 
 class Attack:
@@ -132,68 +161,110 @@ class Attack:
             writer.transport.abort()
 
 
-async def send(port: int, source: str) -> float:
-    """Returns the seconds until the message was taken; infinite if it was not."""
-    begun = time.monotonic()
-    writer: asyncio.StreamWriter | None = None
-    try:
-        async with asyncio.timeout(PROBE_S_MAX):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
-            for command in (
-                b"",
-                b"HELO a\r\n",
-                b"MAIL FROM:<a@example.com>\r\n",
-                b"RCPT TO:<b@example.org>\r\n",
-                b"DATA\r\n",
-                b"x\r\n.\r\n",
-            ):
-                writer.write(command)
-                if (await reader.readline())[:1] not in (b"2", b"3"):
-                    return math.inf
-        return time.monotonic() - begun
-    except (OSError, TimeoutError):
-        return math.inf
-    finally:
-        if writer is not None:
-            writer.transport.abort()
+class Clients:
+    """The clients that send mail: ``ours`` must get in, ``other`` need not."""
+
+    def __init__(self, port: int, *, submission: bool) -> None:
+        self.port = port
+        self.submission = submission
+        self.ours, self.other = (USER, NEW_USER) if submission else (OURS, OTHER)
+        self.names = {self.ours: "known network", self.other: "new network"}
+        if not submission:
+            self.names = {self.ours: "our own client", self.other: "another client"}
+        self._tls = ssl.create_default_context()
+        self._tls.check_hostname = False
+        self._tls.verify_mode = ssl.CERT_NONE
+
+    async def send(self, source: str) -> float:
+        """Returns the seconds until the message was taken; infinite if it was not."""
+        begun = time.monotonic()
+        writer: asyncio.StreamWriter | None = None
+        try:
+            async with asyncio.timeout(PROBE_S_MAX):
+                reader, writer = await asyncio.open_connection("127.0.0.1", self.port, local_addr=(source, 0))
+                for command in (b"", *(LOGIN if self.submission else LOGIN[:1]), *MESSAGE):
+                    if command == b"TLS":
+                        await writer.start_tls(self._tls)
+                        continue
+                    writer.write(command)
+                    while (line := await reader.readline())[3:4] == b"-":
+                        pass
+                    if line[:1] not in (b"2", b"3"):
+                        return math.inf
+            return time.monotonic() - begun
+        except (OSError, TimeoutError):
+            return math.inf
+        finally:
+            if writer is not None:
+                writer.transport.abort()
 
 
-async def probed(port: int, seconds: float) -> dict[str, list[float]]:
+async def probed(clients: Clients, seconds: float, sources: Sequence[str]) -> dict[str, list[float]]:
     """Sends messages for this time; returns the waits of each client."""
     until = time.monotonic() + seconds
-    waits: dict[str, list[float]] = {OURS: [], OTHER: []}
+    waits: dict[str, list[float]] = {source: [] for source in sources}
     while time.monotonic() < until:
         for source, taken in waits.items():
-            taken.append(await send(port, source))
+            taken.append(await clients.send(source))
         await asyncio.sleep(PROBE_EVERY_S)
     return waits
 
 
-def show(name: str, when: str, waits: dict[str, list[float]]) -> None:
-    for source, client in ((OURS, "our own client"), (OTHER, "another client")):
-        taken = [wait for wait in waits[source] if wait < math.inf]
+def show(name: str, when: str, clients: Clients, waits: dict[str, list[float]]) -> None:
+    for source, all_of_it in waits.items():
+        taken = [wait for wait in all_of_it if wait < math.inf]
         figures = (
             f"median {statistics.median(taken) * 1000:.0f} ms, longest {max(taken) * 1000:.0f} ms" if taken else "none"
         )
-        print(f"{name:9} {when:15} {client:15} {len(taken)} of {len(waits[source])} messages taken, {figures}")
+        print(
+            f"{name:9} {when:14} {clients.names[source]:15} {len(taken)} of {len(all_of_it)} messages taken, {figures}"
+        )
 
 
-def measured(relay: Waypost, mode: Mode, seconds: float) -> bool:
+def measured(relay: Waypost, port: int, mode: Mode, seconds: float) -> bool:
     """Runs the attack; returns whether our own client got what it should."""
-    show(relay.name, "no attack", asyncio.run(probed(relay.port, BASELINE_SHARE * seconds)))
-    attack = Attack(mode, relay.port)
+    clients = Clients(port, submission=mode.submission)
+    before = [clients.ours] if mode.submission else [clients.ours, clients.other]  # the new network stays unknown
+    show(relay.name, "no attack", clients, asyncio.run(probed(clients, BASELINE_SHARE * seconds, before)))
+    attack = Attack(mode, port)
     attack.begin()
     try:
-        waits = asyncio.run(probed(relay.port, seconds))
+        time.sleep(ATTACK_BEGINS_S)
+        waits = asyncio.run(probed(clients, seconds, [clients.ours, clients.other]))
         connected, ended, refused, replies = attack.counts[:]
     finally:
         attack.end()
-    show(relay.name, "during attack", waits)
+    show(relay.name, "during attack", clients, waits)
     print(f"{relay.name:9} attacking connections now {connected}, ended {ended}, refused {refused}; {replies} replies")
-    kept = max(waits[OURS]) * 1000 <= WANTED_MS
-    wanted = f"wanted: all messages of our own client, each within {WANTED_MS:.0f} ms"
+    kept = max(waits[clients.ours]) * 1000 <= WANTED_MS
+    wanted = f"wanted: all messages of {clients.names[clients.ours]}, each within {WANTED_MS:.0f} ms"
     print(f"{relay.name:9} {wanted}: {'kept' if kept else 'not kept'}")
     return kept
+
+
+def relay_of(mode: Mode, directory: Path, next_port: int, checkout: Path | None) -> tuple[Waypost, int]:
+    """Returns a relay, and the port that is attacked."""
+    if not mode.submission:
+        relay = Waypost(directory, next_port, MORE, checkout)
+        return relay, relay.port
+    port = free_port()
+    certificate = directory / "tls.pem"
+    command = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout {certificate} -out -"
+    made = subprocess.run(command.split(), check=True, capture_output=True)
+    certificate.write_bytes(certificate.read_bytes() + made.stdout)
+    relay = Waypost(
+        directory,
+        next_port,
+        f'{MORE}\n[[listener]]\naddress = "127.0.0.1:{port}"\npurpose = "submission"',
+        checkout,
+        f'tls_certificate = "{certificate}"\ntls_key = "{certificate}"',
+    )
+    verifier = str(
+        ScramVerifier.of_password(PASSWORD, b"0123456789abcdef", 4096)
+    )  # a fast one: it is not what is measured
+    with changing(relay.home / "users.jsonl", relay.home) as users:
+        users["alice"] = User(name="alice", verifier=verifier, senders=("*",))
+    return relay, port
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -208,10 +279,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix="waypost-bench-") as name:
             sink = Sink(Path(name))
             sink.start()
-            relay = Waypost(Path(name), sink.port, MORE, checkout)
+            relay, port = relay_of(MODES[options.mode], Path(name), sink.port, checkout)
             try:
                 relay.start()
-                was_kept = measured(relay, MODES[options.mode], options.seconds)
+                was_kept = measured(relay, port, MODES[options.mode], options.seconds)
                 if checkout is None:
                     kept = was_kept
             finally:

@@ -4,12 +4,17 @@ Laws
 - A connection is counted for the client that it is from: the one that a PROXY header or XCLIENT names.
 - Connections are bounded in all and per client network (except in our own networks, as in Postfix). A client that XCLIENT
   names is admitted as if it had connected: a proxy is a way around no bound.
+- On a submission listener, a client in a network where a user has logged in lately may have a connection of the reserve of
+  trusted clients before it logs in: an attack on this port does not shut out the users it is for. A network has a fifth of the
+  reserve and all of them have half, so that a host in such a network cannot take all.
 - Connections whose PROXY header has not come have at most half of the reserve of trusted clients, of which they may be.
 
-Pure but for the rates. Keeps law: sessions-bounded (docs/laws.md).
+Pure except for the rates. Keeps law: sessions-bounded (docs/laws.md).
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from mailcore.config.clients import Clients
 from mailcore.config.settings import Receiver
@@ -19,6 +24,8 @@ from mailcore.receiver.line_session import LineSession
 
 __all__ = ["Admission"]
 
+KNOWN_SHARE = 0.5  # of the reserve, for clients in networks where a user has logged in
+KNOWN_NETWORK_SHARE = 0.2  # of the reserve, for those of one network; they log in within a second or so
 HEADERS_SHARE = 0.5  # of the reserve: a balancer sends the header at once, so that few are waited for at a time
 
 
@@ -26,7 +33,13 @@ class Admission:
     """The connections of one server, by client. ``connections`` is how many there are without the one in question."""
 
     def __init__(
-        self, settings: Receiver, clients: Clients, guard: Guard, rates: ClientRates | None, hostname: str
+        self,
+        settings: Receiver,
+        clients: Clients,
+        guard: Guard,
+        rates: ClientRates | None,
+        hostname: str,
+        known_network: Callable[[str], str] = lambda client_address: "",
     ) -> None:
         self._settings = settings
         self._prefixes = clients.ipv4_prefix_length, clients.ipv6_prefix_length
@@ -35,6 +48,11 @@ class Admission:
         self._error = b"421 4.7.0 " + hostname.encode() + b" Error: "
         self._per_network: dict[str, int] = {}
         self._sessions: dict[LineSession, tuple[str, bool]] = {}  # network, and whether it was trusted when it came
+        self._known: dict[
+            LineSession, str
+        ] = {}  # those in the reserve whose network is known from a login, and this network
+        # Returns the network of a client if a user has logged in from it; otherwise "".
+        self._known_network: Callable[[str], str] = known_network
 
     def may_send_header(self, *, submission: bool, connections: int, headers: int) -> bool:
         """Returns whether a connection may send a PROXY header, of which ``headers`` are waited for."""
@@ -45,7 +63,9 @@ class Admission:
 
     def refusal(self, address: str, *, trusted: bool, submission: bool, connections: int) -> bytes:
         """Returns the reply that refuses a connection; b"" if it is accepted, and counted in its rate."""
-        if connections >= self._guard.room(trusted=trusted, submission=submission):
+        if connections >= self._guard.room(trusted=trusted, submission=submission) and (
+            trusted or not submission or not self._has_place(address, connections)
+        ):
             return self._error + b"too many connections"
         if trusted:  # Postfix: smtpd_client_event_limit_exceptions = $mynetworks
             return b""
@@ -55,9 +75,21 @@ class Admission:
             return self._error + exceeded
         return b""
 
-    def began(self, session: LineSession, address: str, *, trusted: bool) -> None:
+    def _has_place(self, address: str, connections: int) -> bool:
+        """Returns whether the reserve has a place for a client of a submission listener that has not logged in."""
+        network = self._known_network(address)
+        if not network or connections >= self._guard.room(trusted=True, submission=True):
+            return False
+        taken, reserve = list(self._known.values()), self._guard.reserve
+        return len(taken) < KNOWN_SHARE * reserve and taken.count(network) < KNOWN_NETWORK_SHARE * reserve
+
+    def began(
+        self, session: LineSession, address: str, *, trusted: bool, submission: bool = False, connections: int = 0
+    ) -> None:
         """Counts a session."""
         network = self._network(address)
+        if not trusted and submission and connections >= self._guard.room(trusted=False, submission=True):
+            self._known[session] = self._known_network(address)
         self._sessions[session] = network, trusted
         self._per_network[network] = self._per_network.get(network, 0) + 1
 
@@ -74,14 +106,15 @@ class Admission:
             )  # a client that was not trusted leaves its own room to the next
             refusal = self.refusal(address, trusted=False, submission=submission, connections=connections)
         if refusal:
-            self.began(session, network, trusted=was_trusted)
+            self.began(session, network, trusted=was_trusted)  # it is about to end
         else:
-            self.began(session, address, trusted=trusted)
+            self.began(session, address, trusted=trusted, submission=submission, connections=connections)
         return refusal
 
     def ended(self, session: LineSession) -> None:
         """Takes a session off the counts."""
         network, _ = self._sessions.pop(session)
+        self._known.pop(session, None)
         count = self._per_network[network] - 1
         if count:
             self._per_network[network] = count

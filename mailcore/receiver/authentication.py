@@ -167,6 +167,12 @@ class Authentication:
         self._counts.failures.add(f"network {network}", -1.0)
         self._counts.failures.add(f"user {user.name}", -1.0)
         self._counts.known.add(f"{user.name} {network}")
+        self._counts.known.add(network)
+
+    def known_network(self, client_address: str) -> str:
+        """Returns the network of a client if a user has logged in from it lately; otherwise \"\"."""
+        network = network_of(client_address)
+        return network if self._counts.known.read(network)[0] else ""
 
     def failed(self, name: str, client_address: str, method: str, why: str) -> None:
         """Logs a failure. A name that no user has is not logged: it may be a password typed into the wrong field."""

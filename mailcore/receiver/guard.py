@@ -3,7 +3,8 @@
 "Trusted" are clients in our own networks and users who have logged in. All others are untrusted.
 
 Laws
-- Untrusted clients never have the connections that are reserved. Of two reserves, one is for submission listeners: the clients
+- Untrusted clients never have the connections that are reserved (but see ``Admission`` for those of known networks).
+  Of two reserves, one is for submission listeners: the clients
   there are users who have not logged in yet, and an attack on the port for other servers does not shut them out.
 - Under stress an untrusted client has ``stress_timeout_s`` for a whole command, and its data comes at ``data_rate_min`` or
   faster, measured over such a time. A message has one clock, also between its chunks. Time in which the client waits for us

@@ -134,7 +134,8 @@ class Server:
         self._tick_s = min(settings.idle_timeout_s / IDLE_TICKS, settings.stress_timeout_s / IDLE_TICKS, TICK_S_MAX)
         self._reverse_names = reverse_names
         self._guard = Guard(settings, self._connections_max)
-        self._admission = Admission(settings, clients, self._guard, rates, hostname)
+        known_network = [] if authentication is None else [authentication.known_network]
+        self._admission = Admission(settings, clients, self._guard, rates, hostname, *known_network)
         self._ticking = loop.call_later(self._tick_s, self._tick)
 
     def start(self, listeners: Iterable[socket.socket], rule: Listener = MX) -> None:
@@ -289,6 +290,7 @@ class Server:
         session = make(context, address, port, server_address, self.closed)
         if not is_named:
             session.distrust()
+        self._admission.began(session, address, trusted=trusted, submission=submission, connections=self._connections)
         self.sessions.add(session)
         if self._reverse_names is not None:
             self._reverse_names.find(session.address, session.named)
@@ -296,7 +298,6 @@ class Server:
             self._guard.began(session, self.loop.time())
             if context.checks is not None and context.rule.purpose == "mx":  # elsewhere a client must log in
                 context.checks.connected(session.address)
-        self._admission.began(session, address, trusted=trusted)
         opening = self.loop.create_task(self._open(session, connection))
         self._opening[session] = opening
         opening.add_done_callback(lambda _: self._opening.pop(session, None))

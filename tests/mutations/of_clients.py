@@ -43,6 +43,13 @@ MUTATIONS = [
         "tests/receiver/test_named_client.py -k no_more_room",
     ),
     Mutation(
+        "a known network has all of the reserve",
+        "mailcore/receiver/admission.py",
+        "        return len(taken) < KNOWN_SHARE * reserve and taken.count(network) < KNOWN_NETWORK_SHARE * reserve\n",
+        "        return len(taken) < reserve\n",
+        "tests/receiver/test_guard.py -k only_a_part",
+    ),
+    Mutation(
         "a client has the rights of the host that names it",
         "mailcore/receiver/named_client.py",
         "        self.trusted = self.context.policy.trusts(self.address)\n",

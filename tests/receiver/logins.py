@@ -72,14 +72,14 @@ class Submission:
         self.path = path
         self.times = times  # the clock of failures and rates
 
-    async def client(self) -> Client:
+    async def client(self, source: str = "") -> Client:
         """A client that said EHLO under TLS."""
-        client = await self.server.client_tls()
+        client = await self.server.client_tls(source)
         await client.hello()
         return client
 
-    async def logged_in(self, name: str = "alice") -> Client:
-        client = await self.client()
+    async def logged_in(self, name: str = "alice", source: str = "") -> Client:
+        client = await self.client(source)
         assert await client.ask(b"AUTH PLAIN " + plain(name)) == b"235 2.7.0 Authentication successful\r\n"
         return client
 

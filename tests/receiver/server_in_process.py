@@ -270,9 +270,10 @@ class Serving:
         self._clients.append(client)
         return client
 
-    async def client_tls(self) -> Client:
+    async def client_tls(self, source: str = "") -> Client:
         """A client that speaks TLS from the first byte."""
-        client = Client(*await asyncio.open_connection(*self.address, ssl=any_certificate()))
+        local = (source, 0) if source else None
+        client = Client(*await asyncio.open_connection(*self.address, ssl=any_certificate(), local_addr=local))
         self._clients.append(client)
         return client
 

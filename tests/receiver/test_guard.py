@@ -14,6 +14,7 @@ import pytest
 from mailcore.config.listeners import Listener
 from tests.deliverer.scripted_server import server_tls
 from tests.eventually import eventually
+from tests.receiver.logins import Submission, submission, user
 from tests.receiver.server_in_process import Client, Serving, serving
 
 OTHERS = ("127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5")
@@ -241,3 +242,57 @@ async def test_a_handshake_that_does_not_begin_ends_under_stress(tmp_path: Path)
         await eventually(lambda: len(server.server.sessions) < STRESS_AT)
         ours = await server.client_tls()
         assert (await ours.reply()).startswith(b"220 ")
+
+
+@contextlib.asynccontextmanager
+async def attacked_submission(tmp_path: Path, *known: str) -> AsyncIterator[Submission]:
+    """Users have logged in from ``known``; then clients of another network take all that they can have."""
+    bounds = {**BOUNDS, "stress_timeout_s": 600}
+    async with submission(tmp_path, user("alice"), **bounds) as server:
+        for source in known:
+            await (await server.logged_in(source=source)).close()
+        await eventually(lambda: not server.server.server.sessions)
+        for number in range(30):
+            await server.server.client(f"127.0.1.{1 + number}")
+        await eventually(lambda: len(server.server.server.sessions) == 30)
+        yield server
+
+
+async def shut_out(server: Submission, source: str) -> bool:
+    before = len(server.intake.refusals)
+    with contextlib.suppress(OSError):
+        assert await (await server.server.client(source)).rest() == b""
+    return [each.client_address for each in server.intake.refusals[before:]] == [source]
+
+
+async def test_an_attack_on_submission_does_not_shut_out_networks_where_users_logged_in(tmp_path: Path) -> None:
+    async with attacked_submission(tmp_path, "127.0.2.1") as server:
+        assert await shut_out(server, "127.0.1.99")
+        assert await shut_out(server, "127.0.3.1"), "no user has logged in from there"
+        ours = await server.logged_in(source="127.0.2.77")
+        await ours.to_data()
+        await ours.send(b"x\r\n.\r\n")
+        assert (await ours.reply()).startswith(b"250")
+
+
+async def test_known_networks_have_only_a_part_of_the_reserve(tmp_path: Path) -> None:
+    async with attacked_submission(tmp_path, "127.0.2.1", "127.0.3.1", "127.0.4.1") as server:
+        first = [await server.logged_in(source=f"127.0.2.{number}") for number in (1, 2)]
+        assert await shut_out(server, "127.0.2.3"), "a fifth of the reserve is for one network"
+        for source in ("127.0.3.1", "127.0.3.2", "127.0.4.1"):
+            await server.logged_in(source=source)
+        assert await shut_out(server, "127.0.4.2"), "half of the reserve is for all of them"
+        await first[0].close()
+        await eventually(lambda: len(server.server.server.sessions) == 34)
+        await server.logged_in(source="127.0.4.2")
+
+
+async def test_a_known_network_has_no_more_room_for_mail_from_other_servers(tmp_path: Path) -> None:
+    rule = Listener(tls="implicit", auth="offered")
+    async with submission(tmp_path, user("alice"), rule=rule, **{**BOUNDS, "stress_timeout_s": 600}) as server:
+        await (await server.logged_in(source="127.0.2.1")).close()
+        await eventually(lambda: not server.server.server.sessions)
+        for number in range(20):
+            await server.server.client(f"127.0.1.{1 + number}")
+        await eventually(lambda: len(server.server.server.sessions) == 20)
+        assert await shut_out(server, "127.0.2.1")
