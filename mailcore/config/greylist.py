@@ -41,7 +41,7 @@ class Greylist:
         special={0: "each sender and recipient is put off"},
     )  # fmt: skip
     entries_max: int = whole(
-        200_000, 1_000, 10_000_000, "entries", "maximum entries, in `receiver` below `home`; the oldest go"
+        200_000, 1_000, 10_000_000, "entries", "maximum entries, in `receiver` below `home`; those that wait go first"
     )
     recipients_exempt: tuple[str, ...] = texts(
         (),

@@ -3,6 +3,8 @@
 Laws
 - Mail that was put off once is accepted at a later try, by any receiver, also if one was killed in between.
 - Without the store, or while it is full of entries younger than the delay, mail is accepted.
+- A client network that never tries again takes a small part of the store, and pushes out nothing that was accepted: what waits
+  goes first. Beyond its part its mail is put off and leaves no entry, until some of its entries have passed or are too old.
 
 Keeps law: greylist-lets-retries-pass, law: store-never-stops-mail (docs/laws.md).
 """
@@ -26,6 +28,10 @@ from mailcore.routing.networks import Networks
 __all__ = ["GreyLog", "GreyStore"]
 
 IPV4_PREFIX, IPV6_PREFIX = 24, 64  # as postgrey: servers of one site try again from another address
+# Entries of one network that wait for a retry: a mailing list's to a thousand members at once. Of a small store it is a tenth.
+NETWORK_WAITING_MAX = 1_000
+NETWORK_SHARE = 10
+PASSED_SHARE = 0.75  # of the entries, at most: those that wait need room, too
 FULL_S = 60.0  # how long mail is accepted when the store is full of what is younger than the delay
 TOUCH_S = 3_600.0  # a use is noted once an hour
 _NUMBERS = re.compile(r"\d+")
@@ -94,11 +100,22 @@ class GreyStore:
                 passes = 1 if client is None else client[0] + 1
                 database.execute("INSERT OR REPLACE INTO grey_clients VALUES (?, ?, ?)", (network, passes, now))
                 return 0
-        database.execute("INSERT OR REPLACE INTO grey VALUES (?, ?, ?, 0)", (triplet, now, now))
+        if self._waiting(database, network, now) >= min(NETWORK_WAITING_MAX, settings.entries_max // NETWORK_SHARE):
+            return settings.delay_s
+        database.execute("INSERT OR REPLACE INTO grey VALUES (?, ?, ?, 0, ?)", (triplet, now, now, network))
         self._writes += 1
         if self._writes % TRIM_EVERY == 0:
             self._trim(database, now)
         return settings.delay_s
+
+    def _waiting(self, database: sqlite3.Connection, network: str, now: float) -> int:
+        """Returns how many entries of a network wait for a retry."""
+        found = database.execute(
+            "SELECT count(*) FROM grey WHERE network = ? AND passed = 0 AND at >= ?",
+            (network, now - self._settings.retry_window_s),
+        )
+        count: int = found.fetchone()[0]
+        return count
 
     def _trim(self, database: sqlite3.Connection, now: float) -> None:
         settings = self._settings
@@ -106,8 +123,10 @@ class GreyStore:
         database.execute("DELETE FROM grey WHERE at < ?", (now - settings.lifetime_s,))
         database.execute("DELETE FROM grey_clients WHERE at < ?", (now - settings.lifetime_s,))
         trim(database, "grey_clients", ("network",), "at", settings.entries_max)
-        if trim(database, "grey", ("triplet",), "at", settings.entries_max):
-            (oldest,) = database.execute("SELECT min(at) FROM grey").fetchone()
+        trim(database, "grey", ("triplet",), "at", int(PASSED_SHARE * settings.entries_max), "passed = 1")
+        (passed,) = database.execute("SELECT count(*) FROM grey WHERE passed = 1").fetchone()
+        if trim(database, "grey", ("triplet",), "at", settings.entries_max - passed, "passed = 0"):
+            (oldest,) = database.execute("SELECT min(at) FROM grey WHERE passed = 0").fetchone()
             if oldest > now - settings.delay_s:  # then a retry would find nothing, and be put off again
                 self._full_until = now + FULL_S
 

@@ -39,7 +39,9 @@ CREATE INDEX IF NOT EXISTS grey_at ON grey (at);
 CREATE TABLE IF NOT EXISTS grey_clients (network TEXT PRIMARY KEY, passes INTEGER, at REAL) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS grey_clients_at ON grey_clients (at);
 """
-VERSION = 1  # of the content. Before 1, a refusal counted without a witness (probe.py), and may be of us
+# Of the content. Before 1, a refusal counted without a witness (probe.py), and may be of us. Before 2, the entries of the
+# greylist did not say of which network they are.
+VERSION = 2
 
 
 class StoreLog(Protocol):
@@ -141,23 +143,34 @@ class RecipientStore:
 
 
 def _bring_up(database: sqlite3.Connection) -> None:
-    """Deletes what an older version kept and this one would not."""
+    """Deletes what an older version kept and this one would not, and adds what it did not have."""
     with database:
         database.execute("BEGIN IMMEDIATE")
         (version,) = database.execute("PRAGMA user_version").fetchone()
-        if version < VERSION:
+        if version < 1:
             database.execute("DELETE FROM verified WHERE valid = 0")
+        if version < VERSION:
+            if "network" not in {column[1] for column in database.execute("PRAGMA table_info(grey)")}:
+                database.execute("ALTER TABLE grey ADD COLUMN network TEXT NOT NULL DEFAULT ''")
+            database.execute("CREATE INDEX IF NOT EXISTS grey_passed ON grey (passed, at)")
+            database.execute("CREATE INDEX IF NOT EXISTS grey_waiting ON grey (network) WHERE passed = 0")
             database.execute(f"PRAGMA user_version = {VERSION}")
 
 
-def trim(database: sqlite3.Connection, table: str, key: Sequence[str], at: str, entries_max: int) -> int:
-    """Deletes the oldest entries of a table beyond ``entries_max``; returns how many. ``at`` is the column of their time."""
-    (count,) = database.execute(f"SELECT count(*) FROM {table}").fetchone()  # noqa: S608 - names of ours
+def trim(
+    database: sqlite3.Connection, table: str, key: Sequence[str], at: str, entries_max: int, which: str = "TRUE"
+) -> int:
+    """Deletes the oldest entries of a table beyond ``entries_max``; returns how many.
+
+    ``at`` is the column of their time; ``which`` is a condition for those that are meant.
+    """
+    (count,) = database.execute(f"SELECT count(*) FROM {table} WHERE {which}").fetchone()  # noqa: S608 - names of ours
     over: int = count - entries_max
     if over > 0:
         columns = ", ".join(key)
         database.execute(
-            f"DELETE FROM {table} WHERE ({columns}) IN (SELECT {columns} FROM {table} ORDER BY {at} LIMIT ?)",  # noqa: S608
+            f"DELETE FROM {table} WHERE ({columns}) IN "  # noqa: S608
+            f"(SELECT {columns} FROM {table} WHERE {which} ORDER BY {at} LIMIT ?)",
             (over,),
         )
     return max(0, over)

@@ -35,6 +35,20 @@ MUTATIONS = [
         f"{GREY_TESTS} -k full_of_new",
     ),
     Mutation(
+        "one network fills the greylist",
+        GREY,
+        "if self._waiting(database, network, now) >= min(NETWORK_WAITING_MAX, settings.entries_max // NETWORK_SHARE):\n",
+        "if self._waiting(database, network, now) < 0:\n",
+        f"{GREY_TESTS} -k neither_fills",
+    ),
+    Mutation(
+        "a flood erases what the greylist accepted",
+        GREY,
+        '        if trim(database, "grey", ("triplet",), "at", settings.entries_max - passed, "passed = 0"):\n',
+        '        if trim(database, "grey", ("triplet",), "at", settings.entries_max):\n',
+        f"{GREY_TESTS} -k many_networks",
+    ),
+    Mutation(
         "a list that refuses our queries lists all clients",
         LISTS,
         "            if answer == _NEVER or answer in _REFUSED:\n",

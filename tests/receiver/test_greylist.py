@@ -139,7 +139,7 @@ async def test_a_greylist_that_is_full_of_new_entries_puts_nothing_off(grey: Gre
     database = sqlite3.connect(grey.home / "receiver" / "recipients.sqlite3")
     with database:
         rows = [(bytes([*divmod(number, 256)]), grey.now, grey.now) for number in range(1_100)]
-        database.executemany("INSERT INTO grey VALUES (?, ?, ?, 0)", rows)
+        database.executemany("INSERT INTO grey (triplet, first, at, passed) VALUES (?, ?, ?, 0)", rows)
     greylist._writes = TRIM_EVERY - 1
     await greylist.refusal(KIM, "x@sender.example", CLIENT)
     assert grey.full == 1
@@ -148,6 +148,83 @@ async def test_a_greylist_that_is_full_of_new_entries_puts_nothing_off(grey: Gre
     assert await greylist.refusal(KIM, "z@sender.example", CLIENT)
     assert database.execute("SELECT count(*) FROM grey").fetchone()[0] <= 1_001
     database.close()
+
+
+def counted(grey: Grey) -> tuple[int, int]:
+    """How many entries wait, and how many have passed."""
+    database = sqlite3.connect(grey.home / "receiver" / "recipients.sqlite3")
+    (waiting, passed) = database.execute("SELECT count(*) FILTER (WHERE NOT passed), sum(passed) FROM grey").fetchone()
+    database.close()
+    return waiting, passed
+
+
+async def test_one_network_neither_fills_the_greylist_nor_erases_it(grey: Grey) -> None:
+    greylist = grey.opened(entries_max=1_000, passes=0)
+    await greylist.refusal(KIM, SENDER, CLIENT)
+    grey.now += 300
+    assert await greylist.refusal(KIM, SENDER, CLIENT) == b"", "learned"
+    grey.now += 1
+    for number in range(1_500):
+        flooded = await greylist.refusal(f"user{number}@example.org", SENDER, f"198.51.100.{number % 250}")
+        assert flooded.startswith(b"450 4.2.0")
+    assert (grey.full, counted(grey)) == (0, (100, 1))
+    assert await greylist.refusal(KIM, SENDER, CLIENT) == b"", "still known"
+    assert (await greylist.refusal("lee@example.org", SENDER, "203.0.113.1")).startswith(b"450 4.2.0")
+    grey.now += 300
+    assert await greylist.refusal("lee@example.org", SENDER, "203.0.113.1") == b""
+    assert await greylist.refusal("user3@example.org", SENDER, "198.51.100.1") == b"", (
+        "a retry of the flood passes, too"
+    )
+    assert (await greylist.refusal("new@example.org", SENDER, "198.51.100.1")).startswith(b"450 4.2.0")
+    assert counted(grey) == (100, 3), "in its place another one waits"
+
+
+async def test_a_flood_of_many_networks_erases_nothing_that_was_accepted(grey: Grey) -> None:
+    greylist = grey.opened(entries_max=1_000, passes=0)
+    for number in range(50):
+        await greylist.refusal(f"user{number}@example.org", SENDER, CLIENT)
+    grey.now += 300
+    for number in range(50):
+        assert await greylist.refusal(f"user{number}@example.org", SENDER, CLIENT) == b""
+    grey.now += 1
+    for number in range(1_100):
+        await greylist.refusal(KIM, SENDER, f"198.{number % 250}.{number // 250}.1")
+    assert grey.full, "and it lets mail pass, because no retry could"
+    assert counted(grey)[1] == 50
+
+
+async def test_entries_that_have_passed_leave_room_for_those_that_wait(grey: Grey) -> None:
+    greylist = grey.opened(entries_max=1_000, passes=0)
+    await greylist.refusal(KIM, SENDER, CLIENT)
+    database = sqlite3.connect(grey.home / "receiver" / "recipients.sqlite3")
+    with database:
+        rows = [(bytes([*divmod(number, 256)]), grey.now, grey.now + number) for number in range(1_100)]
+        database.executemany("INSERT INTO grey (triplet, first, at, passed) VALUES (?, ?, ?, 1)", rows)
+    database.close()
+    greylist._writes = TRIM_EVERY - 1
+    assert await greylist.refusal(KIM, "x@sender.example", CLIENT)
+    assert counted(grey) == (2, 750)
+    grey.now += 300
+    assert await greylist.refusal(KIM, SENDER, CLIENT) == b""
+    assert grey.full == 0
+
+
+async def test_a_store_of_an_earlier_version_is_brought_up(grey: Grey) -> None:
+    (grey.home / "receiver").mkdir(mode=0o700)
+    database = sqlite3.connect(grey.home / "receiver" / "recipients.sqlite3")
+    database.executescript(
+        "CREATE TABLE verified (key TEXT PRIMARY KEY, valid INTEGER, at REAL, reply TEXT) WITHOUT ROWID;"
+        "CREATE TABLE grey (triplet BLOB PRIMARY KEY, first REAL, at REAL, passed INTEGER) WITHOUT ROWID;"
+        "INSERT INTO grey VALUES (x'00', 999000, 999900, 1); PRAGMA user_version = 1;"
+    )
+    database.close()
+    greylist = grey.opened()
+    assert (await greylist.refusal(KIM, SENDER, CLIENT)).startswith(b"450 4.2.0")
+    assert counted(grey) == (1, 1)
+    again = grey.opened()
+    grey.now += 300
+    assert await again.refusal(KIM, SENDER, CLIENT) == b""
+    assert (grey.failures, grey.damaged) == ([], [])
 
 
 KILLED = """
