@@ -22,8 +22,8 @@ COUNTS = "WAYPOST_COUNTS"  # for a receiver: the descriptor of the memory
 _SLOT = struct.Struct("=QQdddd")  # key, number of the period, two counters of it, the same two of the period before
 TABLES = ("rates", "failures", "known", "client_mail", "client_other")
 SLOTS = 16_384  # of a table, 786 kB; memory is used only for what is counted
-# Slots where a key may be. Beyond that it takes the one that was not used for longest, and of those the one with the lowest
-# count: invented names do not push out a network that fails all the time.
+# Slots where a key may be. Beyond that it takes the one that was not used for longest, and of those the one with the lowest sum
+# of both counters: invented names do not push out a network that fails all the time.
 PROBES = 8
 _TABLE_BYTES = SLOTS * _SLOT.size
 _BYTES = len(TABLES) * _TABLE_BYTES
@@ -76,8 +76,8 @@ class Table:
             found, period, *counts = _SLOT.unpack_from(self._memory, at)
             if found == hashed:
                 return at, period, counts[0], counts[1], counts[2], counts[3]
-            if (period, counts[0]) < least:
-                victim, least = at, (period, counts[0])
+            if (period, counts[0] + counts[1]) < least:
+                victim, least = at, (period, counts[0] + counts[1])
         return victim, 0, 0.0, 0.0, 0.0, 0.0
 
 
