@@ -82,6 +82,7 @@ class LineSession(SMTP):
         self._stopped_reading = False
         self._write_paused = False
         self._ended = False  # by the client
+        self._left = b""  # of lines with a bare LF, what is behind one whose reply comes late
         self._behind_lf = False  # the buffer begins with a bare LF, which was answered
         self._too_long = _LINE_TOO_LONG  # the reply at the end of a line that is skipped
         self._on_closed = closed
@@ -287,6 +288,8 @@ class LineSession(SMTP):
                     self.error(_LINE_TOO_LONG)
                 else:
                     self.command(line)
+                    if self._left:
+                        data, at, self._left = self._left + b"\r\n" + data[at:], 0, b""
             elif state is _DATA:
                 if self.waits_for_disk:  # reading is paused, but a transport (TLS) may have had something left
                     self._hold_back(data[at:])
@@ -357,6 +360,9 @@ class LineSession(SMTP):
         if b"\n" in data:
             rest = self.bare_lines(data)
             if self.state is not _COMMAND:
+                if self._left:
+                    self._hold_back(self._left)
+                    self._left = b""
                 return
             data = b"\n" + rest
             self._behind_lf = True
@@ -367,15 +373,21 @@ class LineSession(SMTP):
             self._buffer = data
 
     def bare_lines(self, data: bytes) -> bytes:
-        """Refuses each line that a bare LF ends; returns what is behind the last one, which is not a command either."""
+        """Refuses each line that a bare LF ends; returns what is behind the last one, which is not a command either.
+
+        If a reply comes late, what is behind its line waits in ``_left``.
+        """
         *ended, rest = data.split(b"\n")
         if self._behind_lf and not ended[0]:
             del ended[0]
         self._behind_lf = False
-        for _ in ended:
-            if self.state is not _COMMAND:  # there were too many
-                return b""
+        for number in range(len(ended)):
             self.error(_BARE_LF)
+            if self.state is not _COMMAND:  # there were many, or too many
+                if self.state is _WAITING:
+                    self._left = b"\n".join([b"", *ended[number + 1 :], rest])
+                    self._behind_lf = True
+                return b""
         return rest
 
     def _skip(self, data: bytes) -> bytes:

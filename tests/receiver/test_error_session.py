@@ -87,6 +87,23 @@ async def test_a_client_that_goes_on_sending_is_not_read_into_memory() -> None:
         client.reset()
 
 
+@pytest.mark.parametrize("pieces", [1, 2, 1_000])
+async def test_lines_ended_by_a_bare_lf_keep_their_replies_in_the_tarpit(pieces: int) -> None:
+    sent = b"WHAT\n" * 6 + b"NOOP\r\n" + b"a\nb\nNOOP\r\n" + b"NOOP\r\n"
+    async with serving(clients=Clients(soft_error_limit=2, error_sleep_time_s=0.01), error_limit=20) as server:
+        client = await server.ready()
+        size = -(-len(sent) // pieces)
+        for at in range(0, len(sent), size):
+            await client.send(sent[at : at + size])
+            if pieces > 1:
+                await asyncio.sleep(0.002)
+        codes = [(await client.reply())[:9] for _ in range(6 + 1 + 3 + 1)]
+        assert codes == [b"500 5.5.2"] * 10 + [b"250 2.0.0"]
+        client.writer.write_eof()
+        assert await client.rest() == b""
+    assert server.intake.failures == []
+
+
 async def test_a_client_that_ends_during_the_pause_gets_its_reply() -> None:
     async with serving(clients=SLOW, error_limit=20) as server:
         client = await server.ready()
