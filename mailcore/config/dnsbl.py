@@ -5,6 +5,7 @@ Values only, and the form of a list as Postfix's postscreen_dnsbl_sites has it.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -14,9 +15,15 @@ from mailcore.bounds import bad, choice, flag, number, texts, whole
 from mailcore.config import values
 from mailcore.routing.route import RouteError, domain_name
 
-__all__ = ["DnsList", "Dnsbl", "dnsbl_warnings", "parse_list"]
+__all__ = ["UNLISTED", "DnsList", "Dnsbl", "dnsbl_warnings", "parse_list", "why_not_listed"]
 
 WEIGHT_MAX = 1_000_000
+UNLISTED = (
+    "1.0.0.127"  # 127.0.0.1, which no list may have (RFC 5782 5): a list that was shut down has it, with all others
+)
+_REFUSED = ipaddress.ip_network("127.255.255.0/24")
+_NEVER = ipaddress.ip_address("127.0.0.1")  # lists use it for "not allowed"
+_ANSWERS = ipaddress.ip_network("127.0.0.0/8")
 _SITE = re.compile(r"([^=*\s]+)(?:=([^*\s]+))?(?:\*([+-]?\d{1,7}))?")
 _OCTET = re.compile(r"\d{1,3}|\[\d{1,3}(?:\.\.\d{1,3})?(?:;\d{1,3}(?:\.\.\d{1,3})?)*\]")
 _FORM = 'must be a list, such as "list.example", "list.example=127.0.0.[2..11]*2" or "allow.example*-2"'
@@ -107,6 +114,15 @@ class Dnsbl:
     def lists(self) -> tuple[DnsList, ...]:
         """Returns the lists."""
         return tuple(map(parse_list, self.sites))
+
+
+def why_not_listed(answer: ipaddress.IPv4Address) -> str:
+    """Returns why the answer of a list does not mean that a client is on it; "" if it does."""
+    if answer == _NEVER or answer in _REFUSED:
+        return f"refuses our queries: it answered {answer}"
+    if answer not in _ANSWERS:
+        return f"answered {answer}, which is not in 127.0.0.0/8"
+    return ""
 
 
 def dnsbl_warnings(settings: Dnsbl) -> Iterator[str]:

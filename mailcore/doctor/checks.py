@@ -20,6 +20,7 @@ import msgspec
 from mailcore.doctor import (
     balance,
     certificates,
+    clients,
     clock,
     disk,
     identity,
@@ -64,6 +65,7 @@ CHECKS = (
     Check("ports", ports.look, 10.0),
     Check("names", names.look, 8.0),
     Check("reverse", reverse.look, 8.0),
+    Check("clients", clients.look, 8.0),
     Check("clock", clock.look, 6.0),
     Check("disk", disk.look, 5.0),
     Check("identity", identity.look_at_identity, 5.0),

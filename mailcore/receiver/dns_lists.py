@@ -3,7 +3,9 @@
 Laws
 - A list that fails, is late, refuses our queries (127.255.255.x, 127.0.0.1) or answers outside of 127.0.0.0/8 counts as if the
   client were not on it; the log says so, with a limit.
-- Look-ups begin when a client connects; nothing waits for them before a recipient is named, and then for a bounded time.
+- So does a list that has 127.0.0.1 on it, which no list may have (RFC 5782 5): one that was shut down answers to every name. It
+  is asked for this with the first client, and again every ``max_ttl_s``.
+- Look-ups begin when a client connects; nothing waits for them before a recipient is named, and then ``timeout_s`` for all.
 - Answers are kept in bounded memory; one look-up serves all sessions of a client.
 
 Keeps law: list-failure-is-not-listed (docs/laws.md).
@@ -14,10 +16,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import ipaddress
+import math
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol
 
-from mailcore.config.dnsbl import Dnsbl, DnsList
+from mailcore.config.dnsbl import UNLISTED, Dnsbl, DnsList, why_not_listed
 from mailcore.receiver.refusals import Allowance
 
 __all__ = ["DnsLists", "ListLog", "Listing"]
@@ -28,9 +31,6 @@ Lookup = Callable[[str, str], Awaitable[tuple[list[str], float, bool]]]
 TEXT_MAX = 200  # characters of a TXT record in the reply
 NAMES_MAX = 3  # lists named in the reply
 LOGGED_S, LOGGED_BURST = 0.2, 20  # lines a second about lists that fail, after a burst
-_REFUSED = ipaddress.ip_network("127.255.255.0/24")
-_NEVER = ipaddress.ip_address("127.0.0.1")  # RFC 5782 5: must not be listed, so lists use it for "not allowed"
-_ANSWERS = ipaddress.ip_network("127.0.0.0/8")
 
 
 class Listing(NamedTuple):
@@ -72,6 +72,8 @@ class DnsLists:
             self._lists.setdefault(each.domain, []).append(each)
         self._known: dict[str, tuple[float, Listing]] = {}  # until when, what
         self._asking: dict[str, asyncio.Task[Listing]] = {}
+        self._testing: dict[str, asyncio.Task[None]] = {}  # by domain: whether it lists every client
+        self._tested: dict[str, tuple[float, bool]] = {}  # until when that is known, and whether it does
         self._logged = Allowance(LOGGED_S, LOGGED_BURST, clock())
 
     def begin(self, address: str) -> None:
@@ -99,12 +101,13 @@ class DnsLists:
         return NOT_LISTED if known is None else known[1]
 
     async def _ask(self, given: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> Listing:
-        settings = self._settings
+        settings, until = self._settings, self._loop.time() + self._settings.timeout_s
         if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
             address = address.ipv4_mapped
         name = address.reverse_pointer.rpartition(".")[0].rpartition(".")[0]  # without in-addr.arpa, ip6.arpa
         tasks = {domain: self._loop.create_task(self._lookup_in(f"{name}.{domain}", domain)) for domain in self._lists}
-        await asyncio.wait(tasks.values(), timeout=settings.timeout_s)
+        tests = [test for domain in self._lists if (test := self._test_due(domain)) is not None]
+        await asyncio.wait([*tasks.values(), *tests], timeout=settings.timeout_s)
         score, ttl_s = 0, float(settings.max_ttl_s)
         listed: list[tuple[int, str]] = []
         for domain, task in tasks.items():
@@ -115,6 +118,8 @@ class DnsLists:
                 continue
             answers, of_answers_s = task.result()
             ttl_s = min(ttl_s, of_answers_s)
+            if self._tested.get(domain, (0.0, False))[1]:
+                continue
             weight = sum(each.weight for each in self._lists[domain] if _fits(each, answers))
             score += weight
             if weight > 0:
@@ -122,7 +127,7 @@ class DnsLists:
         names = tuple(domain for _, domain in sorted(listed, key=lambda each: -each[0])[:NAMES_MAX])
         text = ""
         if settings.has_texts and names and score >= settings.threshold:
-            text = await self._text(f"{name}.{names[0]}")
+            text = await self._text(f"{name}.{names[0]}", until)
         found = Listing(score, names, text)
         while len(self._known) >= settings.clients_max:
             del self._known[next(iter(self._known))]  # the one remembered first
@@ -138,17 +143,37 @@ class DnsLists:
         answers = []
         for record in records:
             answer = ipaddress.IPv4Address(record)
-            if answer == _NEVER or answer in _REFUSED:
-                self._failed(domain, f"refuses our queries: it answered {answer}")
-            elif answer not in _ANSWERS:
-                self._failed(domain, f"answered {answer}, which is not in 127.0.0.0/8")
+            if why := why_not_listed(answer):
+                self._failed(domain, why)
             else:
                 answers.append(answer)
         return answers, ttl_s
 
-    async def _text(self, name: str) -> str:
+    def _test_due(self, domain: str) -> asyncio.Task[None] | None:
+        """Begins to test a list, if it is time; returns the test that is under way."""
+        test = self._testing.get(domain)
+        if test is None and self._tested.get(domain, (-math.inf, False))[0] <= self._clock():
+            test = self._testing[domain] = self._loop.create_task(self._test(domain))
+            test.add_done_callback(functools.partial(self._test_ended, domain))
+        return test
+
+    async def _test(self, domain: str) -> None:
+        """Finds out whether a list lists every client."""
+        settings = self._settings
+        records, _, failed = await self._lookup(f"{UNLISTED}.{domain}", "A")
+        answers = [each for each in map(ipaddress.IPv4Address, records) if not why_not_listed(each)]
+        if answers:
+            self._failed(domain, f"lists every client: it answered {answers[0]} for 127.0.0.1")
+        self._tested[domain] = self._clock() + (settings.min_ttl_s if failed else settings.max_ttl_s), bool(answers)
+
+    def _test_ended(self, domain: str, task: asyncio.Task[None]) -> None:
+        del self._testing[domain]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failed(domain, f"an error of ours: {error!r}")
+
+    async def _text(self, name: str, until: float) -> str:
         try:
-            async with asyncio.timeout(self._settings.timeout_s):
+            async with asyncio.timeout_at(until):
                 texts, _, _ = await self._lookup(name, "TXT")
         except TimeoutError:
             return ""
@@ -166,7 +191,7 @@ class DnsLists:
 
     def close(self) -> None:
         """Ends the look-ups, for tests."""
-        for task in list(self._asking.values()):
+        for task in [*self._asking.values(), *self._testing.values()]:
             task.cancel()
 
 

@@ -50,10 +50,17 @@ MUTATIONS = [
     ),
     Mutation(
         "a list that refuses our queries lists all clients",
-        LISTS,
-        "            if answer == _NEVER or answer in _REFUSED:\n",
-        "            if answer == _NEVER:\n",
+        "mailcore/config/dnsbl.py",
+        "    if answer == _NEVER or answer in _REFUSED:\n",
+        "    if answer == _NEVER:\n",
         f"{LISTS_TESTS} -k does_not_work",
+    ),
+    Mutation(
+        "a list that was shut down lists all clients",
+        LISTS,
+        "            if self._tested.get(domain, (0.0, False))[1]:\n",
+        "            if domain not in self._lists:\n",
+        f"{LISTS_TESTS} -k shut_down",
     ),
     Mutation(
         "only the last list counts",

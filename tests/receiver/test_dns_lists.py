@@ -43,7 +43,7 @@ async def test_a_listed_client_is_refused_at_rcpt_and_the_list_is_named(tmp_path
         assert dns.asked.count(f"{NAME}.bad.example A") == 1
         assert await server.codes("kim@example.org", source=US) == [ACCEPTED]
         assert await server.codes("kim@example.org", source="127.0.0.10") == [ACCEPTED]
-        assert "1.0.0.127.bad.example A" not in dns.asked
+        assert dns.asked.count("1.0.0.127.bad.example A") == 1, "the test of the list; 127.0.0.1 is not looked up"
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,15 @@ class Asked:
     def __init__(self) -> None:
         self.names: list[str] = []
         self.failures: list[str] = []
+        self.tests = 0
         self.gate = asyncio.Event()
+        self.lists_all = False
         self.now = 0.0
 
     async def lookup(self, name: str, kind: str) -> tuple[list[str], float, bool]:
+        if name == "1.0.0.127.bad.example":
+            self.tests += 1
+            return (["127.0.0.2"] if self.lists_all else []), 5.0, False
         self.names.append(name)
         await self.gate.wait()
         return (["127.0.0.2"] if "bad" in name else []), 5.0, False
@@ -122,6 +127,54 @@ class Asked:
     def lists(self, **more: Any) -> DnsLists:
         loop = asyncio.get_running_loop()
         return DnsLists(Dnsbl(sites=("bad.example",), **more), self.lookup, self, loop, lambda: self.now)
+
+
+async def test_a_list_that_was_shut_down_lists_no_client(tmp_path: Path) -> None:
+    """Its domain has another owner, who answers 127.0.0.2 to every name: all mail would be refused."""
+    dns = NameServer(records(bad="127.0.0.2") | {"1.0.0.127.bad.example A": ["127.0.0.2"]})
+    async with answering(dns), configured(tmp_path, settings(dns, "bad.example")) as server:
+        assert await server.codes("kim@example.org") == [ACCEPTED]
+        said = "bad.example lists every client: it answered 127.0.0.2 for 127.0.0.1; its clients count as not listed"
+        assert said in server.mail_log
+
+
+async def test_a_list_is_tested_again_after_its_longest_time() -> None:
+    asked = Asked()
+    asked.gate.set()
+    lists = asked.lists(max_ttl_s=600)
+    for number in range(3):
+        assert (await lists.listing(f"192.0.2.{number}")).score == 1
+    assert asked.tests == 1
+    asked.lists_all = True
+    asked.now = 601.0
+    for number in range(3):
+        assert (await lists.listing(f"192.0.2.{number}")).score == 0
+    assert asked.tests == 2
+    assert asked.failures == ["bad.example lists every client: it answered 127.0.0.2 for 127.0.0.1"]
+    asked.lists_all = False
+    asked.now = 1_202.0
+    assert (await lists.listing("192.0.2.1")).score == 1
+
+
+async def test_the_text_has_no_time_beyond_that_of_the_lists() -> None:
+    texts: list[str] = []
+
+    async def lookup(name: str, kind: str) -> tuple[list[str], float, bool]:
+        if kind == "TXT":
+            await asyncio.sleep(0)  # also the shortest wait is too long now
+            texts.append(name)
+            return ["because"], 5.0, False
+        if "late" in name:
+            await asyncio.sleep(3600)
+        return (["127.0.0.2"] if "127" not in name else []), 5.0, False
+
+    asked, loop = Asked(), asyncio.get_running_loop()
+    sites = ("bad.example", "late.example")
+    lists = DnsLists(Dnsbl(sites=sites, has_texts=True, timeout_s=0.1), lookup, asked, loop, lambda: 0.0)
+    assert await lists.listing("192.0.2.1") == (1, ("bad.example",), "")
+    assert texts == []
+    lists = DnsLists(Dnsbl(sites=sites[:1], has_texts=True, timeout_s=60), lookup, asked, loop, lambda: 0.0)
+    assert await lists.listing("192.0.2.1") == (1, ("bad.example",), "because")
 
 
 async def test_names_of_ipv6_addresses_have_nibbles() -> None:
