@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from mailcore.config.milters import Milter
+from mailcore.milter.away import Away
 from mailcore.milter.decision import Decision, Kind
 from mailcore.milter.filter import Filter
 from mailcore.milter.message import Message
@@ -16,10 +17,12 @@ __all__ = ["Chain"]
 
 
 class Chain:
-    """The filters of a session. ``failed`` is called for each that fails, for the log."""
+    """The filters of a session. ``failed`` is called for each that fails, for the log. ``away``: those not to be waited for."""
 
-    def __init__(self, milters: Sequence[Milter], failed: Callable[[Milter, str, str], None]) -> None:
-        self._filters = [Filter(each, failed) for each in milters]
+    def __init__(
+        self, milters: Sequence[Milter], failed: Callable[[Milter, str, str], None], away: Away | None = None
+    ) -> None:
+        self._filters = [Filter(each, failed, away) for each in milters]
         self._discarding = False  # the message under way
 
     async def open(self) -> None:

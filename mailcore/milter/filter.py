@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from mailcore.config.milters import Milter
 from mailcore.counted import counted
 from mailcore.milter.agreement import NOTHING, agreement
+from mailcore.milter.away import Away
 from mailcore.milter.body import Stuffing, Unstuffing
 from mailcore.milter.connection import Connection, MilterFailed, connect
 from mailcore.milter.decision import (
@@ -63,11 +64,15 @@ class _State(enum.Enum):
 
 
 class Filter:
-    """A milter in a session. ``failed`` is called with the stage and what happened, for the log."""
+    """A milter in a session. ``failed`` is called with the stage and what happened, for the log.
 
-    def __init__(self, settings: Milter, failed: Callable[[Milter, str, str], None]) -> None:
+    ``away`` remembers the milters that other sessions waited for in vain; None: this session waits.
+    """
+
+    def __init__(self, settings: Milter, failed: Callable[[Milter, str, str], None], away: Away | None = None) -> None:
         self.settings = settings
         self._failed = failed
+        self._away = away
         self._connection: Connection | None = None
         self._agreed = NOTHING
         self._state = _State.NEW
@@ -79,7 +84,21 @@ class Filter:
     # -- the session
 
     async def open(self) -> None:
-        """Connects and negotiates."""
+        """Connects and negotiates, unless the milter is not to be waited for."""
+        settings, away = self.settings, self._away
+        if away is None:
+            await self._open()
+            return
+        if why_not := away.why_not(settings.address):
+            self._give_up("CONNECT", MilterFailed(why_not))
+            return
+        began, failed = away.clock(), None
+        try:
+            failed = not await self._open()
+        finally:  # also if the client has gone
+            away.ended(settings.address, began, settings.connect_timeout_s, failed=failed)
+
+    async def _open(self) -> bool:
         settings = self.settings
         try:
             self._connection = await connect(settings.address, settings.connect_timeout_s)
@@ -89,8 +108,9 @@ class Filter:
             self._agreed = agreement(read_negotiation(answer))
         except (MilterFailed, BadPacket) as error:
             self._give_up("CONNECT", error)
-        else:
-            self._state = _State.OPEN
+            return False
+        self._state = _State.OPEN
+        return True
 
     def wants(self, step: Step) -> bool:
         """Returns whether the filter has anything to do or say at this step."""

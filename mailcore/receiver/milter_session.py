@@ -43,7 +43,7 @@ class MilterSession(CheckedSession):
         closed: Callable[[LineSession], None],
     ) -> None:
         super().__init__(context, address, port, server_address, closed)
-        self._chain = Chain(context.milters, self._milter_failed)
+        self._chain = Chain(context.milters, self._milter_failed, context.away)
         self._decider = ""  # the milter that decided what is replied now
         self._values: dict[str, str] = {}
         self._refused_recipient = ""  # by the command that runs
@@ -93,7 +93,7 @@ class MilterSession(CheckedSession):
                 self.reply(greeting)
 
         self._chain.close()
-        self._chain = Chain(self.context.milters, self._milter_failed)
+        self._chain = Chain(self.context.milters, self._milter_failed, self.context.away)
         self._introduce(greeted)
 
     def _greeted(self, decision: Decision | None) -> None:

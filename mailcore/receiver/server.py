@@ -33,6 +33,7 @@ from mailcore.config.listeners import MX, Listener
 from mailcore.config.milters import Milter
 from mailcore.config.settings import Receiver
 from mailcore.esmtp import EXTENSIONS, Extension
+from mailcore.milter.away import Away
 from mailcore.receiver.admission import Admission
 from mailcore.receiver.auth_session import AuthSession
 from mailcore.receiver.authentication import Authentication
@@ -109,6 +110,7 @@ class Server:
             esmtp=esmtp,
             lenient=lenient,
             milters=milters,
+            away=Away(loop.time),
             rewriting=rewriting,
             client_keywords=client_keywords,
             sender_check=sender_check,

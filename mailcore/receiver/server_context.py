@@ -19,6 +19,7 @@ from mailcore.config.listeners import MX, Listener
 from mailcore.config.milters import Milter, milters_of
 from mailcore.config.settings import Receiver
 from mailcore.esmtp import EXTENSIONS, Extension, Offering
+from mailcore.milter.away import Away
 from mailcore.receiver.authentication import Authentication
 from mailcore.receiver.check import Checks
 from mailcore.receiver.client_rates import ClientRates
@@ -93,6 +94,7 @@ class ServerContext:
         rates: ClientRates | None = None,
         esmtp: Esmtp = DEFAULTS,
         milters: Sequence[Milter] = (),
+        away: Away | None = None,
         lenient: Lenient = STRICT,
         client_keywords: ByNetwork[frozenset[str]] | None = None,
         sender_check: SenderCheck | None = None,
@@ -110,6 +112,7 @@ class ServerContext:
         self.rule = rule
         self.authentication = authentication  # None: no user can log in
         self.milters = milters_of(rule.milters, milters)
+        self.away = away or Away(loop.time)  # milters that sessions do not wait for
         self.sender_check = sender_check  # None: it is off
         self.evaluates = sender_check is not None and sender_check.is_for(rule.purpose)
         self.is_implicit = rule.tls == "implicit"

@@ -223,3 +223,18 @@ async def test_any_bytes_from_a_milter_are_a_failure_or_an_answer() -> None:
                 client.reset()
                 await eventually(lambda: not server.server.sessions)
             await eventually(lambda: not filter_.open)
+
+
+@pytest.mark.parametrize("action", ["accept", "tempfail"])
+async def test_one_session_waits_for_a_milter_that_does_not_answer(action: str) -> None:
+    async with milter(negotiation=SILENT) as filter_:
+        settings = Milter(address=filter_.address, default_action=action, connect_timeout_s=0.3)
+        async with session(filter_, milters=(settings,)) as (server, client):
+            await client.hello()
+            for _ in range(5):
+                await (await server.client()).hello()
+            assert filter_.connections == 1
+            assert (await client.ask(b"MAIL FROM:<a@example.com>"))[:3] == (b"250" if action == "accept" else b"451")
+    whats = [each.what for each in server.intake.milters_failed]
+    assert whats[0] == "did not answer within 0.3 s"
+    assert [each[:14] for each in whats[1:6]] == ["did not answer"] * 5
