@@ -6,6 +6,7 @@ from mailcore.config import values
 from mailcore.import_postfix.draft import Draft
 from mailcore.import_postfix.machine import Machine
 from mailcore.import_postfix.tables import TableFault, networks_without
+from mailcore.import_postfix.values import truth
 
 __all__ = ["clients"]
 
@@ -17,7 +18,8 @@ _EXCEPTIONS = "smtpd_client_event_limit_exceptions"
 
 
 def clients(machine: Machine, draft: Draft) -> None:
-    """Sets the networks of [clients]."""
+    """Sets the networks of [clients], and whether names of clients are looked up."""
+    _reverse_names(machine, draft)
     for name, key, verb in _HOSTS:
         if name in machine.cf and machine.cf.value(name):
             _networks(machine, draft, name, key, verb)
@@ -31,6 +33,16 @@ def clients(machine: Machine, draft: Draft) -> None:
         draft.taken(where, what, said)
     else:
         draft.left(where, what, said)
+
+
+def _reverse_names(machine: Machine, draft: Draft) -> None:
+    """Keeps Postfix's default, which is not ours (decision 0068)."""
+    name = "smtpd_peername_lookup"
+    is_on = truth(machine.look(name))
+    if is_on:
+        draft.put("clients", "reverse_names", True)
+    if name in machine.cf:
+        draft.taken(machine.where(name), machine.what(name), f"[clients] reverse_names = {str(is_on).lower()}")
 
 
 def _networks(machine: Machine, draft: Draft, name: str, key: str, verb: str) -> None:

@@ -70,6 +70,7 @@ DEFAULTS = {
     "smtp_use_tls": "no",
     "smtpd_client_connection_count_limit": "50",
     "smtpd_hard_error_limit": "${stress?{1}:{20}}",
+    "smtpd_peername_lookup": "yes",
     "smtpd_recipient_limit": "1000",
     "smtpd_relay_restrictions": "${{$compatibility_level} <level {1} ? {} : "
     "{permit_mynetworks, permit_sasl_authenticated, defer_unauth_destination}}",

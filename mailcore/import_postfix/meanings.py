@@ -56,7 +56,6 @@ _EXACT = {
     "2bounce_notice_recipient": "if notify_classes has 2bounce, set double_bounce_recipient in [bounce]",
     "disable_dns_lookups": "Waypost looks up MX hosts unless the next hop is in brackets; check [routes]",
     "smtp_dns_support_level": "Waypost looks up MX hosts unless the next hop is in brackets; check [routes]",
-    "smtpd_peername_lookup": "Waypost looks up no names of clients",
     "disable_vrfy_command": "Waypost answers VRFY with 252, without confirming the address",
     "local_recipient_maps": _BACKSCATTER,
     "mime_header_checks": _PARTS,

@@ -355,3 +355,17 @@ def test_hostile_text_in_main_cf_does_not_get_out_of_its_line(tmp_path: Path) ->
     (tmp_path / "etc" / "main.cf").write_text(text)
     draft, _ = translate(tmp_path / "etc", "mail.example.org")
     assert settings_of(draft, tmp_path / "etc").relay.domains == ()
+
+
+@pytest.mark.parametrize(
+    ("main", "is_on", "said"),
+    [
+        ("", True, []),
+        ("smtpd_peername_lookup = no", False, ["[clients] reverse_names = false"]),
+        ("smtpd_peername_lookup = yes", True, ["[clients] reverse_names = true"]),
+    ],
+)
+def test_names_of_clients_are_looked_up_as_before(tmp_path: Path, main: str, is_on: bool, said: list[str]) -> None:
+    draft, settings = told_of(tmp_path, main)
+    assert settings.clients.reverse_names is is_on
+    assert [each.said for each in said_of(draft, "smtpd_peername_lookup")] == said
