@@ -19,7 +19,7 @@ from mailcore.config.load import load_text
 from mailcore.config.settings import DIRECTORIES, Settings
 from mailcore.counted import counted
 from mailcore.queue.versions import RESTORING
-from mailcore.terminal.command import CONFIGURATIONS, DONE, NOT_DONE, add_common
+from mailcore.terminal.command import DONE, NOT_DONE, add_common, first_configuration
 from mailcore.terminal.output import complain, print_json, rows_to_lines, say
 
 __all__ = ["configure", "moved_home"]
@@ -123,7 +123,7 @@ def _target(given: Path | None, into: Path | None, was: Path, text: str) -> tupl
         config = given or into.absolute() / "waypost.toml"
         changed = text = moved_home(text, into.absolute())
     else:
-        config = given or next((path for path in CONFIGURATIONS if path.exists()), was)
+        config = given or first_configuration() or was
     if config.exists():
         settings = load_text(config, config.read_text(encoding="utf-8"))
         if into is not None and settings.home != into.absolute():

@@ -26,9 +26,9 @@ from mailcore.terminal.output import plain
 from mailcore.terminal.times import TimeError, duration_of, time_of
 
 __all__ = [
-    "CONFIGURATIONS",
     "DONE",
     "EMPTY",
+    "INSTALLED",
     "INTERRUPTED",
     "NOT_DONE",
     "NOT_RUNNING",
@@ -41,6 +41,7 @@ __all__ = [
     "duration",
     "fault_of",
     "file_name",
+    "first_configuration",
     "moment",
     "not_empty",
     "queue_id",
@@ -57,7 +58,8 @@ INTERRUPTED = 130
 EMPTY = "an empty value is not allowed"
 DOCUMENT = "print one JSON document instead of text"
 LINES = "print one JSON object a line; the last line says how the list ended"
-CONFIGURATIONS = (Path("waypost.toml"), Path("/etc/waypost/waypost.toml"))
+BESIDE = Path("waypost.toml")  # in the current directory
+INSTALLED = Path("/etc/waypost/waypost.toml")
 
 
 class UsageError(FaultError):
@@ -172,16 +174,38 @@ def fault_of(error: OSError, path: str = "") -> Fault:
 
 
 def config_path(arguments: argparse.Namespace) -> Path:
-    """Returns the file given, or the first of CONFIGURATIONS that exists. Raises ConfigError."""
+    """Returns the file given, or the first of the usual ones that exists. Raises ConfigError."""
     given: Path | None = arguments.config
-    if given is not None:
-        return given
-    for path in CONFIGURATIONS:
-        if path.exists():
-            return path
-    raise ConfigError(
-        f"no configuration file: neither {' nor '.join(map(str, CONFIGURATIONS))} exists; give one with --config FILE"
-    )
+    found = given or first_configuration()
+    if found is None:
+        raise ConfigError(
+            f"no configuration file: neither {BESIDE} nor {INSTALLED} exists; give one with --config FILE"
+        )
+    return found
+
+
+def first_configuration() -> Path | None:
+    """Returns ./waypost.toml, otherwise the installed file, otherwise None. Raises ConfigError.
+
+    A file of another user could name any home and any program, so the current directory counts only if the directory and the
+    file belong to the caller, to the user who called sudo, or to root.
+    """
+    if not os.path.lexists(BESIDE):
+        return INSTALLED if INSTALLED.exists() else None
+    trusted = {0, os.geteuid()}
+    if os.geteuid() == 0 and os.environ.get("SUDO_UID", "").isdecimal():
+        trusted.add(int(os.environ["SUDO_UID"]))
+    for path, follows in ((Path(), True), (BESIDE, False), (BESIDE, True)):
+        try:
+            owner = os.stat(path, follow_symlinks=follows).st_uid
+        except OSError as error:
+            raise ConfigError(
+                f"{path.absolute()}: {error.strerror or error}; give the file with --config FILE"
+            ) from None
+        if owner not in trusted:
+            text = f"{path.absolute()} belongs to another user (UID {owner}) and is not read; give the file with --config FILE"
+            raise ConfigError(text)
+    return BESIDE
 
 
 def settings_of(arguments: argparse.Namespace) -> Settings:

@@ -15,7 +15,7 @@ from mailcore.cli.postfix.exits import CONFIG, OK, SOFTWARE, TEMPFAIL, UNAVAILAB
 from mailcore.config.load import ConfigError, load
 from mailcore.config.settings import Settings
 from mailcore.control.client import ControlClient, ControlError
-from mailcore.terminal.command import CONFIGURATIONS, INTERRUPTED
+from mailcore.terminal.command import INSTALLED, INTERRUPTED
 
 __all__ = ["COMMANDS", "main"]
 
@@ -27,13 +27,20 @@ ALIASES = (
 
 
 def settings_at(config: str = "") -> Settings:
-    """Loads the configuration: the file given, that of WAYPOST_CONFIG, or the usual one. Raises Ended."""
+    """Loads the configuration: the file given, that of WAYPOST_CONFIG, or the installed one. Raises Ended.
+
+    Never that of the current directory, as the commands of ``waypost`` do: any program calls sendmail, from any directory, and
+    a file there would take the mail to a home that is not Waypost's.
+    """
     given = config or os.environ.get("WAYPOST_CONFIG", "")
-    paths = [Path(given)] if given else [path for path in CONFIGURATIONS if path.exists()]
-    if not paths:
-        raise Ended(CONFIG, f"no configuration file: neither {' nor '.join(map(str, CONFIGURATIONS))} exists")
+    path = Path(given) if given else INSTALLED
+    if not given and not path.exists():
+        raise Ended(
+            CONFIG,
+            f"no configuration file: {path} does not exist; name one in WAYPOST_CONFIG, or with -C (sendmail) or -c",
+        )
     try:
-        return load(paths[0], look_at_certificate=False)
+        return load(path, look_at_certificate=False)
     except ConfigError as error:
         raise Ended(CONFIG, str(error).splitlines()[0]) from None
 

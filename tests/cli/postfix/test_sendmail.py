@@ -261,3 +261,19 @@ def test_bs_refuses_in_words_and_takes_no_half_message(home: Home) -> None:
 def test_v_asks_for_reports_unless_n_says_otherwise(home: Home, words: tuple[str, ...], wanted: str) -> None:
     assert home.run(*words, "b@e.net") == 0
     assert home.only().submission.recipient_options == ((("NOTIFY", wanted),),)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["sendmail root", "sendmail -bs", "sendmail -bp", "mailq", "postqueue -p", "postsuper -d ALL", "qshape"],
+)
+def test_a_configuration_in_the_current_directory_is_not_read(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    """Otherwise any user could take the mail that root's programs send from his directory."""
+    monkeypatch.delenv("WAYPOST_CONFIG")
+    monkeypatch.setattr("mailcore.cli.postfix.main.INSTALLED", tmp_path / "not-installed.toml")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"QUIT\r\n")))
+    assert main(line.split()) == 78
+    assert home.names() == []
