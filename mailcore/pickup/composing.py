@@ -256,7 +256,7 @@ class Composer:
             helo=CAME_FROM + dropped.name,
             login=submission.user[:64],
             eight_bit=store.eight_bit,
-            smtputf8=not all(address.isascii() for address in (submission.sender, *recipients)),
+            smtputf8=submission.smtputf8 or not all(address.isascii() for address in (submission.sender, *recipients)),
             message_id=named[1].decode("ascii") if named else "",
             options=_valid(submission.options),
             tag=tag_of(tag[1]) if tag is not None else "",

@@ -68,6 +68,7 @@ class Submission(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     options: Options = ()  # parameters of MAIL
     recipient_options: tuple[Options, ...] = ()  # parameters of RCPT of each recipient; () when none has any
     verify: tuple[str, ...] = ()  # addresses to report on: then the recipient gets the report in place of the data
+    smtputf8: bool = False  # the program said so; an address beyond ASCII means the same
 
 
 class DroppedDamaged(Exception):

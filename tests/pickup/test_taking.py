@@ -292,3 +292,11 @@ def test_only_old_parts_of_messages_are_removed() -> None:
     taking = Taking(disk, SETTINGS, hostname="h", clock=lambda: 1e6, salt=lambda: 1, written=disk.modified)
     assert taking.remove_unfinished() == 1
     assert disk.list(MAILDROP) == ["." + "b" * 32]
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_smtputf8_comes_along_though_all_addresses_are_ascii(said: bool) -> None:
+    disk = home()
+    submit(disk, TEXTS[0], smtputf8=said)
+    (envelope,) = start(disk).look().envelopes
+    assert envelope.smtputf8 is said

@@ -3,6 +3,8 @@
 A 250 at the end of the data means what exit status 0 of sendmail means: the message is on disk, with its name
 (law: submitted-is-durable). The user of the program is trusted as a user of sendmail is: any recipient is allowed.
 
+Only what the maildrop keeps is offered: a parameter of any other extension is refused, so that no program relies on one.
+
 Keeps law: submitted-is-durable (docs/laws.md).
 """
 
@@ -16,12 +18,32 @@ from mailcore.cli.postfix.exits import OK, UNAVAILABLE, Ended
 from mailcore.cli.postfix.submit import author, hostname_of, write
 from mailcore.config.settings import Settings
 from mailcore.envelope import Options
+from mailcore.esmtp import BINARY, EXTENSIONS, Offering, Parameter, Value
 from mailcore.pickup.dropped import PIECE_BYTES, RECIPIENTS_MAX, Submission
 from mailcore.receiver.command import Mail, ReplyOf, parse_mail, parse_rcpt
 
 __all__ = ["Session"]
 
 LINE_BYTES_MAX = 2048  # RFC 5321 4.5.3.1.4 says 512, parameters take more
+OFFERED = [
+    row
+    for row in EXTENSIONS
+    if row.keyword in {"PIPELINING", "SIZE", "ENHANCEDSTATUSCODES", "8BITMIME", "DSN", "SMTPUTF8"}
+]
+
+
+def _without_binary(parameter: Parameter) -> Parameter:
+    """Returns the parameter; BODY without BINARYMIME, which needs BDAT (RFC 3030 3)."""
+
+    def parse(value: str | None) -> Value | ReplyOf:
+        found = parameter.parse(value)
+        return ReplyOf(b"555 5.5.4 Unsupported option") if found == BINARY[1] else found
+
+    return parameter._replace(parse=parse) if parameter.keyword == BINARY[0] else parameter
+
+
+MAIL_PARAMETERS = {each.keyword: _without_binary(each) for row in OFFERED for each in row.mail}
+RCPT_PARAMETERS = {each.keyword: each for row in OFFERED for each in row.rcpt}
 
 
 class _Disconnected(Exception):
@@ -65,10 +87,11 @@ class Session:
             self._extended = verb == "EHLO"
         if verb == "EHLO":
             self._reset()
-            size = self._settings.receiver.message_size_limit
-            for text in (self._hostname, "PIPELINING", f"SIZE {size}", "ENHANCEDSTATUSCODES", "8BITMIME"):
-                self._say(f"250-{text}")
-            self._say("250 SMTPUTF8")
+            offering = Offering(self._settings.receiver.message_size_limit, has_certificate=False, is_encrypted=False)
+            *lines, last = self._hostname, *(row.offer(offering) for row in OFFERED)
+            for line in lines:
+                self._say(f"250-{line}")
+            self._say(f"250 {last}")
         elif verb in ("HELO", "RSET", "NOOP"):
             if verb != "NOOP":
                 self._reset()
@@ -86,7 +109,7 @@ class Session:
         if self._mail is not None:
             self._say("503 5.5.1 Error: nested MAIL command")
             return
-        mail = parse_mail(argument, self._extended)
+        mail = parse_mail(argument, self._extended, MAIL_PARAMETERS)
         if isinstance(mail, ReplyOf):
             self._say(mail.reply.decode())
         elif mail.size_bytes > self._settings.receiver.message_size_limit:
@@ -99,7 +122,7 @@ class Session:
         if self._mail is None:
             self._say("503 5.5.1 Error: need MAIL command")
             return
-        found = parse_rcpt(argument, self._mail.smtputf8)
+        found = parse_rcpt(argument, self._mail.smtputf8, RCPT_PARAMETERS if self._extended else {})
         if isinstance(found, ReplyOf):
             self._say(found.reply.decode())
         elif len(self._recipients) >= RECIPIENTS_MAX:
@@ -127,6 +150,7 @@ class Session:
                 full_name=full_name,
                 options=mail.options,
                 recipient_options=tuple(self._recipients.values()),
+                smtputf8=mail.smtputf8,
             )
             write(self._settings, submission, data)
             reply = "250 2.0.0 Ok: queued in the maildrop"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -14,51 +13,7 @@ import pytest
 
 from mailcore.cli.postfix.main import main
 from mailcore.log.disk import Disk
-from mailcore.pickup.dropped import Dropped, names_of
-from mailcore.pickup.pickup import open_maildrop
-
-HOST = "mx.example.org"
-
-
-class Home:
-    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        self.maildrop = directory / "home" / "maildrop"
-        self.config = directory / "waypost.toml"
-        self.config.write_text(
-            f'home = "{directory / "home"}"\n[receiver]\nhostname = "{HOST}"\nmessage_size_limit = 5000\n'
-            "[queue]\nreserve_bytes = 0\nreserve_inodes = 0\n[maildrop]\nfiles_max = 3\n"
-        )
-        monkeypatch.setenv("WAYPOST_CONFIG", str(self.config))
-        self._monkeypatch = monkeypatch
-        self._capsys = capsys
-        self.err = ""
-        self.out = ""
-        open_maildrop(str(self.maildrop))
-
-    def run(self, *argv: str, text: bytes = b"Subject: x\n\nbody\n") -> int:
-        self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
-        status = main(["/usr/sbin/sendmail", *argv])
-        self.out, self.err = self._capsys.readouterr()
-        return status
-
-    def names(self) -> list[str]:
-        return names_of(os.listdir(self.maildrop))
-
-    def only(self) -> Dropped:
-        (name,) = self.names()
-        dropped = Dropped(Disk(), str(self.maildrop), name)
-        dropped.text = b"".join(dropped.pieces())  # type: ignore[attr-defined]
-        dropped.close()
-        (self.maildrop / name).unlink()
-        return dropped
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Home:
-    before = os.umask(0o022)
-    os.umask(before)
-    monkeypatch.setattr(os, "umask", lambda mask: 0)
-    return Home(tmp_path, monkeypatch, capsys)
+from tests.cli.postfix.maildrop_home import HOST, Home, smtp
 
 
 def sent(home: Home, *argv: str, text: bytes = b"Subject: x\n\nbody\n") -> tuple[str, tuple[str, ...], bytes]:
@@ -228,11 +183,6 @@ def test_newaliases_says_what_waypost_does_instead(capsys: pytest.CaptureFixture
     capsys.readouterr()
     assert main(["waypost-sendmail"]) == 64
     assert "sendmail" in capsys.readouterr().err
-
-
-def smtp(home: Home, text: bytes) -> list[str]:
-    assert home.run("-bs", text=text.replace(b"\n", b"\r\n")) == 0
-    return re.findall(r"^(\d\d\d) ", home.out, re.MULTILINE)
 
 
 def test_bs_speaks_smtp_and_says_250_only_for_what_is_on_disk(home: Home) -> None:
