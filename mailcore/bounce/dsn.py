@@ -92,17 +92,20 @@ def bounce(
     whole: bool = False,
     retry_until: float = 0.0,
     postmaster: str = "",
+    origin: str = "",
 ) -> Bounce:
     """Returns the bounce about these recipients of a message.
 
     ``envelope`` is the message's. ``stored`` is its data as stored: all of it if ``whole``, which is then returned; else its
     beginning, of which what follows the first empty line is not looked at. ``now`` and ``retry_until`` are wall-clock
-    seconds, ``queue_id`` is the bounce's own. ``postmaster`` gets it instead of the sender, for mail without one.
+    seconds, ``queue_id`` is the bounce's own. ``postmaster`` gets it instead of the sender, for mail without one. ``origin`` is
+    the domain of the bounce's author, if it is not our name.
     """
     hostname = clean(hostname, 255).replace(" ", "") or "localhost"
     to = postmaster or envelope.sender
     wide = not to.isascii() and not header_address(to).startswith("undisclosed")
-    facts = Facts(envelope, outcomes, hostname, now, retry_until, whole, wide, bool(postmaster))
+    origin = clean(origin, 255).replace(" ", "") or hostname
+    facts = Facts(envelope, outcomes, hostname, origin, now, retry_until, whole, wide, bool(postmaster))
     back = returned(stored, whole, wide)
     boundary = f"waypost.{queue_id}"
     while f"--{boundary}".encode() in back.body:  # the sender chose how these lines begin
@@ -129,7 +132,7 @@ def _header(facts: Facts, to: str, boundary: str, queue_id: str) -> bytes:
     envelope = facts.envelope
     lines = [
         f"Date: {email.utils.formatdate(facts.now)}",
-        f"From: Mail Delivery System <MAILER-DAEMON@{facts.hostname}>",
+        f"From: Mail Delivery System <MAILER-DAEMON@{facts.origin}>",
         f"To: {header_address(to)}",
         f"Subject: {_subject(facts)}",
         f"Message-ID: <{queue_id}@{facts.hostname}>",

@@ -24,6 +24,7 @@ class Facts(NamedTuple):
     envelope: Envelope
     outcomes: Sequence[Outcome]
     hostname: str
+    origin: str  # the domain of its author
     now: float
     retry_until: float  # of delayed recipients: when the queue lifetime is over; 0.0: not said
     whole: bool  # the message is returned, not only its header section

@@ -51,14 +51,18 @@ class Finding(NamedTuple):
     original: str = ""
 
 
-def verified_report(findings: Sequence[Finding], to: str, hostname: str, asked_at: float, more: int = 0) -> bytes:
+def verified_report(
+    findings: Sequence[Finding], to: str, hostname: str, asked_at: float, more: int = 0, origin: str = ""
+) -> bytes:
     """Returns the report as a whole message with CRLF, without Date and Message-ID.
 
-    ``more``: how many further addresses were not asked about.
+    ``more``: how many further addresses were not asked about. ``origin``: the domain of its author, if it is
+    not our name.
     """
     hostname = clean(hostname, 255).replace(" ", "") or "localhost"
+    origin = clean(origin, 255).replace(" ", "") or hostname
     header = [
-        f"From: Mail Delivery System <MAILER-DAEMON@{hostname}>",
+        f"From: Mail Delivery System <MAILER-DAEMON@{origin}>",
         f"To: {header_address(to)}",
         "Subject: Mail Delivery Status Report",
         "Auto-Submitted: auto-replied",

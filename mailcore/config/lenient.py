@@ -27,7 +27,8 @@ class Lenient:
     )
     domain: str = text(
         "",
-        "domain that is added to addresses without one, as Postfix's myorigin",
+        "domain that is added to addresses without one, of clients and of local programs, as Postfix's myorigin; reports of "
+        "failed mail are from MAILER-DAEMON there",
         values.host_name,
         special={"": "`[receiver] hostname`"},
     )
@@ -41,6 +42,10 @@ class Lenient:
         "with one from any other client gets 550. The end of the data is CRLF . CRLF in both cases",
         values.network,
     )
+
+    def own_domain(self, hostname: str) -> str:
+        """Returns the domain of addresses without one, also of local programs and of our reports; ``hostname`` is our name."""
+        return self.domain or hostname
 
 
 STRICT = Lenient(dots=False, without_domain=False, without_brackets=False, helo_blanks=False)

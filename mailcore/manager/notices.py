@@ -161,6 +161,7 @@ def _notice(context: ManagerContext, active: Active, outcomes: Outcomes, to: str
     made = bounce(
         envelope, outcomes, stored, context.hostname, now, queue_id,
         whole=whole, retry_until=now + left_s, postmaster=to if for_postmaster else "",
+        origin=context.settings.lenient.own_domain(context.hostname),
     )  # fmt: skip
     inline = len(made.data) <= context.settings.queue.inline_limit
     held = context.restored.is_held_back(active.lane, active.offset, envelope)

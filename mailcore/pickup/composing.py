@@ -89,6 +89,7 @@ class Composer:
         self._requests = Requests(verifier, places) if verifier is not None else None
         self._settings = settings
         self._hostname = hostname
+        self._origin = settings.lenient.own_domain(hostname)
         self._spool = spool
         self._rewriting = rewriting
         self._filter = local_filter
@@ -126,7 +127,7 @@ class Composer:
             if self._requests is not None:
                 answer = self._requests.answer(request, lambda: questions(request, self._rewriting, limit, now))
             if answer is not None:
-                return reported(request, answer.findings, answer.more, self._hostname)
+                return reported(request, answer.findings, answer.more, self._hostname, self._origin)
         except DroppedDamaged:
             raise
         except Exception as error:  # a fault of ours: the request is whole, and is tried again
@@ -218,6 +219,7 @@ class Composer:
             header,
             queue_id=queue_id,
             hostname=self._hostname,
+            origin=self._origin,
             sender=submission.sender,
             full_name=submission.full_name,
             submitted=submitted,

@@ -92,9 +92,12 @@ def split_header(data: bytes, *, is_all: bool) -> Header | None:
 
 
 def complete(
-    header: Header, *, queue_id: str, hostname: str, sender: str, full_name: str, submitted: datetime
+    header: Header, *, queue_id: str, hostname: str, origin: str, sender: str, full_name: str, submitted: datetime
 ) -> bytes:
-    """Returns the header section with the empty line at its end; line ends as they came, those added are CRLF."""
+    """Returns the header section with the empty line at its end; line ends as they came, those added are CRLF.
+
+    ``hostname`` is our name, ``origin`` the domain of addresses without one.
+    """
     prefix = "Resent-" if any(field.name.startswith(RESENT) for field in header.fields) else ""
     present = {field.name for field in header.fields}
     lines = [field.lines for field in header.fields if field.name not in DROPPED]
@@ -105,7 +108,7 @@ def complete(
     if f"{prefix}date".lower().encode() not in present:
         lines.append(f"{prefix}Date: {email.utils.format_datetime(submitted)}\r\n".encode())
     if f"{prefix}from".lower().encode() not in present:
-        lines.append(f"{prefix}From: {_author(full_name, sender or f'MAILER-DAEMON@{hostname}')}\r\n".encode())
+        lines.append(f"{prefix}From: {_author(full_name, sender or f'MAILER-DAEMON@{origin}')}\r\n".encode())
     return b"".join(lines) + b"\r\n"
 
 

@@ -147,10 +147,10 @@ def _final(rewriting: LiveMaps, submission: Submission, address: str, now: float
     return rewritten.sender, finals, why
 
 
-def reported(letter: Letter, findings: Sequence[Finding], more: int, hostname: str) -> Letter:
+def reported(letter: Letter, findings: Sequence[Finding], more: int, hostname: str, origin: str) -> Letter:
     """Returns the report, as a message without sender to the author of the request."""
     submission = letter.submission
-    data = verified_report(findings, submission.recipients[0], hostname, submission.submitted_at, more)
+    data = verified_report(findings, submission.recipients[0], hostname, submission.submitted_at, more, origin)
     report = Submission(
         sender="", recipients=submission.recipients[:1], submitted_at=submission.submitted_at, user=submission.user
     )

@@ -31,7 +31,7 @@ def lenient_path(text: str, at: int, rules: Lenient, hostname: str) -> tuple[Pat
     if not sign:
         if not rules.without_domain:
             return None
-        local_part, domain = domain, rules.domain or hostname
+        local_part, domain = domain, rules.own_domain(hostname)
     if rules.dots:
         domain = domain.removesuffix(".")
         if "." in local_part and _DOTTED.match(local_part) and "" in local_part.split("."):

@@ -57,10 +57,12 @@ class RecipientSession(ErrorSession):
         postmaster = self.context.postmaster
         is_postmaster = postmaster is not None and postmaster.is_meant(path)
         if postmaster is not None and is_postmaster:
-            options = with_original(options, path.address if path.domain else f"{path.address}@{self.context.hostname}")
+            options = with_original(
+                options, path.address if path.domain else f"{path.address}@{self.context.own_domain}"
+            )
             path = postmaster.path
         elif not path.domain:  # RFC 5321 4.5.1: <postmaster> without a domain is accepted; it is ours
-            name = self.context.hostname
+            name = self.context.own_domain
             path = Path(f"{path.address}@{name}", path.local_part, name)
         address = path.address
         if (

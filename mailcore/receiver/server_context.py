@@ -117,7 +117,8 @@ class ServerContext:
         self.evaluates = sender_check is not None and sender_check.is_for(rule.purpose)
         self.is_implicit = rule.tls == "implicit"
         self.clients = clients
-        names = (hostname, lenient.domain)
+        self.own_domain = lenient.own_domain(hostname)
+        names = (hostname, self.own_domain)
         self.postmaster = Postmaster(clients.postmaster, names) if clients.postmaster else None
         self.checks = checks  # None: the relay policy decides alone
         self.rewriting = rewriting  # None: headers stay as they are

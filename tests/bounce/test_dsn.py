@@ -224,3 +224,9 @@ def test_a_message_from_nobody_has_nobody_to_tell_and_a_bounce_never_bounces() -
 
 def test_the_queue_id_of_a_bounce_comes_from_message_and_pass() -> None:
     assert bounce_queue_id("4abcDEF", 3) == "4abcDEFB3"
+
+
+def test_the_bounce_is_from_our_own_domain() -> None:
+    data = bounce(envelope(), (failed(),), b"", "mx.example.org", NOW, "4abcB0", origin="own.example").data
+    assert b"From: Mail Delivery System <MAILER-DAEMON@own.example>\r\n" in data
+    assert b"Message-ID: <4abcB0@mx.example.org>\r\n" in data

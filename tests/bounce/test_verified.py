@@ -61,3 +61,9 @@ def test_text_from_outside_stays_text(text: str) -> None:
     assert max(map(len, data.split(b"\r\n"))) <= 998
     _, _, groups = parsed(data)
     assert [group.get("Action") for group in groups] == [None, "undeliverable"]
+
+
+def test_the_report_is_from_our_own_domain() -> None:
+    data = verified_report([YES], "a@example.org", "mx.example.net", 0.0, origin="own.example")
+    assert b"From: Mail Delivery System <MAILER-DAEMON@own.example>\r\n" in data
+    assert b"This is the mail system at mx.example.net." in data

@@ -15,7 +15,13 @@ def completed(text: bytes, sender: str = "a@example.org", full_name: str = "") -
     header = split_header(text, is_all=True)
     assert header is not None
     section = complete(
-        header, queue_id="Q1", hostname="mx.example.org", sender=sender, full_name=full_name, submitted=AT
+        header,
+        queue_id="Q1",
+        origin="own.example",
+        hostname="mx.example.org",
+        sender=sender,
+        full_name=full_name,
+        submitted=AT,
     )
     return section + header.rest
 
@@ -75,3 +81,7 @@ def test_a_header_section_that_may_go_on_is_waited_for() -> None:
         assert split_header(text, is_all=False) is None
     with pytest.raises(HeaderTooLong):
         split_header(b"X: " + b"a" * HEADER_BYTES_MAX, is_all=False)
+
+
+def test_mail_without_a_sender_is_from_our_own_domain() -> None:
+    assert b"\r\nFrom: MAILER-DAEMON@own.example\r\n" in completed(b"Subject: x\n\n", sender="")

@@ -105,6 +105,7 @@ async def test_the_postmaster_of_a_relay_domain_is_the_domain_s() -> None:
         ("[relay]\ndomains = ['example.org']", "postmaster is not set"),
         ("[relay]\ndomains = ['example.org']\n[clients]\npostmaster = 'admin@example.org'", ""),
         ("[relay]\ndomains = ['mx.example.net']", ""),
+        ("[relay]\ndomains = ['example.net']\n[lenient]\ndomain = 'example.net'", ""),
         ("[clients]\npostmaster = 'root@mx.example.net'", "the mail would come back"),
         ("[clients]\npostmaster = 'root@mx.example.net'\n[routes]\n'root@mx.example.net' = 'smtp:[192.0.2.1]'", ""),
         ("[clients]\npostmaster = 'root@mx.example.net'\n[routes]\n'mx.example.net' = 'smtp:[192.0.2.1]'", ""),

@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import BinaryIO
 
 from mailcore.cli.postfix.exits import OK, UNAVAILABLE, Ended
-from mailcore.cli.postfix.submit import author, hostname_of, write
+from mailcore.cli.postfix.submit import author, hostname_of, origin_of, qualified, write
 from mailcore.config.settings import Settings
 from mailcore.envelope import Options
 from mailcore.esmtp import BINARY, EXTENSIONS, Offering, Parameter, Value
 from mailcore.pickup.dropped import PIECE_BYTES, RECIPIENTS_MAX, Submission
 from mailcore.receiver.command import Mail, ReplyOf, parse_mail, parse_rcpt
+from mailcore.receiver.lenient_path import lenient_path
+from mailcore.receiver.path import Path
 
 __all__ = ["Session"]
 
@@ -58,6 +61,9 @@ class Session:
         self._in = stdin
         self._out = stdout
         self._hostname = hostname_of(settings)
+        self._origin = origin_of(settings)
+        # As sendmail completes the addresses on its command line; what SMTP clients may do is another question.
+        self._lenient = replace(settings.lenient, without_domain=True)
         self._extended = False
         self._mail: Mail | None = None
         self._recipients: dict[str, Options] = {}
@@ -111,6 +117,8 @@ class Session:
             return
         mail = parse_mail(argument, self._extended, MAIL_PARAMETERS)
         if isinstance(mail, ReplyOf):
+            mail = parse_mail(argument, self._extended, MAIL_PARAMETERS, self._path)
+        if isinstance(mail, ReplyOf):
             self._say(mail.reply.decode())
         elif mail.size_bytes > self._settings.receiver.message_size_limit:
             self._say("552 5.3.4 Message size exceeds fixed limit")
@@ -122,16 +130,21 @@ class Session:
         if self._mail is None:
             self._say("503 5.5.1 Error: need MAIL command")
             return
-        found = parse_rcpt(argument, self._mail.smtputf8, RCPT_PARAMETERS if self._extended else {})
+        parameters = RCPT_PARAMETERS if self._extended else {}
+        found = parse_rcpt(argument, self._mail.smtputf8, parameters)
+        if isinstance(found, ReplyOf):
+            found = parse_rcpt(argument, self._mail.smtputf8, parameters, self._path)
         if isinstance(found, ReplyOf):
             self._say(found.reply.decode())
         elif len(self._recipients) >= RECIPIENTS_MAX:
             self._say("452 4.5.3 Error: too many recipients")
         else:
             path, options = found
-            address = path.address if "@" in path.address else f"{path.address}@{self._hostname}"
-            self._recipients[address] = options
+            self._recipients[qualified(path.address, self._origin)] = options  # <postmaster> has no domain
             self._say("250 2.1.5 Ok")
+
+    def _path(self, text: str, at: int) -> tuple[Path, str] | None:
+        return lenient_path(text, at, self._lenient, self._hostname)
 
     def _data(self) -> None:
         mail = self._mail

@@ -28,7 +28,7 @@ from mailcore.pickup.dropped import DIRECTORY, PIECE_BYTES, RECIPIENTS_MAX, Draf
 from mailcore.pickup.letter import Header, HeaderTooLong, split_header
 from mailcore.routing.address import is_mailbox, is_return_path
 
-__all__ = ["author", "complain", "hostname_of", "open_draft", "qualified", "submit", "verify", "write"]
+__all__ = ["author", "complain", "hostname_of", "open_draft", "origin_of", "qualified", "submit", "verify", "write"]
 
 NOT_VERIFIED = (
     b"Subject: sendmail -bv was not answered\n\n"
@@ -42,8 +42,13 @@ class _Killed(BaseException):
 
 
 def hostname_of(settings: Settings) -> str:
-    """Returns the name that completes an address without domain."""
+    """Returns our name."""
     return settings.receiver.hostname or socket.gethostname()
+
+
+def origin_of(settings: Settings) -> str:
+    """Returns the domain that completes an address without one."""
+    return settings.lenient.own_domain(hostname_of(settings))
 
 
 def author() -> tuple[str, str]:
@@ -55,9 +60,9 @@ def author() -> tuple[str, str]:
     return entry.pw_name, entry.pw_gecos.partition(",")[0].replace("&", entry.pw_name.capitalize())
 
 
-def qualified(address: str, hostname: str) -> str:
+def qualified(address: str, origin: str) -> str:
     """Returns the address with a domain, as Postfix's append_at_myorigin; "" stays."""
-    return address if not address or "@" in address else f"{address}@{hostname}"
+    return address if not address or "@" in address else f"{address}@{origin}"
 
 
 def open_draft(settings: Settings) -> Draft:
@@ -91,17 +96,17 @@ def open_draft(settings: Settings) -> Draft:
 
 def submit(given: Given, settings: Settings, stdin: BinaryIO) -> int:
     """Reads a message and submits it; returns the exit status. Raises Ended."""
-    hostname = hostname_of(settings)
+    origin = origin_of(settings)
     user, full_name = author()
-    sender = _sender(given.sender, user, hostname)
-    recipients = [address for text in given.recipients for address in _addresses(text, hostname, USAGE)]
+    sender = _sender(given.sender, user, origin)
+    recipients = [address for text in given.recipients for address in _addresses(text, origin, USAGE)]
     if not recipients and not given.from_header:
         raise Ended(USAGE, "name the recipients on the command line, or use -t to take them from the header")
     pieces = _until_dot(stdin, ignore_dots=given.ignore_dots)
     beginning = b""
     if given.from_header:
         header, beginning = _read_header(pieces)
-        recipients += _in_header(header, hostname)
+        recipients += _in_header(header, origin)
         if not recipients:
             raise Ended(USAGE, "no recipient addresses found in the header section")
     recipients = list(dict.fromkeys(recipients))
@@ -132,12 +137,12 @@ def verify(given: Given, settings: Settings) -> int:
     """
     if given.from_header:
         raise Ended(USAGE, "-t cannot be used with -bv: name the addresses on the command line")
-    hostname = hostname_of(settings)
+    origin = origin_of(settings)
     user, full_name = author()
-    reader = _sender(given.sender, user, hostname)
+    reader = _sender(given.sender, user, origin)
     if not is_mailbox(reader):
         raise Ended(USAGE, f"-f {reader or '<>'}: the report of -bv needs a reader; name an address with -f")
-    addresses = tuple(dict.fromkeys(each for text in given.recipients for each in _addresses(text, hostname, USAGE)))
+    addresses = tuple(dict.fromkeys(each for text in given.recipients for each in _addresses(text, origin, USAGE)))
     if not addresses:
         raise Ended(USAGE, "name the addresses to verify on the command line")
     limit = settings.maildrop.verify_addresses_max
@@ -230,33 +235,33 @@ def _read_header(pieces: Iterator[bytes]) -> tuple[Header, bytes]:
     return header, beginning
 
 
-def _in_header(header: Header, hostname: str) -> list[str]:
+def _in_header(header: Header, origin: str) -> list[str]:
     """Returns the addresses of To, Cc and Bcc; of a message that is resent, those of the Resent- fields. Raises Ended."""
     prefix = b"resent-" if any(field.name.startswith(b"resent-") for field in header.fields) else b""
     wanted = {prefix + name for name in (b"to", b"cc", b"bcc")}
     found = []
     for field in header.fields:
         if field.name in wanted:
-            found += _addresses(field.value.decode("utf-8", "surrogateescape"), hostname, DATAERR)
+            found += _addresses(field.value.decode("utf-8", "surrogateescape"), origin, DATAERR)
     return found
 
 
-def _addresses(text: str, hostname: str, wrong: int) -> list[str]:
+def _addresses(text: str, origin: str, wrong: int) -> list[str]:
     """Returns the addresses in a list (RFC 5322 3.4), with domains. Raises Ended with ``wrong`` if one is not an address."""
     try:
         found = addresses_in(text)
     except NotAddresses:
         raise Ended(wrong, f"{text!a}: not a list of addresses") from None
-    addresses = [qualified(each, hostname) for each in found]
+    addresses = [qualified(each, origin) for each in found]
     for address in addresses:
         if not is_mailbox(address):
             raise Ended(wrong, f"{address!a} is not an address; allowed: local@domain")
     return addresses
 
 
-def _sender(given: str | None, user: str, hostname: str) -> str:
+def _sender(given: str | None, user: str, origin: str) -> str:
     if given is None:
-        return qualified(user, hostname)
+        return qualified(user, origin)
     text = given.strip()
     if text in ("", "<>"):
         return ""
@@ -264,7 +269,7 @@ def _sender(given: str | None, user: str, hostname: str) -> str:
         (address,) = addresses_in(text)
     except ValueError:
         address = ""
-    sender = qualified(address, hostname)
+    sender = qualified(address, origin)
     if not address or not is_return_path(sender):
         raise Ended(USAGE, f"-f {given!a}: not an address; allowed: local@domain, or <>")
     return sender

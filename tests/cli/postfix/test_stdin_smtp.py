@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.cli.postfix.maildrop_home import Home, smtp
+from tests.cli.postfix.maildrop_home import HOST, Home, smtp
 
 MESSAGE = b"DATA\nSubject: x\n\nbody\n.\nQUIT\n"
 SENT = ["354", "250", "221"]
@@ -51,3 +51,18 @@ def test_without_smtputf8_none_is_asked_for(home: Home) -> None:
 def test_after_helo_there_are_no_parameters(home: Home, parameters: bytes) -> None:
     talk = b"HELO me\nMAIL FROM:<a@e.org> RET=HDRS\nMAIL FROM:<a@e.org>\nRCPT TO:<b@e.net> " + parameters + b"\nQUIT\n"
     assert smtp(home, talk) == ["220", "250", "555", "250", "555", "221"]
+
+
+@pytest.mark.parametrize("setting", ["", "without_domain = false\n"])
+def test_addresses_without_a_domain_get_the_same_as_those_of_sendmail(home: Home, setting: str) -> None:
+    home.config.write_text(f'{home.config.read_text()}[lenient]\ndomain = "own.example"\n{setting}')
+    talk = b"EHLO me\nMAIL FROM:<cron>\nRCPT TO:<root>\nRCPT TO:<postmaster>\nRCPT TO:b@e.net\n"
+    assert smtp(home, talk + MESSAGE) == ["220", "250", "250", "250", "250", "250", *SENT]
+    assert home.out.startswith(f"220 {HOST} "), "our own name stays"
+    submission = home.only().submission
+    assert (submission.sender, submission.recipients) == (
+        "cron@own.example", ("root@own.example", "postmaster@own.example", "b@e.net"),
+    )  # fmt: skip
+    assert home.run("-f", "cron", "root", "postmaster", "b@e.net") == 0
+    again = home.only().submission
+    assert (again.sender, again.recipients) == (submission.sender, submission.recipients)
