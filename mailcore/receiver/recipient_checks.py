@@ -34,7 +34,7 @@ from mailcore.receiver.path import Path
 from mailcore.receiver.recipient_store import RecipientStore
 from mailcore.receiver.verification import Verification
 from mailcore.receiver.watched_files import WatchedFiles
-from mailcore.rewriting.address_map import PatternTooSlow
+from mailcore.rewriting.budget import PatternTooSlow
 from mailcore.rewriting.recipient_list import RecipientList, is_rewritten, read_recipients
 from mailcore.routing.address import comparable_domain
 from mailcore.tls.policy import Policies, Policy

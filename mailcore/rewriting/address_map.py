@@ -22,17 +22,16 @@ from typing import NamedTuple
 import regex
 
 from mailcore.counted import counted
+from mailcore.rewriting.budget import PATTERN_TIMEOUT_S, PatternTooSlow
 from mailcore.routing.address import comparable, comparable_domain, is_mailbox, split, split_extension
 from mailcore.routing.route import RouteError, domain_name
 
 __all__ = [
     "GROUP",
     "PATTERNS_MAX",
-    "PATTERN_TIMEOUT_S",
     "REGEXP",
     "AddressMap",
     "MapFault",
-    "PatternTooSlow",
     "filled",
     "logical_lines",
     "read_map",
@@ -43,7 +42,6 @@ REGEXP = "regexp:"  # as in mailcore.config.rewriting
 FILE_BYTES_MAX = 64 << 20  # a million lines
 PATTERNS_MAX = 1_000  # of one file: each address is compared with all of them
 RESULTS_MAX = 10_000  # addresses of one line
-PATTERN_TIMEOUT_S = 0.02  # for one pattern and one address; most take a microsecond, and sessions wait meanwhile
 
 _RULE = re.compile(r"/((?:[^/\\]|\\.)+)/\s+(\S.*)")
 GROUP = re.compile(r"\$(?:(\d)|\{(\d)\}|\((\d)\)|(\$))")
@@ -51,10 +49,6 @@ GROUP = re.compile(r"\$(?:(\d)|\{(\d)\}|\((\d)\)|(\$))")
 
 class MapFault(Exception):
     """A file of a map cannot be used. The message is for the operator, one line for each fault."""
-
-
-class PatternTooSlow(Exception):
-    """A regular expression took too long for an address. The message names both."""
 
 
 class _Rule(NamedTuple):

@@ -11,28 +11,26 @@ Laws
 
 from __future__ import annotations
 
-import enum
 import re
-from collections.abc import Callable
 from typing import NamedTuple
 
 import regex
 
 from mailcore.counted import counted
+from mailcore.rewriting.actions import Action, Deed
 from mailcore.rewriting.address_map import (
     GROUP,
-    PATTERN_TIMEOUT_S,
     PATTERNS_MAX,
     REGEXP,
     MapFault,
-    PatternTooSlow,
     filled,
     logical_lines,
     read_text,
 )
+from mailcore.rewriting.budget import Budget, PatternTooSlow
 from mailcore.routing.address import is_mailbox
 
-__all__ = ["Action", "Budget", "Deed", "HeaderChecks", "read_checks"]
+__all__ = ["HeaderChecks", "read_checks"]
 
 FLAGS = {"i": regex.IGNORECASE, "m": regex.MULTILINE, "s": regex.DOTALL}  # each letter switches
 FLAGS_AT_FIRST = regex.IGNORECASE | regex.DOTALL  # as pcre_table(5)
@@ -41,55 +39,8 @@ IFS_MAX = 100  # nested
 _PATTERN = re.compile(r"(!?)\s*([^\w\s!])((?:\\.|(?!\2)[^\\])+)\2([A-Za-z]*)(?:\s+(.*))?", re.DOTALL)
 
 
-class Deed(enum.StrEnum):
-    """The names of actions on a field, or on its message."""
-
-    BCC = "bcc"
-    DISCARD = "discard"
-    DUNNO = "dunno"
-    HOLD = "hold"
-    IGNORE = "ignore"
-    INFO = "info"
-    PASS = "pass"  # noqa: S105  no secret
-    PREPEND = "prepend"
-    REDIRECT = "redirect"
-    REJECT = "reject"
-    REPLACE = "replace"
-    STRIP = "strip"
-    WARN = "warn"
-
-
 _NEED_TEXT = (Deed.PREPEND, Deed.REPLACE)
 _NEED_ADDRESS = (Deed.BCC, Deed.REDIRECT)
-
-
-class Action(NamedTuple):
-    """The action on a field that matches. ``place``: file and line."""
-
-    deed: Deed
-    text: str
-    place: str
-
-
-class Budget:
-    """The time for all patterns and all fields of one message. Only what is within ``with`` counts: not the client's time."""
-
-    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
-        self._left = seconds
-        self._until = 0.0
-        self._clock = clock
-
-    def __enter__(self) -> None:
-        """Begins to count."""
-        self._until = self._clock() + self._left
-
-    def __exit__(self, *_: object) -> None:
-        """Ends counting."""
-        self._left = self._until - self._clock()
-
-    def for_pattern(self) -> float:
-        """Returns the time of the next pattern; 0 or less: there is none left."""
-        return min(PATTERN_TIMEOUT_S, self._until - self._clock())
 
 
 class _Line(NamedTuple):

@@ -18,16 +18,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from mailcore.dsn_request import NOTIFY_NEVER
 from mailcore.envelope import Envelope, Recipient
-from mailcore.rewriting.address_map import PatternTooSlow
-from mailcore.rewriting.header_checks import Action, Budget, Deed, HeaderChecks
+from mailcore.rewriting.actions import Action, Deed
+from mailcore.rewriting.budget import Budget, PatternTooSlow
 from mailcore.routing.address import is_mailbox
 from mailcore.routing.route import TEXT_MAX
+
+if TYPE_CHECKING:  # it loads the library of regular expressions
+    from mailcore.rewriting.header_checks import HeaderChecks
 
 __all__ = ["HeaderRules", "HeaderSection", "Note"]
 

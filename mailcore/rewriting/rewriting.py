@@ -15,14 +15,17 @@ Keeps law: expansion-bounded (docs/laws.md).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from mailcore.dsn_request import NOTIFY_NEVER, with_original
 from mailcore.envelope import RECIPIENTS_PER_RECORD, Envelope, Recipient
-from mailcore.rewriting.address_map import AddressMap, PatternTooSlow
+from mailcore.rewriting.budget import PatternTooSlow
 from mailcore.routing.address import comparable
+
+if TYPE_CHECKING:  # it loads the library of regular expressions
+    from mailcore.rewriting.address_map import AddressMap
 
 __all__ = ["Bounds", "Maps", "Rewritten", "canonical", "rewrite"]
 

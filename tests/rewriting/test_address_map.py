@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mailcore.rewriting.address_map import AddressMap, MapFault, PatternTooSlow, read_map
+from mailcore.rewriting.address_map import AddressMap, MapFault, read_map
+from mailcore.rewriting.budget import PatternTooSlow
 
 
 def made(directory: Path, text: str, *, regexp: bool = False, delimiter: str = "") -> AddressMap:

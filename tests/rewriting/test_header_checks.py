@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mailcore.rewriting.address_map import MapFault, PatternTooSlow
-from mailcore.rewriting.header_checks import Action, Budget, Deed, read_checks
+from mailcore.rewriting.actions import Action, Deed
+from mailcore.rewriting.address_map import MapFault
+from mailcore.rewriting.budget import Budget, PatternTooSlow
+from mailcore.rewriting.header_checks import read_checks
 
 
 def find(directory: Path, text: str, field: str) -> Action | None:
