@@ -15,6 +15,7 @@ Laws
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -53,7 +54,8 @@ def _open_rewriting(
         return None
     from mailcore.config.live_maps import LiveMaps
 
-    return LiveMaps(settings.rewriting, log, loop, threads)
+    origin = settings.lenient.own_domain(settings.receiver.hostname or socket.gethostname())
+    return LiveMaps(settings.rewriting, log, loop, threads, origin)
 
 
 def _sender_check(settings: Authenticity, hostname: str, ask: Ask, failed: Failed) -> SenderCheck:

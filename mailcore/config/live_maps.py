@@ -17,13 +17,14 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
+from mailcore.config.header_completion import HeaderLog, log_notes
+from mailcore.config.local_clients import LocalClients
 from mailcore.config.maps import Files, read_files
-from mailcore.config.rewriting import LOGINS, NETWORKS, REGEXP, Rewriting
+from mailcore.config.rewriting import REGEXP, Rewriting
 from mailcore.envelope import Envelope, Recipient
 from mailcore.rewriting.address_map import MapFault
 from mailcore.rewriting.header_section import HeaderSection, Note
 from mailcore.rewriting.rewriting import Maps, Rewritten, rewrite
-from mailcore.routing.networks import Networks
 
 __all__ = ["LOOK_S", "LiveMaps", "MapLog"]
 
@@ -31,8 +32,8 @@ LOOK_S = 0.5  # how often to look whether a file has changed; a change is in for
 QUIET_LOOKS = 2  # looks without a change before the files are read
 
 
-class MapLog(Protocol):
-    """Logs changes of the maps: ``MailLog``."""
+class MapLog(HeaderLog, Protocol):
+    """Logs changes of the maps, and what was found in headers: ``MailLog``."""
 
     def maps_read(self, files: int) -> None:
         """Logs that other maps are in use."""
@@ -40,21 +41,20 @@ class MapLog(Protocol):
     def maps_refused(self, faults: Sequence[str], *, in_use: bool) -> None:
         """Logs that the files cannot be used."""
 
-    def header_checked(
-        self, queue_id: str, action: str, field: str, text: str, *, client: str, sender: str, recipient: str
-    ) -> None:
-        """Logs what a header check does with a message."""
-
-    def flush(self) -> None:
-        """Writes the lines."""
-
 
 class LiveMaps:
     """Holds the maps; ``look`` reads the files again if they have changed."""
 
     def __init__(
-        self, settings: Rewriting, log: MapLog, loop: asyncio.AbstractEventLoop, threads: ThreadPoolExecutor
+        self,
+        settings: Rewriting,
+        log: MapLog,
+        loop: asyncio.AbstractEventLoop,
+        threads: ThreadPoolExecutor,
+        domain: str = "",
     ) -> None:
+        """``domain`` completes addresses in headers of local mail; "": they stay as they are."""
+        self._domain = domain
         self._settings = settings
         self._log = log
         self._loop = loop
@@ -63,12 +63,10 @@ class LiveMaps:
         self._seen = self._signature()
         self._reading = False
         self._looks_left = 0  # until files that have changed are read
-        clients = settings.local_header_rewrite_clients
-        self._local = Networks(tuple(each for each in clients if each not in (NETWORKS, LOGINS)))
-        self._local_networks, self._local_logins = NETWORKS in clients, LOGINS in clients
+        self._local = LocalClients(settings.local_header_rewrite_clients)
         self.files: Files | None = None  # None: no message can be accepted
         try:
-            self.files = read_files(settings)
+            self.files = read_files(settings, domain)
         except MapFault as fault:
             log.maps_refused(str(fault).splitlines(), in_use=False)
 
@@ -86,10 +84,7 @@ class LiveMaps:
 
     def header_of_client(self, address: str, trusted: bool, login: str) -> HeaderSection | None:
         """Returns what checks and rewrites the header of a client's message; None if nothing does."""
-        is_local = (
-            (trusted and self._local_networks) or (bool(login) and self._local_logins) or self._local.hold(address)
-        )
-        return self.header(is_local=is_local)
+        return self.header(is_local=self._local.hold(address, trusted, login))
 
     def header(self, *, is_local: bool = True) -> HeaderSection | None:
         """Returns what checks a header, and rewrites it if it ``is_local``; None if nothing does. May run in a thread."""
@@ -103,10 +98,7 @@ class LiveMaps:
 
     def checked(self, queue_id: str, client: str, sender: str, recipient: str, notes: Sequence[Note]) -> None:
         """Logs what header checks found."""
-        for note in notes:
-            self._log.header_checked(
-                queue_id, note.action, note.field, note.text, client=client, sender=sender, recipient=recipient
-            )
+        log_notes(self._log, queue_id, client, sender, recipient, notes)
 
     async def watch(self) -> None:
         """Looks at the files until it is cancelled."""
@@ -129,7 +121,9 @@ class LiveMaps:
         if self._looks_left:
             return
         self._reading = True
-        self._loop.run_in_executor(self._threads, read_files, self._settings).add_done_callback(self._read)
+        self._loop.run_in_executor(self._threads, read_files, self._settings, self._domain).add_done_callback(
+            self._read
+        )
 
     def _read(self, future: asyncio.Future[Files]) -> None:
         self._reading = False

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from mailcore.config.rewriting import MAPS, Rewriting
 from mailcore.config.settings import Settings
 from mailcore.rewriting.address_map import AddressMap, MapFault, read_map
-from mailcore.rewriting.header_addresses import HeaderAddresses
+from mailcore.rewriting.header_addresses import HeaderAddresses, is_complete
 from mailcore.rewriting.header_checks import read_checks
 from mailcore.rewriting.header_section import HeaderRules
 from mailcore.rewriting.recipient_list import read_recipients
@@ -49,8 +49,8 @@ class Files(NamedTuple):
     headers: HeaderRules
 
 
-def read_files(settings: Rewriting) -> Files:
-    """Reads all files. Raises MapFault."""
+def read_files(settings: Rewriting, domain: str = "") -> Files:
+    """Reads all files. ``domain`` completes addresses in headers; "": they stay. Raises MapFault."""
     names = dict.fromkeys(name for each in MAPS for name in getattr(settings, each))
     read = {name: read_map(name, settings.recipient_delimiter) for name in names}
     sender, recipient, both, aliases, sender_bcc, recipient_bcc = (
@@ -68,12 +68,13 @@ def read_files(settings: Rewriting) -> Files:
     maps = Maps(
         used("envelope_sender"), used("envelope_recipient"), aliases, bounds, settings.always_bcc, sender_bcc, recipient_bcc
     )  # fmt: skip
-    in_headers = HeaderAddresses(used("header_sender"), used("header_recipient"))
+    in_headers = HeaderAddresses(used("header_sender"), used("header_recipient"), domain)
     rules = HeaderRules(
         tuple(map(read_checks, settings.header_checks)),
         settings.header_size_limit,
         settings.header_checks_time_ms / 1000,
         settings.header_checks_timeout_action == "accept",
         in_headers.rewrite if in_headers.is_on else None,
+        is_complete if in_headers.only_completes else None,
     )
     return Files(maps, rules)

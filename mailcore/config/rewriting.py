@@ -62,8 +62,8 @@ class Rewriting:
     )
     local_header_rewrite_clients: tuple[str, ...] = texts(
         ("127.0.0.0/8", "::1/128"),
-        "clients in whose header fields canonical addresses are used: networks, networks for [relay] networks, or logins for "
-        "users who have logged in; mail of local programs always is",
+        "clients in whose header fields canonical addresses are used, and addresses without a domain get `[lenient] domain`: "
+        "networks, networks for [relay] networks, or logins for users who have logged in; it is always done for local programs",
         _client,
         values.distinct,
     )

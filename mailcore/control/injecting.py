@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from mailcore.config.header_completion import Headers
 from mailcore.config.settings import Settings
 from mailcore.control.injection import Injection, InjectionRefused
 from mailcore.control.local_filter import LocalFilter
@@ -58,6 +59,7 @@ class Injecting:
         if local_filter is not None:
             self._completing = ThreadPoolExecutor(INJECTIONS_MAX, "milters")
         self._under_way = 0
+        self.headers: Headers | None = None  # None: header fields stay as they are given
         self.rewriting: LiveMaps | None = None  # None: addresses are final as they are given
 
     async def begin(self, session: Session, arguments: InjectBeginArguments) -> AsyncGenerator[Any, None]:
@@ -134,6 +136,7 @@ class Injecting:
             recipients_max=settings.receiver.recipient_limit,
             tag_header=settings.receiver.tag_header,
             rewriting=self.rewriting,
+            headers=self.headers,
             local_filter=self._filter,
         )
 

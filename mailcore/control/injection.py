@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from mailcore.config.header_completion import Headers
 from mailcore.control.local_filter import LocalFilter, WaitingData
 from mailcore.control.protocol.injection import InjectBeginArguments
 from mailcore.counted import counted
@@ -92,6 +93,7 @@ class Injection:
         recipients_max: int,
         tag_header: str = "",
         rewriting: LiveMaps | None = None,
+        headers: Headers | None = None,
         local_filter: LocalFilter | None = None,
     ) -> None:
         """Raises InjectionRefused, OSError."""
@@ -121,7 +123,8 @@ class Injection:
         self._tag = pattern_of(tag_header)
         self._form = WireForm()
         self._rewriting = rewriting if arguments.rewrite else None
-        self._section = self._rewriting.header() if self._rewriting is not None else None
+        self._headers = headers if arguments.rewrite else None
+        self._section = self._headers.header() if self._headers is not None else None
         self._beginning = b""
         self._eight_bit = False
         self._author_bytes = 0
@@ -181,8 +184,8 @@ class Injection:
         )
         if self._section is not None:
             envelope = _by_checks(self._section, envelope)
-        if self._rewriting is not None and self._section is not None and self._section.notes:
-            self._rewriting.checked(self.queue_id, "local", self._sender, self._addresses[0], self._section.notes)
+        if self._headers is not None and self._section is not None and self._section.notes:
+            self._headers.checked(self.queue_id, "local", self._sender, self._addresses[0], self._section.notes)
         refused: tuple[Recipient, ...] = ()
         if self._filter is not None:
             envelope, refused = self._filtered(self._filter, envelope)

@@ -22,6 +22,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from mailcore.config.header_completion import HeaderCompletion
 from mailcore.config.open_rewriting import OpenRewriting, no_rewriting
 from mailcore.config.routing_of import routing_of
 from mailcore.config.scheduler_parameters import parameters_of
@@ -170,9 +171,11 @@ class ControlServer:
         task.add_done_callback(self._tasks.discard)
 
     def _rewrite(self) -> None:
-        """Opens the files of [rewriting] and looks at them, if there are any."""
-        settings, loop = self.settings, asyncio.get_running_loop()
-        rewriting = self._open_rewriting(settings, MailLog(settings.log_directory), loop, self.view.pool)
+        """Opens the files of [rewriting] and looks at them, if there are any; headers are completed without them, too."""
+        settings, loop, log = self.settings, asyncio.get_running_loop(), MailLog(self.settings.log_directory)
+        rewriting = self._open_rewriting(settings, log, loop, self.view.pool)
+        origin = settings.lenient.own_domain(settings.receiver.hostname or socket.gethostname())
+        self.injecting.headers = rewriting or HeaderCompletion(settings.rewriting, origin, log)
         if rewriting is not None:
             self.injecting.rewriting = rewriting
             self.start(loop.create_task(rewriting.watch()))

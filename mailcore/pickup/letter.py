@@ -1,9 +1,9 @@
 """Completes the header section of a message that a local program submitted, as Postfix's cleanup(8) does it.
 
 Removed: Bcc, Resent-Bcc, Content-Length, Return-Path (message_drop_headers), and a line "From ..." of a mailbox at the top.
-Added when missing: Message-ID, Date and From, with Resent- in front of all of them if the message is resent. Everything else
-stays as it is. A header section ends at an empty line, or at the first line that cannot be of a header: then an empty line is
-put before it (RFC 5322 2.1).
+Added when missing: Message-ID, Date and From, with Resent- in front of all of them if the message is resent. An address
+without a domain gets the own one. Everything else stays as it is. A header section ends at an empty line, or at the first
+line that cannot be of a header: then an empty line is put before it (RFC 5322 2.1).
 
 Pure: the same arguments give the same bytes, so that a message that is taken again is the same.
 """
@@ -16,9 +16,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
+from mailcore.rewriting.header_addresses import HeaderAddresses
+
 __all__ = ["HEADER_BYTES_MAX", "Field", "Header", "HeaderTooLong", "complete", "split_header"]
 
 HEADER_BYTES_MAX = 1 << 20  # of a whole section; Postfix cuts a single field at 100 kB (header_size_limit)
+
+FIELD_BYTES_MAX = 102_400  # of a field whose addresses are completed, as [rewriting] header_size_limit
 
 DROPPED = frozenset({b"bcc", b"resent-bcc", b"content-length", b"return-path"})
 RESENT = b"resent-"
@@ -100,7 +104,8 @@ def complete(
     """
     prefix = "Resent-" if any(field.name.startswith(RESENT) for field in header.fields) else ""
     present = {field.name for field in header.fields}
-    lines = [field.lines for field in header.fields if field.name not in DROPPED]
+    addresses = HeaderAddresses(domain=origin)
+    lines = [_completed(addresses, field) for field in header.fields if field.name not in DROPPED]
     if lines and not lines[-1].endswith((b"\r", b"\n")):
         lines[-1] += b"\r\n"
     if f"{prefix}message-id".lower().encode() not in present:
@@ -110,6 +115,10 @@ def complete(
     if f"{prefix}from".lower().encode() not in present:
         lines.append(f"{prefix}From: {_author(full_name, sender or f'MAILER-DAEMON@{origin}')}\r\n".encode())
     return b"".join(lines) + b"\r\n"
+
+
+def _completed(addresses: HeaderAddresses, field: Field) -> bytes:
+    return field.lines if len(field.lines) > FIELD_BYTES_MAX else addresses.rewrite(field.name, field.lines)
 
 
 def _author(full_name: str, address: str) -> str:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from mailcore.envelope import Envelope, Recipient
 from mailcore.receiver.chunk_reader import ChunkReader
@@ -24,9 +23,7 @@ from mailcore.receiver.scratch import Scratch, ScratchStore
 from mailcore.receiver.server_context import ServerContext
 from mailcore.receiver.session import ServerSession
 from mailcore.receiver.spool_upload import storage_reply
-
-if TYPE_CHECKING:  # a receiver without [rewriting] does not load it
-    from mailcore.rewriting.header_section import HeaderSection
+from mailcore.rewriting.header_section import HeaderSection
 
 __all__ = ["CheckedSession"]
 

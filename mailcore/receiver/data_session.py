@@ -13,7 +13,6 @@ import functools
 import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import msgspec
 from aiosmtpd.smtp import Envelope as AioEnvelope
@@ -27,9 +26,7 @@ from mailcore.receiver.intake import MessageIntake, Refusal
 from mailcore.receiver.line_session import LineSession, State
 from mailcore.receiver.server_context import ServerContext
 from mailcore.receiver.trace import protocol_name
-
-if TYPE_CHECKING:  # a receiver without [rewriting] does not load it
-    from mailcore.rewriting.header_section import HeaderSection
+from mailcore.rewriting.header_section import HeaderSection
 
 __all__ = ["DataSession", "Transaction"]
 
@@ -177,9 +174,9 @@ class DataSession(LineSession):
         )
         if context.lf_networks is not None and reader is None and context.lf_networks.hold(self.address):
             self._incoming.repair_bare_lf(settings.message_size_limit)
-        if context.rewriting is not None:
+        if context.headers is not None:
             trusted = context.policy.trusts(self.address)
-            section = context.rewriting.header_of_client(self.address, trusted, self.login)
+            section = context.headers.header_of_client(self.address, trusted, self.login)
             if section is not None:
                 self._incoming.check_header(section)
         self.state = _DATA
@@ -264,9 +261,9 @@ class DataSession(LineSession):
             self.answer(envelope, INTERNAL_ERROR)
 
     def _log_checks(self, section: HeaderSection) -> None:
-        envelope, rewriting = self.envelope, self.context.rewriting
-        assert rewriting is not None
-        rewriting.checked(
+        envelope, headers = self.envelope, self.context.headers
+        assert headers is not None
+        headers.checked(
             envelope.queue_id,
             f"{self.client_name or 'unknown'}[{self.address}]",
             envelope.mail_from or "",

@@ -15,7 +15,6 @@ Keeps law: upload-bounded, law: inline-memory-bounded (docs/laws.md).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from mailcore.envelope import Envelope, Recipient
 from mailcore.log.data_blocks import BlockSums
@@ -24,9 +23,7 @@ from mailcore.receiver.chunk_reader import ChunkReader
 from mailcore.receiver.data import DataFault, DataReader, HeaderScan
 from mailcore.receiver.inline_room import InlineRoom
 from mailcore.receiver.intake import Done, MessageIntake, Upload
-
-if TYPE_CHECKING:  # a receiver without [rewriting] does not load it
-    from mailcore.rewriting.header_section import HeaderSection
+from mailcore.rewriting.header_section import HeaderSection
 
 __all__ = ["INTERNAL_ERROR", "TOO_BIG", "IncomingMessage"]
 

@@ -27,6 +27,7 @@ import uvloop
 
 from mailcore.authenticity.sender_check import Ask, Failed, SenderCheck
 from mailcore.config.authenticity import Authenticity
+from mailcore.config.header_completion import HeaderCompletion
 from mailcore.config.host_finder_of import host_finder_of
 from mailcore.config.listeners import MX
 from mailcore.config.open_rewriting import OpenRewriting, no_rewriting
@@ -151,12 +152,14 @@ class Receiving:
                 [key.domain for key in settings.dkim],
             )
             self.authentication.start()
+        hostname = settings.receiver.hostname or socket.gethostname()
+        own_domain = settings.lenient.own_domain(hostname)
         self.server = Server(
             settings.receiver,
             RelayPolicy(settings.relay.networks, settings.relay.domains),
             self.reception,
             loop,
-            hostname=settings.receiver.hostname or socket.gethostname(),
+            hostname=hostname,
             inline_room=InlineRoom(settings.queue.inline_limit, settings.queue.inline_memory_bytes),
             spool_data_at=DATA_AT,
             tls_context=self.certificates.context,
@@ -169,7 +172,7 @@ class Receiving:
             lenient=settings.lenient,
             reverse_names=_reverse_names(settings, loop),
             milters=settings.milter,
-            rewriting=self.reception.rewriting,
+            headers=self.reception.rewriting or HeaderCompletion(settings.rewriting, own_domain, self.log),
             client_keywords=_client_keywords(settings),
             sender_check=self._sender_check(settings, loop, open_check),
             checks=self.checks,

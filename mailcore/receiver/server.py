@@ -23,11 +23,11 @@ import functools
 import socket
 import ssl
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from mailcore.authenticity.sender_check import SenderCheck
 from mailcore.config.clients import Clients
 from mailcore.config.esmtp import Esmtp
+from mailcore.config.header_completion import Headers
 from mailcore.config.lenient import STRICT, Lenient
 from mailcore.config.listeners import MX, Listener
 from mailcore.config.milters import Milter
@@ -52,9 +52,6 @@ from mailcore.receiver.server_context import DEFAULTS, NO_CLIENTS, ServerContext
 from mailcore.receiver.session import ServerSession
 from mailcore.routing.networks import ByNetwork
 from mailcore.routing.reverse_names import ReverseNames
-
-if TYPE_CHECKING:  # a receiver without [rewriting] does not load it
-    from mailcore.config.live_maps import LiveMaps
 
 __all__ = ["Server"]
 
@@ -92,7 +89,7 @@ class Server:
         client_keywords: ByNetwork[frozenset[str]] | None = None,
         sender_check: SenderCheck | None = None,
         checks: Checks | None = None,
-        rewriting: LiveMaps | None = None,
+        headers: Headers | None = None,
     ) -> None:
         self._make_context = functools.partial(
             ServerContext,
@@ -111,7 +108,7 @@ class Server:
             lenient=lenient,
             milters=milters,
             away=Away(loop.time),
-            rewriting=rewriting,
+            headers=headers,
             client_keywords=client_keywords,
             sender_check=sender_check,
             checks=checks,

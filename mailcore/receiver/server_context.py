@@ -9,11 +9,12 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mailcore.authenticity.sender_check import SenderCheck
 from mailcore.config.clients import Clients
 from mailcore.config.esmtp import Esmtp
+from mailcore.config.header_completion import Headers
 from mailcore.config.lenient import STRICT, Lenient
 from mailcore.config.listeners import MX, Listener
 from mailcore.config.milters import Milter, milters_of
@@ -32,9 +33,6 @@ from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.postmaster import Postmaster
 from mailcore.receiver.trace import TraceHeader
 from mailcore.routing.networks import ByNetwork, Networks
-
-if TYPE_CHECKING:  # a receiver without [rewriting] does not load it
-    from mailcore.config.live_maps import LiveMaps
 
 __all__ = ["DEFAULTS", "Offer", "ServerContext"]
 
@@ -99,7 +97,7 @@ class ServerContext:
         client_keywords: ByNetwork[frozenset[str]] | None = None,
         sender_check: SenderCheck | None = None,
         checks: Checks | None = None,
-        rewriting: LiveMaps | None = None,
+        headers: Headers | None = None,
     ) -> None:
         self.settings = settings
         self.policy = policy
@@ -121,7 +119,7 @@ class ServerContext:
         names = (hostname, self.own_domain)
         self.postmaster = Postmaster(clients.postmaster, names) if clients.postmaster else None
         self.checks = checks  # None: the relay policy decides alone
-        self.rewriting = rewriting  # None: headers stay as they are
+        self.headers = headers  # None: headers stay as they are
         self.rates = rates  # None: clients are not counted
         self.xclients = Networks(clients.xclient_networks)
         self.xforwards = Networks(clients.xforward_networks)

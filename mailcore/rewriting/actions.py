@@ -1,4 +1,4 @@
-"""What a header check does: the action of its line, in the words of header_checks(5)."""
+"""The actions of header checks, in the words of header_checks(5). Pure."""
 
 from __future__ import annotations
 

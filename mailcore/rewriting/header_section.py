@@ -57,6 +57,8 @@ class HeaderRules(NamedTuple):
     time_s: float = 1.0
     passes_on_timeout: bool = False
     rewriter: Rewriter | None = None  # for clients whose header is rewritten
+    # Returns whether the rewriter leaves a whole header section as it is; False: it may. None: always ask the rewriter.
+    is_settled: Callable[[bytes], bool] | None = None
 
 
 class Note(NamedTuple):
@@ -82,6 +84,7 @@ class HeaderSection:
         self._rules = rules
         self._rewriter = rewriter
         self._checks = rules.checks
+        self._is_settled = None if rules.checks else rules.is_settled
         self._budget = Budget(rules.time_s, clock)
         self._held = b""  # the field that has begun
         self._sought = 0  # bytes of it in which its end was looked for
@@ -90,6 +93,8 @@ class HeaderSection:
 
     def take(self, field: bytes) -> bytes:
         """Returns what becomes of our own trace field, which is put in front of the data; comes first."""
+        if not self._checks:  # it holds no address that is rewritten
+            return field
         with self._budget:
             taken = self._field(field)
         self.own_fields = len(_FIELD_END.findall(taken))
@@ -100,7 +105,17 @@ class HeaderSection:
         if self._is_over:
             return block
         with self._budget:
+            if self._is_settled is not None and self._leaves(block):
+                return block
             return self._fed(self._held + block)
+
+    def _leaves(self, block: bytes) -> bool:
+        """Returns whether the block has the whole header section, and nothing changes in it; asked of the first one only."""
+        assert self._is_settled is not None
+        end = block.find(b"\r\n\r\n")
+        self._is_over = end >= 0 and self._is_settled(block[: end + 2])
+        self._is_settled = None
+        return self._is_over
 
     def _fed(self, data: bytes) -> bytes:
         made: list[bytes] = []

@@ -80,6 +80,7 @@ def injection(
         now=NOW,
         tag_header="X-Campaign",
         rewriting=rewriting,
+        headers=rewriting,
         local_filter=local_filter,
         size_bytes_max=10_000,
         recipients_max=3,

@@ -85,3 +85,15 @@ def test_a_header_section_that_may_go_on_is_waited_for() -> None:
 
 def test_mail_without_a_sender_is_from_our_own_domain() -> None:
     assert b"\r\nFrom: MAILER-DAEMON@own.example\r\n" in completed(b"Subject: x\n\n", sender="")
+
+
+def test_addresses_without_a_domain_get_the_own_one() -> None:
+    """As cron writes them. Without a domain in From, DKIM signs nothing, and big receivers refuse the mail."""
+    made = completed(b"From: root (Cron Daemon)\nTo: root\nSubject: Cron <root@host> x\n\nTo: root\n")
+    assert made.startswith(b"From: root@own.example (Cron Daemon)\nTo: root@own.example\nSubject: Cron <root@host> x\n")
+    assert made.endswith(b"\r\n\r\nTo: root\n")
+
+
+def test_a_field_beyond_all_measure_stays() -> None:
+    field = b"To: " + b"root,\n " * 20_000 + b"root\n"
+    assert field in completed(field + b"\n")

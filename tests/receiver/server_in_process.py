@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from mailcore.authenticity.sender_check import SenderCheck
 from mailcore.config.clients import Clients
+from mailcore.config.header_completion import Headers
 from mailcore.config.lenient import STRICT, Lenient
 from mailcore.config.listeners import MX, Listener
-from mailcore.config.live_maps import LiveMaps
 from mailcore.config.milters import Milter
 from mailcore.config.settings import Receiver
 from mailcore.envelope import DataPlace, Envelope, Recipient
@@ -308,7 +308,7 @@ async def serving(
     lenient: Lenient = STRICT,
     client_keywords: ByNetwork[frozenset[str]] | None = None,
     sender_check: SenderCheck | None = None,
-    rewriting: LiveMaps | None = None,
+    rewriting: Headers | None = None,
     **settings: Any,
 ) -> AsyncIterator[Serving]:
     intake = MemoryIntake()
@@ -332,7 +332,7 @@ async def serving(
         lenient=lenient,
         client_keywords=client_keywords,
         sender_check=sender_check,
-        rewriting=rewriting,
+        headers=rewriting,
     )
     made.start([listener], rule)
     running = Serving(made, intake, address)

@@ -11,6 +11,7 @@ from typing import cast
 import pytest
 
 from mailcore.authenticity.sender_check import SenderCheck
+from mailcore.config.header_completion import HeaderCompletion
 from mailcore.config.listeners import Listener
 from mailcore.config.live_maps import LiveMaps
 from mailcore.config.rewriting import Rewriting
@@ -173,3 +174,32 @@ async def test_a_changed_file_is_used_in_the_session_and_a_wrong_one_is_not(tmp_
         await changed("/^subject: mark/ REJECT\nnonsense\n", "checks:2: must be /PATTERN/")
         assert (await send(client, b"new")).startswith(b"550 ")
         assert (await send(client, b"mark")).startswith(b"250 ")
+
+
+@pytest.mark.parametrize("size", [0, 100_000])
+async def test_addresses_without_a_domain_are_completed_for_local_clients_alone(tmp_path: Path, size: int) -> None:
+    body = b"0123456789\r\n" * (size // 12) + b"x\r\n"
+    header = b"From: root (Cron Daemon)\r\nTo: b@in.example\r\n\r\n"
+    made = {"127.0.0.0/8": header.replace(b"root", b"root@own.example"), "192.0.2.0/24": header}
+    for network, stored in made.items():
+        rules = Rewriting(local_header_rewrite_clients=(network,))
+        completion = HeaderCompletion(rules, "own.example", MailLog(tmp_path))
+        async with serving(rewriting=completion, inline_limit=10_000) as server:
+            client = await server.ready()
+            await client.to_data(b"a@in.example")
+            assert (await client.ask(header + body + b".")).startswith(b"250 ")
+            ((envelope, _, data),) = server.intake.messages
+            assert data.endswith(b"\r\n" + stored + body)
+            assert envelope.size_bytes == len(data)
+            assert envelope.data_sums == sums_of(data)
+
+
+async def test_a_header_beyond_its_time_is_accepted_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mailcore.config.header_completion.TIME_S", 0.0)
+    log = MailLog(tmp_path)
+    async with serving(rewriting=HeaderCompletion(Rewriting(), "own.example", log)) as server:
+        client = await server.ready()
+        await client.to_data(b"a@in.example")
+        assert (await client.ask(b"To: root\r\n\r\nx\r\n.")).startswith(b"250 ")
+    assert server.intake.content.startswith(b"To: root\r\n")
+    assert "take too long" in (tmp_path / "mail.log").read_text()

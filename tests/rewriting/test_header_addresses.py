@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mailcore.rewriting.address_map import AddressMap
-from mailcore.rewriting.header_addresses import HeaderAddresses
+from mailcore.rewriting.header_addresses import HeaderAddresses, is_complete
 
 IN = HeaderAddresses(
     [AddressMap({"kim@in.example": ("kim@out.example",), "old@in.example": ("new@out.example",)}, ())],
@@ -41,3 +41,54 @@ IN = HeaderAddresses(
 )  # fmt: skip
 def test_an_address_changes_and_all_else_stays(field: bytes, made: bytes) -> None:
     assert IN.rewrite(field.partition(b":")[0].lower(), field) == made
+
+
+OWN = HeaderAddresses(domain="own.example")
+
+
+@pytest.mark.parametrize(
+    ("field", "made"),
+    [
+        (b"From: root (Cron Daemon)\r\n", b"From: root@own.example (Cron Daemon)\r\n"),
+        (b"To: root\r\n", b"To: root@own.example\r\n"),
+        (b"From: <root>\r\n", b"From: <root@own.example>\r\n"),
+        (b"From: Cron Daemon <root>\n", b"From: Cron Daemon <root@own.example>\n"),
+        (b"From: =?utf-8?q?K=C3=AFm?= <kim>\r\n", b"From: =?utf-8?q?K=C3=AFm?= <kim@own.example>\r\n"),
+        (b"From: kim@in.example <root>\r\n", b"From: kim@in.example <root@own.example>\r\n"),
+        (b'Cc: "two words", kim.lee\r\n', b'Cc: "two words"@own.example, kim.lee@own.example\r\n'),
+        (b"To: kim,\r\n\tb@e.org,\r\n (x) rob\r\n", b"To: kim@own.example,\r\n\tb@e.org,\r\n (x) rob@own.example\r\n"),
+        (b"To: kim,\n\trob\n", b"To: kim@own.example,\n\trob@own.example\n"),
+        (b"To: team: rob, x@y.example;, kim\r\n", b"To: team: rob@own.example, x@y.example;, kim@own.example\r\n"),
+    ],
+)
+def test_a_local_part_alone_gets_the_own_domain(field: bytes, made: bytes) -> None:
+    assert OWN.rewrite(field.partition(b":")[0].lower(), field) == made
+    assert not is_complete(b"Subject: x\r\n" + field)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        b"To: undisclosed-recipients:;\r\n", b"To: a@b.example\r\n", b"To: John Doe\r\n", b"To: \r\n", b"To: <>\r\n",
+        b"To: =?utf-8?q?K?=\r\n", b"To: kim%far\r\n", b"To: far!kim\r\n", b"To: kim@\r\n", b"To: kim.\r\n", b"To: \\kim\r\n",
+        b"To: \xc3\xa4bc, \xff\r\n", b"To: <@a.example:kim>\r\n", b"To: kim (never closed\r\n", b"Subject: kim\r\n",
+        b"To: kim\r", b'To: "kim\r\n',
+    ],
+)  # fmt: skip
+def test_what_is_no_local_part_alone_stays(field: bytes) -> None:
+    assert OWN.rewrite(field.partition(b":")[0].lower(), field) == field
+
+
+def test_without_a_domain_none_is_added_and_a_completed_address_may_be_canonical() -> None:
+    assert IN.rewrite(b"from", b"From: kim\r\n") == b"From: kim\r\n"
+    both = HeaderAddresses([AddressMap({"kim@own.example": ("kim@out.example",)}, ())], (), "own.example")
+    assert both.rewrite(b"from", b"From: kim, rob\r\n") == b"From: kim@out.example, rob@own.example\r\n"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b"", b"Subject: root\r\n",
+     b"From: a@b.example\r\nTo: c@d.example,\r\n e@f.example\r\nX: y\r\n", b"From: Kim <a@b.example>\r\n"],
+)  # fmt: skip
+def test_a_header_that_is_complete_is_told_at_once(header: bytes) -> None:
+    assert is_complete(header)

@@ -8,6 +8,7 @@ import pytest
 
 from mailcore.envelope import DataPlace, Envelope, Recipient
 from mailcore.rewriting import header_section
+from mailcore.rewriting.header_addresses import HeaderAddresses, is_complete
 from mailcore.rewriting.header_checks import read_checks
 from mailcore.rewriting.header_section import HeaderRules, HeaderSection
 from mailcore.routing.route import parse_route
@@ -170,3 +171,33 @@ def test_a_check_that_does_not_end_is_451_or_ends_the_checks(tmp_path: Path, acc
     assert section.held_because == ""
     assert not accepts or made == data
     assert "checks:1: the pattern takes too long" in section.notes[0].text
+
+
+COMPLETING = HeaderRules(rewriter=HeaderAddresses(domain="own.example").rewrite, is_settled=is_complete)
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize(
+    ("data", "made"),
+    [
+        (b"From: root\r\nTo: a@b.example\r\n\r\nTo: root\r\n",
+         b"From: root@own.example\r\nTo: a@b.example\r\n\r\nTo: root\r\n"),
+        (b"From: a@b.example\r\n\r\nTo: root\r\n", b"From: a@b.example\r\n\r\nTo: root\r\n"),
+        (b"\r\nTo: root\r\n\r\n", b"\r\nTo: root\r\n\r\n"),
+        (b"no header\r\nTo: root\r\n\r\n", b"no header\r\nTo: root\r\n\r\n"),
+        (b"To: root\r\n", b"To: root@own.example\r\n"),
+    ],
+)  # fmt: skip
+def test_a_header_is_completed_however_it_comes(size: int, data: bytes, made: bytes) -> None:
+    section = HeaderSection(COMPLETING, COMPLETING.rewriter, lambda: 0.0)
+    assert section.take(b"Received: by x\r\n") == b"Received: by x\r\n"
+    parts = [section.feed(data[at : at + size]) for at in range(0, len(data), size)]
+    assert b"".join([*parts, section.end()]) == made
+
+
+def test_header_checks_see_a_header_that_is_complete(tmp_path: Path) -> None:
+    (tmp_path / "checks").write_text("/^Subject: no/ REJECT\n")
+    rules = COMPLETING._replace(checks=(read_checks(str(tmp_path / "checks")),))
+    section = HeaderSection(rules, rules.rewriter, lambda: 0.0)
+    section.feed(b"From: a@b.example\r\nSubject: no\r\n\r\n")
+    assert section.refusal.startswith("550 ")
