@@ -1,7 +1,4 @@
-"""Addresses without a domain in header fields of local clients, where [rewriting] has nothing that works on headers.
-
-Keeps law: headers-checked-or-kept (docs/laws.md).
-"""
+"""Addresses without a domain in header fields of local clients, where [rewriting] has nothing that works on headers."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ class HeaderLog(Protocol):
 
 
 class Headers(Protocol):
-    """What checks and rewrites headers: ``LiveMaps`` with [rewriting], else ``HeaderCompletion``."""
+    """Opens the work on headers: ``LiveMaps`` with [rewriting], else ``HeaderCompletion``."""
 
     def header_of_client(self, address: str, trusted: bool, login: str) -> HeaderSection | None:
         """Returns what works on the header of a client's message; None if nothing does."""

@@ -66,7 +66,8 @@ def read_files(settings: Rewriting, domain: str = "") -> Files:
         return [*(sender if "sender" in name else recipient), *both]
 
     maps = Maps(
-        used("envelope_sender"), used("envelope_recipient"), aliases, bounds, settings.always_bcc, sender_bcc, recipient_bcc
+        used("envelope_sender"), used("envelope_recipient"), aliases, bounds, settings.always_bcc, sender_bcc, recipient_bcc,
+        settings.address_maps_time_ms / 1000,
     )  # fmt: skip
     in_headers = HeaderAddresses(used("header_sender"), used("header_recipient"), domain)
     rules = HeaderRules(

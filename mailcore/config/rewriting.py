@@ -102,6 +102,15 @@ class Rewriting:
         100_000, 1, 1_000_000, "recipients", "maximum recipients of a message after aliases; above it the mail gets 451"
     )
 
+    address_maps_time_ms: int = whole(
+        500,
+        1,
+        10_000,
+        "ms",
+        "time for all regular expressions and all addresses of one message; beyond it the mail gets 451. Header fields have "
+        "`header_checks_time_ms`",
+    )
+
     @property
     def is_on(self) -> bool:
         """Returns whether any address may be changed or added."""

@@ -34,12 +34,13 @@ from mailcore.receiver.path import Path
 from mailcore.receiver.recipient_store import RecipientStore
 from mailcore.receiver.verification import Verification
 from mailcore.receiver.watched_files import WatchedFiles
-from mailcore.rewriting.budget import PatternTooSlow
+from mailcore.rewriting.budget import Budget, PatternTooSlow
 from mailcore.rewriting.recipient_list import RecipientList, is_rewritten, read_recipients
 from mailcore.routing.address import comparable_domain
 from mailcore.tls.policy import Policies, Policy
 
 __all__ = ["RecipientChecks"]
+ALIAS_TIME_S = 0.05  # for the patterns of [rewriting] and one RCPT; beyond it the message's own time decides
 
 
 class RecipientChecks:
@@ -147,7 +148,7 @@ class RecipientChecks:
         """Returns whether [rewriting] changes the address; also if it cannot say so, because then it refuses the message."""
         maps = self._aliases.maps if self._aliases is not None else None
         try:
-            return maps is not None and is_rewritten(maps, recipient.address)
+            return maps is not None and is_rewritten(maps, recipient.address, Budget(ALIAS_TIME_S, time.monotonic))
         except PatternTooSlow:
             return True
 

@@ -7,8 +7,8 @@ for groups; the first pattern that is found counts, and case does not matter (re
 
 Laws
 - A file is read as a whole or not at all; a fault names file and line.
-- A regular expression has PATTERN_TIMEOUT_S for an address. Python's own ``re`` cannot be stopped, so this is the library
-  ``regex`` (docs/decisions/0036).
+- A regular expression has PATTERN_TIMEOUT_S for an address, and all of them together have the time of a ``Budget`` for a
+  message. Python's own ``re`` cannot be stopped, so this is the library ``regex`` (docs/decisions/0036).
 
 Keeps law: patterns-bounded (docs/laws.md).
 """
@@ -22,7 +22,7 @@ from typing import NamedTuple
 import regex
 
 from mailcore.counted import counted
-from mailcore.rewriting.budget import PATTERN_TIMEOUT_S, PatternTooSlow
+from mailcore.rewriting.budget import PATTERN_TIMEOUT_S, Budget, PatternTooSlow
 from mailcore.routing.address import comparable, comparable_domain, is_mailbox, split, split_extension
 from mailcore.routing.route import RouteError, domain_name
 
@@ -70,8 +70,11 @@ class AddressMap:
     def __len__(self) -> int:
         return len(self._exact) + len(self._rules)
 
-    def find(self, address: str) -> tuple[str, ...] | None:
-        """Returns the addresses that an address becomes; None if the map does not have it. Raises PatternTooSlow."""
+    def find(self, address: str, budget: Budget | None = None) -> tuple[str, ...] | None:
+        """Returns the addresses that an address becomes; None if the map does not have it. Raises PatternTooSlow.
+
+        ``budget`` is that of the message; None: only each pattern is bounded.
+        """
         exact = self._exact
         if exact:
             key = comparable(address)
@@ -87,12 +90,15 @@ class AddressMap:
             found = exact.get(f"@{domain}")
             if found is not None:
                 return tuple(_same_user(result, address) for result in found)
-        return self._by_rule(address) if self._rules else None
+        return self._by_rule(address, budget) if self._rules else None
 
-    def _by_rule(self, address: str) -> tuple[str, ...] | None:
+    def _by_rule(self, address: str, budget: Budget | None) -> tuple[str, ...] | None:
         for rule in self._rules:
+            seconds = PATTERN_TIMEOUT_S if budget is None else budget.for_pattern()
+            if seconds <= 0:
+                raise PatternTooSlow(f"{rule.place}: the patterns take too long for all addresses of the message")
             try:
-                match = rule.pattern.search(address, timeout=PATTERN_TIMEOUT_S)
+                match = rule.pattern.search(address, timeout=seconds)
             except TimeoutError:
                 raise PatternTooSlow(f"{rule.place}: the pattern takes too long for {address!a}") from None
             if match is not None:

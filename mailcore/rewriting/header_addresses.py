@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from mailcore.rewriting.budget import Budget
 from mailcore.rewriting.rewriting import canonical
 from mailcore.routing.address import is_mailbox
 
@@ -80,8 +81,11 @@ class HeaderAddresses:
         """Returns whether a header that ``is_complete`` stays as it is."""
         return not (self._senders or self._recipients)
 
-    def rewrite(self, name: bytes, field: bytes) -> bytes:
-        """Returns the field with its canonical addresses; ``name`` is in lower case. Raises PatternTooSlow."""
+    def rewrite(self, name: bytes, field: bytes, budget: Budget | None = None) -> bytes:
+        """Returns the field with its canonical addresses; ``name`` is in lower case. Raises PatternTooSlow.
+
+        ``budget`` is that of the message; None: only each pattern is bounded.
+        """
         if name in SENDERS:
             maps = self._senders
         elif name in RECIPIENTS:
@@ -98,7 +102,7 @@ class HeaderAddresses:
             except UnicodeDecodeError:
                 continue
             new = self._completed(address) if is_alone else address
-            new = canonical(maps, new) if is_mailbox(new) else address
+            new = canonical(maps, new, budget) if is_mailbox(new) else address
             if new != address:
                 made += [field[done:begin], new.encode()]
                 done = end

@@ -45,8 +45,8 @@ _FIELD = re.compile(rb"\.?([!-9;-~]+)[ \t]*:")
 _CODE = re.compile(r"([45])\.\d{1,3}\.\d{1,3}(?=\s|\Z)")
 _LINE_END = re.compile(r"\r?\n|\r")
 
-Rewriter = Callable[[bytes, bytes], bytes]
-"""Rewrites the addresses of a field: (name in lower case, field) -> field."""
+Rewriter = Callable[[bytes, bytes, Budget], bytes]
+"""Rewrites the addresses of a field: (name in lower case, field, time of the message) -> field."""
 
 
 class HeaderRules(NamedTuple):
@@ -215,7 +215,7 @@ class HeaderSection:
         try:
             if self._budget.for_pattern() <= 0:
                 raise PatternTooSlow("the addresses of the header take too long")
-            return self._rewriter(name[1].lower(), field)
+            return self._rewriter(name[1].lower(), field, self._budget)
         except PatternTooSlow as slow:
             self._too_slow(_text(field), slow)
             return field

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 from mailcore.counted import counted
 from mailcore.rewriting.address_map import MapFault, read_text
+from mailcore.rewriting.budget import Budget
 from mailcore.rewriting.rewriting import Maps
 from mailcore.routing.address import comparable, comparable_domain, is_mailbox, split
 from mailcore.routing.route import RouteError, domain_name
@@ -67,9 +68,10 @@ def read_recipients(paths: Sequence[str], delimiter: str = "") -> RecipientList:
     return RecipientList(frozenset(entries), delimiter)
 
 
-def is_rewritten(maps: Maps, address: str) -> bool:
+def is_rewritten(maps: Maps, address: str, budget: Budget) -> bool:
     """Returns whether an address is an alias or has a canonical one, which makes it valid. Raises PatternTooSlow."""
-    return any(each.find(address) is not None for each in (*maps.recipient_canonical, *maps.aliases))
+    with budget:
+        return any(each.find(address, budget) is not None for each in (*maps.recipient_canonical, *maps.aliases))
 
 
 def _entries(path: str) -> set[str]:

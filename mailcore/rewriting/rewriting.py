@@ -5,8 +5,8 @@ name that stands for itself ends there. The rewriting happens before the message
 are the final recipients, and a crash can neither lose nor repeat it.
 
 Laws
-- Each final recipient is there once. A loop ends; an expansion beyond its bounds refuses the message, which stays with the
-  client (451).
+- Each final recipient is there once. A loop ends; an expansion beyond its bounds, or patterns beyond their time, refuse the
+  message, which stays with the client (451).
 - The address that the client gave stays in ORCPT (RFC 3461 5.2.7), so that a report names what the sender knows.
 
 Keeps law: expansion-bounded (docs/laws.md).
@@ -14,14 +14,15 @@ Keeps law: expansion-bounded (docs/laws.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from mailcore.dsn_request import NOTIFY_NEVER, with_original
 from mailcore.envelope import RECIPIENTS_PER_RECORD, Envelope, Recipient
-from mailcore.rewriting.budget import PatternTooSlow
+from mailcore.rewriting.budget import Budget, PatternTooSlow
 from mailcore.routing.address import comparable
 
 if TYPE_CHECKING:  # it loads the library of regular expressions
@@ -50,6 +51,7 @@ class Maps(NamedTuple):
     always_bcc: str = ""
     sender_bcc: Sequence[AddressMap] = ()
     recipient_bcc: Sequence[AddressMap] = ()
+    time_s: float = 0.5  # for all patterns and all addresses of a message
 
 
 class Rewritten(NamedTuple):
@@ -60,12 +62,16 @@ class Rewritten(NamedTuple):
     why: str = ""
 
 
-def rewrite(maps: Maps, envelope: Envelope, more: Sequence[Recipient]) -> Rewritten:
-    """Returns the envelope with its final addresses."""
+def rewrite(
+    maps: Maps, envelope: Envelope, more: Sequence[Recipient], clock: Callable[[], float] = time.monotonic
+) -> Rewritten:
+    """Returns the envelope with its final addresses. ``clock``: seconds."""
+    budget = Budget(maps.time_s, clock)
     try:
-        sender = canonical(maps.sender_canonical, envelope.sender) if envelope.sender else ""
-        given = [_moved(maps, recipient) for recipient in (*envelope.recipients, *more)]
-        final = _recipients(maps, [*given, *_copies(maps, sender, given)])
+        with budget:
+            sender = canonical(maps.sender_canonical, envelope.sender, budget) if envelope.sender else ""
+            given = [_moved(maps, recipient, budget) for recipient in (*envelope.recipients, *more)]
+            final = _recipients(maps, [*given, *_copies(maps, sender, given, budget)], budget)
     except (PatternTooSlow, _TooMany) as error:
         return Rewritten(envelope, tuple(more), str(error))
     made = msgspec.structs.replace(
@@ -78,10 +84,10 @@ class _TooMany(Exception):
     """An expansion has no end, or too many results."""
 
 
-def _recipients(maps: Maps, recipients: Iterable[Recipient]) -> tuple[Recipient, ...]:
+def _recipients(maps: Maps, recipients: Iterable[Recipient], budget: Budget) -> tuple[Recipient, ...]:
     final: dict[str, Recipient] = {}
     for recipient in recipients:
-        results = _expanded(maps, recipient.address) if maps.aliases else (recipient.address,)
+        results = _expanded(maps, recipient.address, budget) if maps.aliases else (recipient.address,)
         for result in results:
             key = comparable(result)
             if key not in final:
@@ -91,33 +97,33 @@ def _recipients(maps: Maps, recipients: Iterable[Recipient]) -> tuple[Recipient,
     return tuple(final.values())
 
 
-def _moved(maps: Maps, recipient: Recipient) -> Recipient:
+def _moved(maps: Maps, recipient: Recipient, budget: Budget) -> Recipient:
     """Returns the recipient with its canonical address."""
-    return _as(recipient, recipient.number, canonical(maps.recipient_canonical, recipient.address))
+    return _as(recipient, recipient.number, canonical(maps.recipient_canonical, recipient.address, budget))
 
 
-def _copies(maps: Maps, sender: str, recipients: Sequence[Recipient]) -> list[Recipient]:
+def _copies(maps: Maps, sender: str, recipients: Sequence[Recipient], budget: Budget) -> list[Recipient]:
     """Returns who gets a copy without being named. Reports about copies go to no sender (RFC 3461 4.1)."""
     addresses = [maps.always_bcc] if maps.always_bcc else []
     if maps.sender_bcc and sender:
-        addresses += _find(maps.sender_bcc, sender) or ()
+        addresses += _find(maps.sender_bcc, sender, budget) or ()
     if maps.recipient_bcc:
         for recipient in recipients:
-            addresses += _find(maps.recipient_bcc, recipient.address) or ()
+            addresses += _find(maps.recipient_bcc, recipient.address, budget) or ()
     return [Recipient(-1, address, options=NOTIFY_NEVER) for address in dict.fromkeys(addresses)]
 
 
-def canonical(maps: Sequence[AddressMap], address: str) -> str:
+def canonical(maps: Sequence[AddressMap], address: str, budget: Budget | None = None) -> str:
     """Returns the canonical address. Raises PatternTooSlow."""
     for _ in range(CANONICAL_STEPS_MAX if maps else 0):
-        found = _find(maps, address)
+        found = _find(maps, address, budget)
         if found is None or len(found) != 1 or found[0] == address:
             break
         address = found[0]
     return address
 
 
-def _expanded(maps: Maps, address: str) -> list[str]:
+def _expanded(maps: Maps, address: str, budget: Budget) -> list[str]:
     """Returns the final addresses of an alias. An address on its own way stands for itself."""
     results: list[str] = []
     waiting: list[tuple[str, frozenset[str]]] = [(address, frozenset())]
@@ -128,7 +134,7 @@ def _expanded(maps: Maps, address: str) -> list[str]:
         if len(above) > maps.bounds.depth or steps > 2 * maps.bounds.of_one + maps.bounds.depth:
             raise _TooMany(f"the expansion of {address!a} goes too deep")
         key = comparable(name)
-        found = None if key in above else _find(maps.aliases, name)
+        found = None if key in above else _find(maps.aliases, name, budget)
         if found is None:
             results.append(name)
             if len(results) > maps.bounds.of_one:
@@ -139,9 +145,9 @@ def _expanded(maps: Maps, address: str) -> list[str]:
     return results
 
 
-def _find(maps: Sequence[AddressMap], address: str) -> tuple[str, ...] | None:
+def _find(maps: Sequence[AddressMap], address: str, budget: Budget | None) -> tuple[str, ...] | None:
     for each in maps:
-        found = each.find(address)
+        found = each.find(address, budget)
         if found is not None:
             return found
     return None

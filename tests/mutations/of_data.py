@@ -62,9 +62,16 @@ MUTATIONS = [
     Mutation(
         "a loop of aliases has no end",
         "mailcore/rewriting/rewriting.py",
-        "        found = None if key in above else _find(maps.aliases, name)\n",
-        "        found = _find(maps.aliases, name)\n",
+        "        found = None if key in above else _find(maps.aliases, name, budget)\n",
+        "        found = _find(maps.aliases, name, budget)\n",
         "tests/rewriting/test_rewriting.py",
+    ),
+    Mutation(
+        "the patterns of all addresses of a message have no bound together",
+        "mailcore/rewriting/address_map.py",
+        "            seconds = PATTERN_TIMEOUT_S if budget is None else budget.for_pattern()\n",
+        "            seconds = PATTERN_TIMEOUT_S\n",
+        "tests/rewriting/test_rewriting.py -k have_one_time",
     ),
     Mutation(
         "a recipient of two aliases gets two copies",

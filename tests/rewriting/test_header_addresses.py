@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from mailcore.rewriting.address_map import AddressMap
+from mailcore.rewriting.address_map import AddressMap, read_map
+from mailcore.rewriting.budget import Budget, PatternTooSlow
 from mailcore.rewriting.header_addresses import HeaderAddresses, is_complete
 
 IN = HeaderAddresses(
@@ -92,3 +95,14 @@ def test_without_a_domain_none_is_added_and_a_completed_address_may_be_canonical
 )  # fmt: skip
 def test_a_header_that_is_complete_is_told_at_once(header: bytes) -> None:
     assert is_complete(header)
+
+
+def test_the_patterns_of_a_field_have_the_time_of_its_message(tmp_path: Path) -> None:
+    (tmp_path / "map").write_text("/^kim@/ kim@out.example\n")
+    addresses = HeaderAddresses([read_map(f"regexp:{tmp_path / 'map'}")])
+    over = Budget(0.0, lambda: 0.0)
+    with over, pytest.raises(PatternTooSlow, match="for all addresses of the message"):
+        addresses.rewrite(b"from", b"From: kim@in.example\r\n", over)
+    left = Budget(1.0, lambda: 0.0)
+    with left:
+        assert addresses.rewrite(b"from", b"From: kim@in.example\r\n", left) == b"From: kim@out.example\r\n"

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+from pathlib import Path
+
+import pytest
+
 from mailcore.envelope import DataPlace, Envelope, Options, Recipient
-from mailcore.rewriting.address_map import AddressMap
+from mailcore.rewriting.address_map import AddressMap, read_map
 from mailcore.rewriting.rewriting import Bounds, Maps, rewrite
 
 
@@ -106,3 +111,18 @@ def test_copies_go_to_everyone_named_once_and_sender_hears_nothing_of_them() -> 
     ]  # fmt: skip
     bounce = rewrite(maps._replace(always_bcc=""), envelope("else", sender=""), ())
     assert [each.address for each in bounce.envelope.recipients] == ["else@x.example"]
+
+
+@pytest.mark.parametrize("use", ["sender_canonical", "recipient_canonical", "aliases", "sender_bcc", "recipient_bcc"])
+def test_all_patterns_of_a_message_have_one_time(tmp_path: Path, use: str) -> None:
+    """Each is within its own time: a thousand recipients would still keep all sessions waiting for minutes."""
+    (tmp_path / "map").write_text("".join(f"/^u{number}$/ a@x.example\n" for number in range(50)))
+    maps = Maps(**{use: [read_map(f"regexp:{tmp_path / 'map'}")]}, time_s=0.5)  # type: ignore[arg-type]
+    ticks = itertools.count(0.0, 0.001 if use.startswith("recipient") or use == "aliases" else 0.1)
+    refused = rewrite(maps, envelope(*(f"u{number}" for number in range(20))), (), lambda: next(ticks))
+    assert refused.why.startswith(f"{tmp_path / 'map'}:")
+    assert refused.why.endswith("the patterns take too long for all addresses of the message")
+    assert refused.envelope.recipient_count == 20, "it is as it came"
+    assert next(ticks) < 1, "they stopped when it was over"
+    accepted = rewrite(maps, envelope("u1"), (), lambda: 0.0)
+    assert accepted.why == ""
