@@ -99,6 +99,7 @@ def _envelope(shown: list[ShowPart]) -> Iterator[str]:
 def _lines(control: ControlClient, name: str, *, header: bool, body: bool) -> Iterator[bytes]:
     """Yields the message with LF at the end of lines: its header section, the empty line and the body, or one of them."""
     in_header = True
+    begun = False  # a part of the header was yielded
     held = b""
     for piece in pieces_of(control, name):
         if piece.damage:
@@ -106,10 +107,12 @@ def _lines(control: ControlClient, name: str, *, header: bool, body: bool) -> It
         data = held + piece.data
         held = b""
         if in_header:
-            end = 0 if data.startswith(b"\r\n") else data.find(b"\r\n\r\n") + 2
+            end = 0 if not begun and data.startswith(b"\r\n") else data.find(b"\r\n\r\n") + 2
             if end == 1:  # not found yet; it may be divided
                 cut = max(len(data) - 3, 0)
+                cut -= data[:cut].endswith(b"\r")  # its LF belongs to it
                 data, held = data[:cut], data[cut:]
+                begun = begun or cut > 0
                 if header:
                     yield _unix(data)
                 continue
