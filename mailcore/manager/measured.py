@@ -1,7 +1,7 @@
 """Counts of the manager and of the receivers for the metrics: refusals, syncs, and delays of deliveries.
 
 They exist only if the metrics can be read ([metrics] listen), and begin with the manager. Bounded: one histogram of delays for
-each transport, REASONS_MAX reasons of refusals.
+each transport, REASONS_MAX reasons of refusals, and one more for each class.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mailcore.manager_answers import HistogramAnswer, MeasuredAnswer
 __all__ = ["Measured"]
 
 REASONS_MAX = 256
-_OTHER = "5xx other"
+_OTHER = "other"  # of a class, as in mailcore.receiver.measuring
 
 
 class Measured:
@@ -32,7 +32,7 @@ class Measured:
         """Adds what a receiver reports."""
         refusals = self._refusals
         for given, count in report.refusals.items():
-            reason = given if given in refusals or len(refusals) < REASONS_MAX else _OTHER
+            reason = given if given in refusals or len(refusals) < REASONS_MAX else f"{given[:3]} {_OTHER}"
             refusals[reason] = refusals.get(reason, 0) + count
         self._syncs_of_receivers.add(report.syncs, report.syncs_s)
 

@@ -109,8 +109,11 @@ async def test_reasons_that_a_milter_invents_are_bounded() -> None:
     counts = measured.Measured()
     for number in range(1000):
         counts.report(Measured({f"5xx 5.0.{number}": 1}, [], 0.0))
-    assert len(counts.answer().refusals) <= measured.REASONS_MAX + 1
-    assert sum(counts.answer().refusals.values()) == 1000
+    counts.report(Measured({"4xx 4.0.1": 3}, [], 0.0))
+    refusals = counts.answer().refusals
+    assert len(refusals) <= measured.REASONS_MAX + 2
+    assert sum(refusals.values()) == 1003
+    assert refusals["4xx other"] == 3, "a refusal for now is not one for good"
 
 
 async def reported_by(measuring: Measuring) -> Measured:
