@@ -32,6 +32,7 @@ __all__ = [
     "is_ret",
     "original_address",
     "original_recipient",
+    "parse_orcpt",
     "wants",
     "wants_headers_only",
     "wants_nothing",
@@ -41,7 +42,8 @@ __all__ = [
 NOTIFY, ORCPT, RET, ENVID = "NOTIFY", "ORCPT", "RET", "ENVID"
 NOTIFY_NEVER: Options = ((NOTIFY, "NEVER"),)  # with which a report itself is sent (RFC 3461 6.1)
 ENVID_MAX = 100  # characters, RFC 3461 5.4
-ORCPT_MAX = 500
+ORCPT_MAX = 500  # characters, RFC 3461 5.4
+ORCPT_STORED_MAX = 1_000  # an address has 254 octets, and each character of two or more takes 6 to 10 of ASCII
 
 _OF_STATUS = {  # the word of NOTIFY for a verdict
     Status.DELIVERED: "SUCCESS",
@@ -78,6 +80,21 @@ def is_orcpt(value: str) -> bool:
     """Returns whether this is a value of ORCPT (RFC 3461 4.2): the type of the address, ";", and the address as xtext."""
     kind, _, address = value.partition(";")
     return len(value) <= ORCPT_MAX and _address_type(kind) is not None and _is_text(address)
+
+
+def parse_orcpt(value: str) -> str | None:
+    """Returns the value of ORCPT as it is kept, in ASCII; None if it is none.
+
+    An address of the type utf-8 may be written in UTF-8 in a transaction with SMTPUTF8 (utf-8-addr-unitext, RFC 6533 3). It is
+    kept as utf-8-addr-xtext, which is right for every next hop: each other character as its number, \\x{F6}.
+    """
+    if value.isascii():
+        return value if is_orcpt(value) else None
+    kind, _, address = value.partition(";")
+    if kind.lower() != "utf-8" or len(value) > ORCPT_MAX or not address.isprintable():
+        return None
+    stored = f"{kind};" + "".join(c if c.isascii() else f"\\x{{{ord(c):X}}}" for c in address)
+    return stored if len(stored) <= ORCPT_STORED_MAX and _is_text(stored.partition(";")[2]) else None
 
 
 def wants(options: Options, status: Status) -> bool:

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from mailcore.dsn_request import ENVID, NOTIFY, ORCPT, RET, is_envid, is_notify, is_orcpt, is_ret
+from mailcore.dsn_request import ENVID, NOTIFY, ORCPT, RET, is_envid, is_notify, is_ret, parse_orcpt
 from mailcore.envelope import Options
 from mailcore.request_priority import MT_PRIORITY, parse_priority
 from mailcore.timed_request import BY, HOLDFOR, HOLDUNTIL, parse_by, parse_hold_for, parse_hold_until, written_by
@@ -107,6 +107,9 @@ class Parameter(NamedTuple):
     # Whether the session must act on it: the value then goes into ``Mail.requests``, and what follows from it is up to
     # mailcore.receiver.requests.
     is_request: bool = False
+    takes_utf8: bool = (
+        False  # whether the value may be beyond ASCII in a transaction with SMTPUTF8; ``parse`` makes it ASCII
+    )
     written: Callable[[str, float], str] | None = None  # makes the value for a next hop out of the one kept, now
 
 
@@ -242,7 +245,10 @@ EXTENSIONS: tuple[Extension, ...] = (  # in the order of the reply to EHLO
         "DSN",
         _always("DSN"),
         mail=(Parameter(RET, _text(RET, is_ret)), Parameter(ENVID, _text(ENVID, is_envid))),
-        rcpt=(Parameter(NOTIFY, _text(NOTIFY, is_notify)), Parameter(ORCPT, _text(ORCPT, is_orcpt))),
+        rcpt=(
+            Parameter(NOTIFY, _text(NOTIFY, is_notify)),
+            Parameter(ORCPT, _of(ORCPT, parse_orcpt), takes_utf8=True),
+        ),
     ),
     Extension(  # RFC 6531
         "SMTPUTF8",

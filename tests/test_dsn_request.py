@@ -13,6 +13,7 @@ from mailcore.dsn_request import (
     is_orcpt,
     is_ret,
     original_recipient,
+    parse_orcpt,
     wants,
     wants_headers_only,
 )
@@ -107,3 +108,23 @@ def test_what_passes_a_check_stays_in_its_line(value: str) -> None:
             assert " " not in value
             assert envelope_id(options).isprintable()
             assert original_recipient(options).isprintable()
+
+
+@given(st.text(max_size=600))
+def test_an_orcpt_is_kept_in_printable_ascii_and_is_one_again(address: str) -> None:
+    kept = parse_orcpt(f"utf-8;{address}")
+    if kept is not None:
+        assert kept.isascii()
+        assert kept.isprintable()
+        assert " " not in kept
+        assert parse_orcpt(kept) == kept or len(kept) > 500
+        assert original_recipient((("ORCPT", kept),)).isprintable()
+
+
+def test_an_orcpt_in_utf8_is_named_in_reports_as_xtext() -> None:
+    kept = parse_orcpt("utf-8;jörg+2Bx@e.org")
+    assert kept == r"utf-8;j\x{F6}rg+2Bx@e.org"
+    assert original_recipient((("ORCPT", kept),)) == r"utf-8;j\x{F6}rg+x@e.org"
+    assert parse_orcpt("rfc822;jörg@e.org") is None
+    longest = "ä" * 125 + "@e.org"  # 256 octets
+    assert parse_orcpt(f"utf-8;{longest}") is not None

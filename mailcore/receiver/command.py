@@ -15,7 +15,9 @@ from mailcore.receiver.path import Path, parse_path
 __all__ = ["Mail", "PathReader", "ReplyOf", "parse_mail", "parse_rcpt"]
 
 PathReader = Callable[[str, int], tuple[Path, str] | None]
-_PARAMETER = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]*+)(?:=([\x21-\x3c\x3e-\x7e]++))?")  # RFC 5321 4.1.2 esmtp-param
+# RFC 5321 4.1.2 esmtp-param, with the values of RFC 6531 3.3. Written as what is not in it, as in mailcore.receiver.path.
+_PARAMETER = re.compile(r"([A-Za-z0-9][A-Za-z0-9-]*+)(?:=([^\x00-\x20=\x7f-\x9f\ud800-\udfff]++))?")
+_WORD = re.compile(r"[^ \t]+")
 # RFC 5321 has no space after the colon, but many clients send one, and nothing can hide in it.
 _FROM = re.compile(r"FROM: *", re.IGNORECASE)
 _TO = re.compile(r"TO: *", re.IGNORECASE)
@@ -90,7 +92,7 @@ def parse_rcpt(
         if not parameters:
             return _UNKNOWN_PARAMETER
         taken = Mail("")
-        refusal = _take_parameters(taken, rest, parameters)
+        refusal = _take_parameters(taken, rest, parameters, smtputf8)
         if refusal is not None:
             return refusal
         options = taken.options
@@ -99,10 +101,12 @@ def parse_rcpt(
     return path, options
 
 
-def _take_parameters(mail: Mail, rest: str, parameters: Mapping[str, Parameter]) -> ReplyOf | None:
+def _take_parameters(
+    mail: Mail, rest: str, parameters: Mapping[str, Parameter], smtputf8: bool = False
+) -> ReplyOf | None:
     """Puts each parameter into its field of ``mail`` or into the options; the reply to the first that is wrong."""
     keywords: set[str] = set()
-    for text in rest.split():
+    for text in _WORD.findall(rest):
         match = _PARAMETER.fullmatch(text)
         if match is None:
             return _BAD_PARAMETER
@@ -114,6 +118,8 @@ def _take_parameters(mail: Mail, rest: str, parameters: Mapping[str, Parameter])
         parameter = parameters.get(keyword)
         if parameter is None:
             return _UNKNOWN_PARAMETER
+        if value is not None and not value.isascii() and not (smtputf8 and parameter.takes_utf8):
+            return _BAD_PARAMETER
         parsed = parameter.parse(value)
         if isinstance(parsed, ReplyOf):
             return parsed

@@ -80,3 +80,40 @@ def test_rcpt_is_refused(argument: bytes, code: bytes) -> None:
     found = parse_rcpt(argument, False)
     assert isinstance(found, ReplyOf)
     assert found.reply.startswith(code)
+
+
+ORCPT = "TO:<b@e.org> ORCPT=utf-8;jörg+2b日@e.org".replace("+2b", "x")
+
+
+def test_an_original_recipient_beyond_ascii_is_kept_in_ascii() -> None:
+    """RFC 6533 3: with SMTPUTF8 its characters may stand for themselves."""
+    found = parse_rcpt(ORCPT.encode(), True)
+    assert not isinstance(found, ReplyOf)
+    assert found[1] == (("ORCPT", r"utf-8;j\x{F6}rgx\x{65E5}@e.org"),)
+
+
+@pytest.mark.parametrize(
+    ("argument", "smtputf8"),
+    [
+        (ORCPT, False),
+        ("TO:<b@e.org> ORCPT=rfc822;jörg@e.org", True),
+        ("TO:<b@e.org> ORCPT=utf-8;jörg+zz@e.org", True),
+        ("TO:<b@e.org> ORCPT=utf-8;j\x85@e.org", True),
+        ("TO:<b@e.org> ORCPT=utf-8;j\u2028ö@e.org", True),
+        ("TO:<b@e.org> ORCPT=utf-8;j\u00a0ö@e.org", True),
+        ("TO:<b@e.org> ORCPT=üü;j@e.org", True),
+        ("TO:<b@e.org> NOTIFY=SÜCCESS", True),
+        ("TO:<b@e.org> ORCPT=utf-8;" + "日" * 126, True),
+    ],
+)
+def test_no_other_value_may_be_beyond_ascii(argument: str, smtputf8: bool) -> None:
+    refused = parse_rcpt(argument.encode(), smtputf8)
+    assert isinstance(refused, ReplyOf)
+    assert refused.reply.startswith(b"501 5.5.4")
+
+
+@pytest.mark.parametrize("parameter", ["SIZE=٣", "ENVID=ä", "BODY=８BITMIME", "AUTH=ä", "BY=１;R"])
+def test_no_value_of_mail_may_be_beyond_ascii(parameter: str) -> None:
+    refused = parse_mail(f"FROM:<a@b> SMTPUTF8 {parameter}".encode(), True)
+    assert isinstance(refused, ReplyOf)
+    assert refused.reply.startswith(b"501 5.5.4")

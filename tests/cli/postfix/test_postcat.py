@@ -1,4 +1,4 @@
-"""postcat shows header and body of a message, however the pieces of its data are divided."""
+"""The command postcat shows header and body of a message, however the pieces of its data are divided."""
 
 from __future__ import annotations
 
