@@ -10,12 +10,16 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mailcore.cli.postfix.exits import CONFIG, OK, SOFTWARE, TEMPFAIL, UNAVAILABLE, USAGE, Ended
 from mailcore.config.load import ConfigError, load
 from mailcore.config.settings import Settings
 from mailcore.control.client import ControlClient, ControlError
 from mailcore.terminal.command import INSTALLED, INTERRUPTED
+
+if TYPE_CHECKING:
+    from mailcore.cli.postfix.waiting import Maildrop
 
 __all__ = ["COMMANDS", "main"]
 
@@ -52,6 +56,13 @@ def client_of(config: str = "") -> ControlClient:
     return ControlClient(settings_at(config).run_directory / "control.sock", who=who())
 
 
+def maildrop_of(config: str = "") -> Maildrop:
+    """Returns the maildrop of the home. Raises Ended."""
+    from mailcore.cli.postfix.waiting import Maildrop
+
+    return Maildrop(settings_at(config).home)
+
+
 def _sendmail(argv: Sequence[str]) -> int:
     from mailcore.cli.postfix import stdin_smtp, submit
     from mailcore.cli.postfix.options import read_options
@@ -66,7 +77,7 @@ def _sendmail(argv: Sequence[str]) -> int:
 
         with client_of(given.config) as control:
             if given.mode == "p":
-                return postqueue.list_queue(control)
+                return postqueue.list_queue(control, maildrop_of(given.config))
             if given.queue_id:
                 return postqueue.retry_one(control, given.queue_id)
             return postqueue.flush_site(control, given.site) if given.site else postqueue.flush(control)
@@ -97,13 +108,13 @@ def _with_configuration(argv: Sequence[str]) -> list[str]:
 def _postqueue(argv: Sequence[str]) -> int:
     from mailcore.cli.postfix import postqueue
 
-    return postqueue.postqueue(argv, client_of)
+    return postqueue.postqueue(argv, client_of, maildrop_of)
 
 
 def _postsuper(argv: Sequence[str]) -> int:
     from mailcore.cli.postfix import postsuper
 
-    return postsuper.postsuper(argv, client_of, sys.stdin)
+    return postsuper.postsuper(argv, client_of, maildrop_of, sys.stdin)
 
 
 def _postcat(argv: Sequence[str]) -> int:
@@ -115,7 +126,7 @@ def _postcat(argv: Sequence[str]) -> int:
 def _qshape(argv: Sequence[str]) -> int:
     from mailcore.cli.postfix import qshape
 
-    return qshape.qshape(argv, client_of)
+    return qshape.qshape(argv, client_of, maildrop_of)
 
 
 def _newaliases(argv: Sequence[str]) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from mailcore.cli.postfix.exits import OK, UNAVAILABLE, Ended
 from mailcore.cli.postfix.mailq import Queued, queue_of, queued
+from mailcore.cli.postfix.waiting import Maildrop, OpenMaildrop
 from mailcore.control.client import ControlClient
 from mailcore.control.protocol.changes import ChangeResult, MatchingProgress
 from mailcore.control.protocol.messages import Item, ShowPart
@@ -28,8 +29,11 @@ _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-def postqueue(argv: Sequence[str], client: Callable[[str], ControlClient]) -> int:
-    """Runs postqueue; ``client`` makes a control client of the configuration file given with -c. Raises Ended."""
+def postqueue(argv: Sequence[str], client: Callable[[str], ControlClient], maildrop: OpenMaildrop) -> int:
+    """Runs postqueue; ``client`` makes a control client of the configuration file given with -c. Raises Ended.
+
+    ``maildrop`` returns that of the same file.
+    """
     action, value, config = "", "", ""
     arguments = list(argv)
     while arguments:
@@ -54,7 +58,7 @@ def postqueue(argv: Sequence[str], client: Callable[[str], ControlClient]) -> in
         action = letter
     with client(config) as control:
         if action == "p":
-            return list_queue(control)
+            return list_queue(control, maildrop(config))
         if action == "j":
             return list_json(control)
         if action == "f":
@@ -66,8 +70,11 @@ def postqueue(argv: Sequence[str], client: Callable[[str], ControlClient]) -> in
     raise Ended(UNAVAILABLE, USAGE)
 
 
-def list_queue(control: ControlClient) -> int:
-    """Prints the queue as mailq does; returns the exit status. A part that cannot be read is named on stderr, status 69."""
+def list_queue(control: ControlClient, maildrop: Maildrop) -> int:
+    """Prints the queue as mailq does; returns the exit status. A part that cannot be read is named on stderr, status 69.
+
+    Mail that waits in the maildrop is mentioned: on stderr behind a list, since scripts read its last line.
+    """
     notes: list[str] = []
     count = size_bytes = 0
     for message in queued(control, notes):
@@ -76,8 +83,13 @@ def list_queue(control: ControlClient) -> int:
         count += 1
         size_bytes += message.item.size_bytes
         _print(message)
+    waiting = maildrop.said()
     if count:
         print(f"-- {size_bytes // 1024} Kbytes in {count} Request{'' if count == 1 else 's'}.")
+        if waiting:
+            print(f"postqueue: note: {waiting}", file=sys.stderr)
+    elif waiting:
+        print(f"-- {waiting}.")
     elif not notes:
         print("Mail queue is empty")
     return _end(notes)

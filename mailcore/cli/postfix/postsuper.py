@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from mailcore.cli.postfix.exits import OK, Ended
 from mailcore.cli.postfix.mailq import QUEUES, queued
+from mailcore.cli.postfix.waiting import Maildrop, OpenMaildrop
 from mailcore.control.client import ControlClient
 from mailcore.control.protocol.changes import ChangeResult
 from mailcore.control.protocol.operation import MESSAGES_MAX, QUEUE_ID_PATTERN
@@ -43,10 +44,13 @@ _ACTIONS = {
     "e": _Action("bounce", "Expired", "expired", QUEUES),
     "f": _Action("bounce", "Expired", "expired", QUEUES),
 }
-_KNOWN = frozenset({*QUEUES, "maildrop"})  # mail in the maildrop is not in the queue for another second
+MAILDROP = "maildrop"
+_KNOWN = frozenset({*QUEUES, MAILDROP})
 
 
-def postsuper(argv: Sequence[str], client: Callable[[str], ControlClient], stdin: Iterable[str]) -> int:
+def postsuper(
+    argv: Sequence[str], client: Callable[[str], ControlClient], maildrop: OpenMaildrop, stdin: Iterable[str]
+) -> int:
     """Runs postsuper; returns the exit status. Raises Ended."""
     wanted: list[tuple[str, str]] = []
     queues: list[str] = []
@@ -72,12 +76,30 @@ def postsuper(argv: Sequence[str], client: Callable[[str], ControlClient], stdin
     for name in queues:
         if name not in _KNOWN:
             raise Ended(FAILED, f"invalid directory name: {name}")
+    if wanted and MAILDROP in queues:
+        _refuse_waiting(maildrop(config))
     given = _from_stdin(wanted, stdin)
     status = OK
     with client(config) as control:
         for letter, ids in given:
             status = max(status, _run(control, _ACTIONS[letter], ids, tuple(queues)))
     return status
+
+
+def _refuse_waiting(maildrop: Maildrop) -> None:
+    """Raises Ended unless the maildrop is known to be empty.
+
+    A file that is removed here may have been read by Waypost a moment before, and would be sent though it was counted.
+    """
+    names = maildrop.names()
+    if names is None:
+        raise Ended(FAILED, f"{maildrop.unlisted()}; nothing was changed")
+    if names:
+        raise Ended(
+            FAILED,
+            f"{maildrop.said()}, so that it cannot be changed; nothing was changed. Waypost takes it within two seconds, or "
+            f"its log says why not. To throw it away, stop Waypost and remove the files in {maildrop.directory}",
+        )
 
 
 def _from_stdin(wanted: list[tuple[str, str]], stdin: Iterable[str]) -> list[tuple[str, list[str]]]:

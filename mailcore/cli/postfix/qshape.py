@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from mailcore.cli.postfix.exits import Ended
 from mailcore.cli.postfix.mailq import QUEUES, queued
+from mailcore.cli.postfix.waiting import OpenMaildrop
 from mailcore.control.client import ControlClient
 from mailcore.terminal.output import plain
 
@@ -17,27 +18,39 @@ FAILED = 1
 USAGE = "usage: qshape [-s] [-p] [-l] [-m min_subdomains] [-b bucket_count] [-t bucket_minutes] [-w width] [queue...]"
 WIDTH, NAME_WIDTH = 80, 18
 TOTAL = "TOTAL"
+MAILDROP = "maildrop"
 
 
-def qshape(argv: Sequence[str], client: Callable[[str], ControlClient]) -> int:
-    """Runs qshape; returns the exit status. Raises Ended."""
+def qshape(argv: Sequence[str], client: Callable[[str], ControlClient], maildrop: OpenMaildrop) -> int:
+    """Runs qshape; returns the exit status. ``maildrop`` is asked for only if it is named. Raises Ended."""
     flags, numbers, queues, config = _options(argv)
     for name in queues:
-        if name not in (*QUEUES, "maildrop"):
-            raise Ended(FAILED, f"{name}: not a queue; there are {', '.join(QUEUES)}")
+        if name not in (*QUEUES, MAILDROP):
+            raise Ended(FAILED, f"{name}: not a queue; there are {', '.join((*QUEUES, MAILDROP))}")
     buckets, tick_min = numbers.get("b", 10), numbers.get("t", 5)
     now = time.time()
     counts: dict[str, list[int]] = {TOTAL: [0] * (buckets + 1)}
     below: dict[str, int] = {}  # parent domain -> subdomains
     notes: list[str] = []
-    with client(config) as control:
-        for message in queued(control, notes, with_reasons=False):
-            if message.queue not in (queues or ["incoming", "active"]):
-                continue
-            bucket = _bucket(now - message.item.arrived_at, buckets, tick_min, linear="l" in flags)
-            senders = [message.item.sender]
-            for address in senders if "s" in flags else [each.address for each in message.recipients]:
-                _count(counts, below, address, bucket, parents="p" in flags)
+
+    def count(arrived_at: float, sender: str, recipients: Sequence[str]) -> None:
+        bucket = _bucket(now - arrived_at, buckets, tick_min, linear="l" in flags)
+        for address in [sender] if "s" in flags else recipients:
+            _count(counts, below, address, bucket, parents="p" in flags)
+
+    if MAILDROP in queues:  # before the queue: a message that is taken meanwhile is counted twice rather than never
+        dropped = maildrop(config)
+        names = dropped.names()
+        if names is None:
+            raise Ended(FAILED, dropped.unlisted())
+        for letter in dropped.letters(names, notes):
+            count(letter.submitted_at, letter.sender, letter.recipients)
+    if set(queues) != {MAILDROP}:
+        with client(config) as control:
+            for message in queued(control, notes, with_reasons=False):
+                if message.queue in (queues or ["incoming", "active"]):
+                    item = message.item
+                    count(item.arrived_at, item.sender, [each.address for each in message.recipients])
     for line in _table(counts, below, buckets, tick_min, "l" in flags, numbers.get("m", 5), numbers.get("w", WIDTH)):
         print(line)
     if notes:

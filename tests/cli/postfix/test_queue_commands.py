@@ -14,6 +14,7 @@ from mailcore.cli.postfix import postcat, postqueue, postsuper, qshape
 from mailcore.cli.postfix.exits import Ended
 from mailcore.cli.postfix.main import main as multi_call
 from mailcore.cli.postfix.options import read_options
+from mailcore.cli.postfix.waiting import Maildrop
 from mailcore.control.client import ControlClient
 from mailcore.control.protocol.changes import ChangeResult
 from mailcore.control.protocol.messages import Item, ListPage, ShownRecipient, ShowPart
@@ -85,13 +86,17 @@ def client_of(control: Control) -> Any:
     return lambda config: cast(ControlClient, control)
 
 
+def empty(config: str) -> Maildrop:
+    return Maildrop(Path("/nonexistent"))
+
+
 @pytest.fixture(autouse=True)
 def utc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "localtime", time.gmtime)
 
 
 def listed(capsys: pytest.CaptureFixture[str], control: Control, option: str = "-p") -> str:
-    assert postqueue.postqueue([option], client_of(control)) == 0
+    assert postqueue.postqueue([option], client_of(control), empty) == 0
     return capsys.readouterr().out
 
 
@@ -118,7 +123,7 @@ def test_the_queue_is_printed_as_postqueue_does(capsys: pytest.CaptureFixture[st
 
 
 def test_a_queue_that_could_not_be_read_is_not_an_empty_one(capsys: pytest.CaptureFixture[str]) -> None:
-    assert postqueue.postqueue(["-p"], client_of(Control([], damage=["incoming.0 at 7"]))) == 69
+    assert postqueue.postqueue(["-p"], client_of(Control([], damage=["incoming.0 at 7"])), empty) == 69
     out, err = capsys.readouterr()
     assert "empty" not in out
     assert "incoming.0 at 7" in err
@@ -171,7 +176,7 @@ def test_postsuper_changes_what_it_says_and_nothing_else(
 ) -> None:
     control = Control(MIXED)
     stdin = ["1K0RDGV4BE900\n", "\n", "1K0RDGV4BE902 more\n"]
-    assert postsuper.postsuper(argv, client_of(control), stdin) == 0
+    assert postsuper.postsuper(argv, client_of(control), empty, stdin) == 0
     assert [(name, "".join(each[-1] for each in ids)) for name, ids in control.asked if ids] == asked
     err = capsys.readouterr().err
     assert err.splitlines()[-1:] == ([f"postsuper: {last}"] if last else [])
@@ -182,10 +187,10 @@ def test_postsuper_changes_what_it_says_and_nothing_else(
 
 def test_postsuper_counts_only_what_was_changed_and_says_what_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
     control = Control(MIXED, errors={"1K0RDGV4BE900": Code.NOT_FOUND, "1K0RDGV4BE902": Code.CONFLICT})
-    assert postsuper.postsuper(["-d", "ALL"], client_of(control), []) == 0
+    assert postsuper.postsuper(["-d", "ALL"], client_of(control), empty, []) == 0
     assert "Deleted: 2 messages" in capsys.readouterr().err
     control.errors = {"1K0RDGV4BE900": Code.OUTCOME_UNKNOWN}
-    assert postsuper.postsuper(["-d", "ALL"], client_of(control), []) == 1
+    assert postsuper.postsuper(["-d", "ALL"], client_of(control), empty, []) == 1
     assert "Deleted: 3 messages" in capsys.readouterr().err
 
 
@@ -193,7 +198,7 @@ def test_postsuper_counts_only_what_was_changed_and_says_what_is_not_known(capsy
 def test_postsuper_refuses_what_it_does_not_know_before_it_changes_anything(argv: list[str]) -> None:
     control = Control(MIXED)
     with pytest.raises(Ended) as ended:
-        postsuper.postsuper(argv, client_of(control), [])
+        postsuper.postsuper(argv, client_of(control), empty, [])
     assert (ended.value.status, control.asked) == (1, [])
 
 
@@ -204,25 +209,25 @@ def test_qshape_prints_the_table_of_the_field(capsys: pytest.CaptureFixture[str]
         item("1K0RDGV4BE901", arrived_at=now - 7 * 60, recipients=["x@EXAMPLE.net"]),
         item("1K0RDGV4BE902", arrived_at=now - 1e6, recipients=["x@a-rather-long-name.of-a-domain.example.org"], sender=""),
     ])  # fmt: skip
-    assert qshape.qshape(["deferred"], client_of(control)) == 0
+    assert qshape.qshape(["deferred"], client_of(control), empty) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "                                         T  5 10 20 40 80 160 320 640 1280 1280+"
     assert lines[1] == "                                  TOTAL  3  1  1  0  0  0   0   0   0    0     1"
     assert lines[2] == "                            example.net  2  1  1  0  0  0   0   0   0    0     0"
     name = "+" + "a-rather-long-name.of-a-domain.example.org"[-38:]
     assert lines[3] == name + "  1  0  0  0  0  0   0   0   0    0     1"
-    assert qshape.qshape(["-s", "-b", "5", "-t", "1", "deferred"], client_of(control)) == 0
+    assert qshape.qshape(["-s", "-b", "5", "-t", "1", "deferred"], client_of(control), empty) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["T", "1", "2", "4", "8", "8+"]
     assert [line.split()[0] for line in lines[1:]] == ["TOTAL", "example.org", "MAILER-DAEMON"]
-    assert qshape.qshape([], client_of(control)) == 0
+    assert qshape.qshape([], client_of(control), empty) == 0
     assert capsys.readouterr().out.splitlines()[1].split() == ["TOTAL", *["0"] * 11]
 
 
 def test_a_name_that_is_not_a_queue_id_is_refused_in_plain_words() -> None:
     control = Control([])
     with pytest.raises(Ended, match=r"invalid queue ID: 'x y'$"):
-        postqueue.postqueue(["-i", "x y"], client_of(control))
+        postqueue.postqueue(["-i", "x y"], client_of(control), empty)
     with pytest.raises(Ended, match=r"^'x/y' is not a queue ID$"):
         postcat.postcat(["-q", "x/y"], client_of(control))
     assert control.asked == []
