@@ -127,7 +127,7 @@ class ServerSession(RecipientSession):
         except Exception as error:  # a bug or a failing disk: the client is not to blame
             self.context.intake.session_failed(self.address, error)
             self.end_transaction()
-            self.reply(INTERNAL_ERROR)
+            self.useless(INTERNAL_ERROR)
             return
         if not reply:
             return

@@ -205,6 +205,17 @@ async def test_empty_chunks_end_the_session_when_there_are_very_many() -> None:
     assert server.intake.messages == []
 
 
+async def test_a_command_that_fails_because_of_us_is_not_repeated_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(clients=USELESS, error_limit=3) as server:
+
+        def broken(size_bytes: int) -> bytes:
+            raise ValueError
+
+        monkeypatch.setattr(server.intake, "unavailable", broken)
+        client = await server.ready()
+        await ends_after(client, b"MAIL FROM:<a@example.com>", b"451 4.3.0", 5 + 3)
+
+
 async def test_starttls_refused_for_a_time_ends_the_session_when_it_is_repeated() -> None:
     async with serving(clients=USELESS, error_limit=3, rule=Listener(tls="required")) as server:
         client = await server.ready()
