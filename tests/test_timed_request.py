@@ -76,13 +76,13 @@ def test_a_trace_and_a_server_without_deliverby_are_reported(mode: str, offered:
 
 
 def test_what_follows_from_the_parameters() -> None:
-    assert settle({"HOLDFOR": 10}, LIMITS, NOW, True) == Settled(NOW + 11, ())
-    assert settle({"HOLDFOR": 0}, LIMITS, NOW, True) == Settled(0.0, ())
-    assert settle({"HOLDUNTIL": NOW - 50}, LIMITS, NOW, True) == Settled(0.0, ()), "a time in the past is at once"
-    assert settle({"HOLDUNTIL": NOW + 1000}, LIMITS, NOW, True) == Settled(NOW + 1001, ())
-    assert settle({"BY": "60;R"}, LIMITS, NOW, True) == Settled(0.0, (("BY", "1800000061;R"),))
-    assert settle({"BY": "100;R", "HOLDFOR": 50}, LIMITS, NOW, True) == Settled(NOW + 51, (("BY", "1800000101;R"),))
-    assert settle({"BY": "5;N", "HOLDFOR": 50}, LIMITS, NOW, True) == Settled(NOW + 51, (("BY", "1800000006;N"),))
+    assert settle({"HOLDFOR": 10}, LIMITS, NOW, 9) == Settled(NOW + 11, ())
+    assert settle({"HOLDFOR": 0}, LIMITS, NOW, 9) == Settled(0.0, ())
+    assert settle({"HOLDUNTIL": NOW - 50}, LIMITS, NOW, 9) == Settled(0.0, ()), "a time in the past is at once"
+    assert settle({"HOLDUNTIL": NOW + 1000}, LIMITS, NOW, 9) == Settled(NOW + 1001, ())
+    assert settle({"BY": "60;R"}, LIMITS, NOW, 9) == Settled(0.0, (("BY", "1800000061;R"),))
+    assert settle({"BY": "100;R", "HOLDFOR": 50}, LIMITS, NOW, 9) == Settled(NOW + 51, (("BY", "1800000101;R"),))
+    assert settle({"BY": "5;N", "HOLDFOR": 50}, LIMITS, NOW, 9) == Settled(NOW + 51, (("BY", "1800000006;N"),))
 
 
 @pytest.mark.parametrize(
@@ -92,6 +92,6 @@ def test_what_follows_from_the_parameters() -> None:
      ({"BY": "59;R"}, b"555 5.5.4"), ({"BY": "60;R", "HOLDFOR": 60}, b"501 5.5.4")],
 )  # fmt: skip
 def test_what_cannot_be_done_is_refused(requests: dict[str, str | int | float], reply: bytes) -> None:
-    found = settle(requests, LIMITS, NOW, True)
+    found = settle(requests, LIMITS, NOW, 9)
     assert isinstance(found, bytes)
     assert found.startswith(reply)

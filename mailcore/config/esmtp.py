@@ -24,3 +24,18 @@ class Esmtp:
     deliver_by_min_s: int = whole(
         60, 1, DAY_S, "seconds", "shortest time after which a client may have a message returned (DELIVERBY, mode R)"
     )
+    priority_max: int = whole(
+        9,
+        0,
+        9,
+        "",
+        "highest priority of mail of clients in `[relay] networks` (MT-PRIORITY); a higher one is lowered to it",
+    )
+    login_priority_max: int = whole(
+        0,
+        0,
+        9,
+        "",
+        "highest priority of mail of users who have logged in (MT-PRIORITY); a higher one is lowered to it. Mail of a higher "
+        "priority keeps all other mail of its transport waiting",
+    )

@@ -30,12 +30,13 @@ class Settled(NamedTuple):
 
     not_before: float  # wall clock; 0.0: at once
     options: Options
+    priority: int = 0
 
 
-def settle(requests: Mapping[str, Value], limits: Esmtp, now: float, is_trusted: bool) -> Settled | bytes:
+def settle(requests: Mapping[str, Value], limits: Esmtp, now: float, priority_max: int | None) -> Settled | bytes:
     """Returns what follows from the parameters, or the reply that refuses them. ``now``: wall clock, seconds.
 
-    ``is_trusted``: the client is in our networks or has logged in; the mail of others has priority 0 (RFC 6710 5).
+    ``priority_max``: the highest priority that the client may give its mail; None: all of its mail has priority 0 (RFC 6710 5).
     """
     not_before = 0.0
     options: Options = ()
@@ -55,7 +56,8 @@ def settle(requests: Mapping[str, Value], limits: Esmtp, now: float, is_trusted:
             if now + int(seconds) <= not_before:
                 return _RETURNED_FIRST
         options = ((BY, stored_by(int(seconds), mode, now)),)
-    if is_trusted and requests.get(MT_PRIORITY):
-        options += ((MT_PRIORITY, str(requests[MT_PRIORITY])),)
+    priority = 0 if priority_max is None else min(int(requests.get(MT_PRIORITY, 0)), priority_max)
+    if priority:
+        options += ((MT_PRIORITY, str(priority)),)
     # RFC 4865: not before. The queue may try mail SLACK_S before its time.
-    return Settled(not_before + SLACK_S if not_before > now else 0.0, options)
+    return Settled(not_before + SLACK_S if not_before > now else 0.0, options, priority)

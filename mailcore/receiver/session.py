@@ -204,23 +204,25 @@ class ServerSession(RecipientSession):
         envelope.smtp_utf8 = mail.smtputf8
         envelope.eight_bit = mail.eight_bit
         envelope.options = mail.options
-        if mail.requests and not self._settle(mail):
-            return b""
-        self.phase = _MAIL
-        if mail.requests and not self.trusted and mail.requests.get(MT_PRIORITY):
-            return b"250 2.3.6 0 is the new priority assigned to the message"  # RFC 6710 5
-        return b"250 2.1.0 Ok"
+        reply = self._settle(mail) if mail.requests else b"250 2.1.0 Ok"
+        if reply:
+            self.phase = _MAIL
+        return reply
 
-    def _settle(self, mail: Mail) -> bool:
-        """Does what parameters of MAIL ask for; returns False if it refused one."""
-        settled = settle(mail.requests, self.context.esmtp, time.time(), self.trusted)
+    def _settle(self, mail: Mail) -> bytes:
+        """Does what parameters of MAIL ask for; returns the reply, or b"" if it refused one."""
+        limits = self.context.esmtp
+        priority_max = limits.login_priority_max if self.login else limits.priority_max if self.trusted else None
+        settled = settle(mail.requests, limits, time.time(), priority_max)
         if isinstance(settled, bytes):
             self.refuse("MAIL", settled)
             self.envelope = Transaction()
-            return False
+            return b""
         self.envelope.not_before = settled.not_before
         self.envelope.options += settled.options
-        return True
+        if settled.priority == mail.requests.get(MT_PRIORITY, 0):
+            return b"250 2.1.0 Ok"
+        return b"250 2.3.6 %d is the new priority assigned to the message" % settled.priority  # RFC 6710 5
 
     def smtp_DATA(self, argument: bytes) -> bytes:
         """Begins to receive the message."""

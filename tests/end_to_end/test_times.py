@@ -203,6 +203,8 @@ async def test_a_priority_is_passed_on_and_only_trusted_clients_set_one(tmp_path
         assert hop.sessions[0].lines[1] == "MAIL FROM:<author@sender.example> MT-PRIORITY=-4"
     await appliance.settled()
     await appliance.close()
-    assert settle({"MT-PRIORITY": 9}, Esmtp(), 0.0, False) == Settled(0.0, ())
-    assert settle({"MT-PRIORITY": 9}, Esmtp(), 0.0, True) == Settled(0.0, (("MT-PRIORITY", "9"),))
-    assert settle({"MT-PRIORITY": 0}, Esmtp(), 0.0, True) == Settled(0.0, ())
+    assert settle({"MT-PRIORITY": 9}, Esmtp(), 0.0, None) == Settled(0.0, ())
+    assert settle({"MT-PRIORITY": 9}, Esmtp(), 0.0, 9) == Settled(0.0, (("MT-PRIORITY", "9"),), 9)
+    assert settle({"MT-PRIORITY": 9}, Esmtp(), 0.0, 3) == Settled(0.0, (("MT-PRIORITY", "3"),), 3)
+    assert settle({"MT-PRIORITY": -9}, Esmtp(), 0.0, 0) == Settled(0.0, (("MT-PRIORITY", "-9"),), -9)
+    assert settle({"MT-PRIORITY": 0}, Esmtp(), 0.0, 9) == Settled(0.0, ())

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from mailcore.authenticity.sender_check import SenderCheck
 from mailcore.config.clients import Clients
+from mailcore.config.esmtp import Esmtp
 from mailcore.config.header_completion import Headers
 from mailcore.config.lenient import STRICT, Lenient
 from mailcore.config.listeners import MX, Listener
@@ -26,7 +27,7 @@ from mailcore.receiver.inline_room import InlineRoom
 from mailcore.receiver.intake import Done, MilterEvent, Refusal, Stored
 from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.server import Server
-from mailcore.receiver.server_context import NO_CLIENTS
+from mailcore.receiver.server_context import DEFAULTS, NO_CLIENTS
 from mailcore.routing.networks import ByNetwork
 from mailcore.routing.reverse_names import ReverseNames
 from tests.eventually import PATIENCE_S, eventually
@@ -309,6 +310,7 @@ async def serving(
     client_keywords: ByNetwork[frozenset[str]] | None = None,
     sender_check: SenderCheck | None = None,
     rewriting: Headers | None = None,
+    esmtp: Esmtp = DEFAULTS,
     **settings: Any,
 ) -> AsyncIterator[Serving]:
     intake = MemoryIntake()
@@ -333,6 +335,7 @@ async def serving(
         client_keywords=client_keywords,
         sender_check=sender_check,
         headers=rewriting,
+        esmtp=esmtp,
     )
     made.start([listener], rule)
     running = Serving(made, intake, address)
