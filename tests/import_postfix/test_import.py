@@ -227,7 +227,7 @@ def test_a_report_needs_neither_a_home_nor_a_configuration(
     old: OldQueue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("mailcore.terminal.command.CONFIGURATIONS", (Path("none.toml"),))
+    monkeypatch.setattr("mailcore.terminal.command.INSTALLED", tmp_path / "none.toml")
     command = ["import-postfix", str(old.etc), "--queue-directory", str(old.queue)]
     before = sorted(tmp_path.iterdir())
     for config in ([], ["--config", str(tmp_path / "waypost.toml")]):
