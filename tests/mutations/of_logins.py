@@ -112,4 +112,11 @@ MUTATIONS = [
         ":\n",
         "tests/receiver/test_guard.py -k stop_the_clock",
     ),
+    Mutation(
+        "a user who has logged in may give any priority to mail",
+        "mailcore/receiver/session.py",
+        "limits.login_priority_max if self.login else limits.priority_max if self.trusted else None\n",
+        "limits.priority_max if self.trusted else None\n",
+        "tests/receiver/test_priority.py -k logged_in",
+    ),
 ]
