@@ -183,7 +183,7 @@ async def test_a_client_that_is_not_named_is_not_trusted(case: str) -> None:
     assert (envelope.client_address, envelope.client_port) == ("unknown", 0)
     assert b"(unknown [unknown])" in data
     assert not is_ours(envelope, Networks(["127.0.0.0/8"])), "its mail would be signed as ours"
-    await eventually(lambda: not server.server._per_client)
+    await eventually(lambda: not server.server._admission._per_network)
 
 
 @pytest.mark.parametrize("networks", [[], ["127.0.0.0/8"]])
