@@ -100,7 +100,12 @@ class Auth:
         2, 1, 64, "threads", "passwords that one process checks at once; each takes 64 MiB of memory"
     )
     passwords_waiting_max: int = whole(
-        64, 1, 10_000, "logins", "maximum logins that wait for such a check; further ones get 454"
+        64,
+        1,
+        10_000,
+        "logins",
+        "maximum logins that wait for such a check; further ones get 454. Half of the places are for users who logged in from "
+        "their network within 30 days",
     )
 
 

@@ -143,12 +143,16 @@ class Authentication:
     def throttled(self, name: str, client_address: str) -> bool:
         """Tells whether too many logins failed, from the client's network or with this name, to look at another one."""
         network, key = network_of(client_address), name.lower()
-        factor = KNOWN_FACTOR if self._counts.known.read(f"{key} {network}")[0] else 1
+        factor = KNOWN_FACTOR if self._is_known(name, client_address) else 1
         failures = self._counts.failures
         return (
             failures.read(f"network {network}")[0] >= factor * self._settings.failures_per_network
             or failures.read(f"user {key}")[0] >= factor * self._settings.failures_per_user
         )
+
+    def _is_known(self, name: str, client_address: str) -> bool:
+        """Tells whether the user has logged in from the client's network lately."""
+        return bool(self._counts.known.read(f"{name.lower()} {network_of(client_address)}")[0])
 
     def begin(self, name: str, client_address: str) -> bool:
         """Counts a try as a failure, which ``succeeded`` takes off; False: there were too many, and it is not looked at."""
@@ -190,7 +194,10 @@ class Authentication:
         if self.throttled(name, client_address):
             self.failed(name, client_address, method, "too many failures")
             return BUSY
-        if self._checking >= self._settings.password_threads + self._settings.passwords_waiting_max:
+        waiting_max = self._settings.passwords_waiting_max
+        if not self._is_known(name, client_address):  # guesses of many networks must not take all places
+            waiting_max -= waiting_max // 2
+        if self._checking >= self._settings.password_threads + waiting_max:
             self.failed(name, client_address, method, "too many logins wait")
             return BUSY
         self._count(name, client_address)

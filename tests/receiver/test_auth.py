@@ -357,6 +357,27 @@ async def test_passwords_wait_in_a_bounded_queue(tmp_path: Path) -> None:
         assert await second.reply() == LOGGED_IN
 
 
+async def test_guesses_leave_places_for_users_who_are_known(tmp_path: Path) -> None:
+    gate = threading.Event()
+    limits = {"password_threads": 1, "passwords_waiting_max": 2}
+    async with submission(tmp_path, user(), user("bob"), auth=limits) as server:
+        await server.logged_in("bob")
+        server.authentication._checks.submit(gate.wait)
+        try:
+            for number in (1, 2):
+                client = await server.client()
+                await client.send(b"AUTH PLAIN " + plain(f"guess{number}") + b"\r\n")
+                await eventually(lambda number=number: server.authentication._checking == number)
+            assert await (await server.client()).ask(b"AUTH PLAIN " + plain()) == BUSY
+            bob, again = await server.client(), await server.client()
+            await bob.send(b"AUTH PLAIN " + plain("bob") + b"\r\n")
+            await eventually(lambda: server.authentication._checking == 3)
+            assert await again.ask(b"AUTH PLAIN " + plain("bob")) == BUSY
+        finally:
+            gate.set()
+        assert await bob.reply() == LOGGED_IN
+
+
 async def test_the_log_says_of_a_throttled_login_that_it_is_throttled_also_when_many_wait(tmp_path: Path) -> None:
     gate = threading.Event()
     limits = {"password_threads": 1, "passwords_waiting_max": 1, "failures_per_user": 2}
