@@ -31,7 +31,7 @@ from mailcore.queue.rewrite import finish_deleted
 from mailcore.queue.runner import Runner
 from mailcore.remote_reply import suspended
 from mailcore.routing.networks import Networks, is_ours
-from mailcore.routing.resolve import Refused
+from mailcore.routing.resolve import next_hop_named
 from mailcore.scheduler.entry import Entry
 
 __all__ = ["DelivererLink", "Flight", "Flow"]
@@ -222,12 +222,9 @@ class Flow:
     def _send(self, link: DelivererLink, entry: Entry, active: Active, now: float) -> None:
         envelope, data, pending = active.envelope, active.data, active.pending
         first = pending[entry.recipients[0]]
-        routing = self.context.routing
-        if routing.by_sender:
-            resolved = routing.of_message(envelope.sender, envelope.login)(first.address, first.route)
-        else:
-            resolved = routing.resolve(first.address, first.route)
-        assert not isinstance(resolved, Refused)
+        # Not by the routes of today: they may have changed since the recipients were admitted, and the scheduler counts this
+        # delivery for the destination of then.
+        next_hop = next_hop_named(active.destinations[first.number], self.context.settings.deliverer.port)
         transport = self.context.settings.transports.get(entry.transport)
         if len(entry.recipients) == 1:  # most mail
             recipients, options = [(first.number, first.address)], [first.options]
@@ -241,7 +238,7 @@ class Flow:
                 entry.number,
                 envelope.queue_id,
                 entry.transport,
-                resolved.next_hop,
+                next_hop,
                 envelope.sender,
                 tuple(recipients),
                 data.path,

@@ -17,6 +17,7 @@ __all__ = [
     "DISCARD",
     "ROUTE_FORMS",
     "TRANSPORT_NAME",
+    "UNIX",
     "Route",
     "RouteError",
     "code_and_text",
@@ -46,7 +47,7 @@ BUILT_IN = {
 _CODE = re.compile(r"([245])\.[0-9]{1,3}\.[0-9]{1,3}(?= |$)")  # RFC 3463 2
 _KINDS = {"error": "5", "retry": "4"}  # class of the code
 TEXT_MAX = 200  # characters of the text of such a route: it is recorded with each recipient
-_UNIX = "unix:"  # before the path of a socket, as in transport(5)
+UNIX = "unix:"  # before the path of a socket, as in transport(5)
 _SOCKET = re.compile(r"(?:/[A-Za-z0-9._+=-]+)+")  # none of the characters that separate the parts of a destination
 SOCKET_BYTES_MAX = 107  # unix(7): sun_path has 108, one of them a null
 _PORT = re.compile(r"[0-9]{1,5}")
@@ -77,7 +78,7 @@ class Route:
         if not self.next_hop:
             return self.transport
         if self.next_hop.startswith("/"):
-            return f"{self.transport}:{_UNIX}{self.next_hop}"
+            return f"{self.transport}:{UNIX}{self.next_hop}"
         host = self.next_hop if self.mx else f"[{self.next_hop}]"
         return f"{self.transport}:{host}" if self.port is None else f"{self.transport}:{host}:{self.port}"
 
@@ -107,8 +108,8 @@ def parse_route(text: str) -> Route:
 
 def route_to(transport: str, next_hop: str) -> Route:
     """Reads a next hop, what stands behind the transport. Raises RouteError, which names neither text nor forms."""
-    if next_hop.startswith(_UNIX):
-        return Route(transport, _socket(next_hop.removeprefix(_UNIX)), mx=False)
+    if next_hop.startswith(UNIX):
+        return Route(transport, _socket(next_hop.removeprefix(UNIX)), mx=False)
     if next_hop.startswith("["):
         host, closed, behind = next_hop[1:].partition("]")
         if not closed or (behind and not behind.startswith(":")):

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from mailcore.config.settings import Scheduler
+from mailcore.config.settings import Scheduler, Transport
 from mailcore.envelope import Status
+from mailcore.frames import NextHop
 from mailcore.queue.active import Active
+from mailcore.routing.resolve import Routing
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL
 from tests.manager.manager_in_process import NEXT_HOP, Deliverers, Home, turns
 
@@ -98,3 +100,21 @@ async def test_a_suspension_that_ends_in_the_middle_of_a_turn_is_not_missed(home
         deliverers.answer()
         await turns(manager, lambda: not active)
     assert look > 1
+
+
+@pytest.mark.parametrize("route", ["smtp:[192.0.2.9]", "error:5.7.1 no more", "relay"])
+async def test_mail_in_the_active_set_keeps_its_route_until_its_next_pass(home: Home, route: str) -> None:
+    for _ in range(2):
+        home.accept(1)
+    manager = home.start(transport=Transport(destination_concurrency_limit=1), ladder_s=(1,))
+    deliverers = Deliverers(manager)
+    await turns(manager, lambda: deliverers.waiting and len(manager.context.queue.active) == 2)
+    manager.context.routing = Routing({"*": route}, ["smtp"])
+    to: list[NextHop] = []
+
+    def each() -> None:
+        to.extend(entry.next_hop for entry in deliverers.waiting)
+        deliverers.answer()
+
+    await turns(manager, lambda: manager.context.counters.get("finished") == 2, each)
+    assert to == [NextHop("192.0.2.1", 25, False)] * 2

@@ -7,7 +7,7 @@ import pytest
 from mailcore.envelope import Status
 from mailcore.frames import NextHop
 from mailcore.routing import resolve
-from mailcore.routing.resolve import Refused, Resolved, Routing
+from mailcore.routing.resolve import Refused, Resolved, Routing, next_hop_named
 from mailcore.routing.route import RouteError
 
 TRANSPORTS = ("smtp", "relay", "bulk")
@@ -154,6 +154,20 @@ def test_a_route_to_an_absent_transport_waits_for_the_operator() -> None:
 def test_lmtp_looks_up_no_mx_and_has_a_port_of_its_own(route: str, destination: str, hop: NextHop) -> None:
     found = Routing({"*": route}, ["smtp", "lmtp"], lmtp=["lmtp"]).resolve("a@b.test")
     assert found == Resolved("lmtp", destination, hop)
+
+
+@pytest.mark.parametrize("port", [25, 24, 2525])
+@pytest.mark.parametrize(
+    "route",
+    ["smtp", "smtp:other.test", "smtp:other.test:25", "smtp:other.test:2525", "smtp:[mx.test]", "smtp:[192.0.2.1]:26",
+     "smtp:[2001:db8::1]", "smtp:[2001:db8::1]:587", "lmtp", "lmtp:store.test", "lmtp:[store.test]:2424",
+     "lmtp:unix:/run/lmtp"],
+)  # fmt: skip
+def test_the_name_of_a_destination_says_the_next_hop(route: str, port: int) -> None:
+    routing = Routing({"*": route}, ["smtp", "lmtp"], port, lmtp=["lmtp"])
+    for address in ("a@b.test", "a@1.2.3.4", "a@[192.0.2.9]", "a@[IPv6:2001:db8::9]", "a@\u00e4.test"):
+        found = resolved(routing, address)
+        assert next_hop_named(found.destination, port) == found.next_hop
 
 
 @pytest.mark.parametrize(
