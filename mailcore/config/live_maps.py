@@ -22,8 +22,8 @@ from mailcore.config.local_clients import LocalClients
 from mailcore.config.maps import Files, read_files
 from mailcore.config.rewriting import REGEXP, Rewriting
 from mailcore.envelope import Envelope, Recipient
-from mailcore.rewriting.address_map import MapFault
 from mailcore.rewriting.header_section import HeaderSection, Note
+from mailcore.rewriting.map_text import MapFault
 from mailcore.rewriting.rewriting import Maps, Rewritten, rewrite
 
 __all__ = ["LOOK_S", "LiveMaps", "MapLog"]

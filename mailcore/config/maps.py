@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 from mailcore.config.rewriting import MAPS, Rewriting
 from mailcore.config.settings import Settings
-from mailcore.rewriting.address_map import AddressMap, MapFault, read_map
+from mailcore.rewriting.address_map import AddressMap, read_map
 from mailcore.rewriting.header_addresses import HeaderAddresses, is_complete
 from mailcore.rewriting.header_checks import read_checks
 from mailcore.rewriting.header_section import HeaderRules
+from mailcore.rewriting.map_text import MapFault
 from mailcore.rewriting.recipient_list import read_recipients
 from mailcore.rewriting.rewriting import Bounds, Maps
 

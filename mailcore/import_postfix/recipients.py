@@ -9,7 +9,7 @@ from mailcore.import_postfix.draft import Draft
 from mailcore.import_postfix.machine import Machine
 from mailcore.import_postfix.measures import TIME
 from mailcore.import_postfix.tables import TableFault
-from mailcore.rewriting.address_map import MapFault
+from mailcore.rewriting.map_text import MapFault
 from mailcore.rewriting.recipient_list import read_recipients
 
 __all__ = ["recipients"]

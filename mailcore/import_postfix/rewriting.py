@@ -11,8 +11,9 @@ from mailcore.config.rewriting import CLASSES, LOGINS, MAPS, NETWORKS, Rewriting
 from mailcore.import_postfix.draft import Draft
 from mailcore.import_postfix.machine import Machine
 from mailcore.import_postfix.tables import TableFault
-from mailcore.rewriting.address_map import MapFault, read_map
+from mailcore.rewriting.address_map import read_map
 from mailcore.rewriting.header_checks import read_checks
+from mailcore.rewriting.map_text import MapFault
 
 __all__ = ["rewriting"]
 

@@ -25,6 +25,7 @@ from mailcore.config.live_maps import LiveMaps
 from mailcore.config.recipients import STATE, domain_pattern_of
 from mailcore.config.routing_of import routing_of
 from mailcore.config.settings import Settings
+from mailcore.config.watched_files import WatchedFiles
 from mailcore.frames import NextHop
 from mailcore.maillog import MailLog
 from mailcore.receiver.check import NOT_DETERMINED, Asked
@@ -33,7 +34,6 @@ from mailcore.receiver.greylist import GreyStore
 from mailcore.receiver.path import Path
 from mailcore.receiver.recipient_store import RecipientStore
 from mailcore.receiver.verification import Verification
-from mailcore.receiver.watched_files import WatchedFiles
 from mailcore.rewriting.budget import Budget, PatternTooSlow
 from mailcore.rewriting.recipient_list import RecipientList, is_rewritten, read_recipients
 from mailcore.routing.address import comparable_domain
@@ -62,7 +62,7 @@ class RecipientChecks:
         paths = settings.recipients.relay_recipient_maps
         if "file" in self._ways.values():
             delimiter = settings.rewriting.recipient_delimiter
-            self._files = WatchedFiles(paths, lambda: read_recipients(paths, delimiter), self._read, loop, threads)
+            self._files = WatchedFiles(paths, lambda: read_recipients(paths, delimiter), self._read, threads)
         self._store: RecipientStore | None = None
         self._verification: Verification | None = None
         self._greylist: GreyStore | None = None

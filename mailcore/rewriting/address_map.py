@@ -16,13 +16,13 @@ Keeps law: patterns-bounded (docs/laws.md).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import regex
 
 from mailcore.counted import counted
 from mailcore.rewriting.budget import PATTERN_TIMEOUT_S, Budget, PatternTooSlow
+from mailcore.rewriting.map_text import MapFault, logical_lines, read_text
 from mailcore.routing.address import comparable, comparable_domain, is_mailbox, split, split_extension
 from mailcore.routing.route import RouteError, domain_name
 
@@ -31,24 +31,16 @@ __all__ = [
     "PATTERNS_MAX",
     "REGEXP",
     "AddressMap",
-    "MapFault",
     "filled",
-    "logical_lines",
     "read_map",
-    "read_text",
 ]
 
 REGEXP = "regexp:"  # as in mailcore.config.rewriting
-FILE_BYTES_MAX = 64 << 20  # a million lines
 PATTERNS_MAX = 1_000  # of one file: each address is compared with all of them
 RESULTS_MAX = 10_000  # addresses of one line
 
 _RULE = re.compile(r"/((?:[^/\\]|\\.)+)/\s+(\S.*)")
 GROUP = re.compile(r"\$(?:(\d)|\{(\d)\}|\((\d)\)|(\$))")
-
-
-class MapFault(Exception):
-    """A file of a map cannot be used. The message is for the operator, one line for each fault."""
 
 
 class _Rule(NamedTuple):
@@ -133,37 +125,6 @@ def read_map(name: str, delimiter: str = "") -> AddressMap:
     if faults:
         raise MapFault("\n".join(faults))
     return AddressMap(exact, tuple(rules), delimiter)
-
-
-def read_text(path: str) -> str:
-    """Returns the text of a file, without a byte order mark. Raises MapFault."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
-        if len(data) > FILE_BYTES_MAX:
-            raise MapFault(f"{path}: the file is larger than {FILE_BYTES_MAX} bytes")
-        return data.decode("utf-8-sig")
-    except OSError as error:
-        raise MapFault(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        at = error.object.count(b"\n", 0, error.start) + 1
-        raise MapFault(f"{path}:{at}: the line is not UTF-8") from None
-
-
-def logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yields each logical line with the number of its first one."""
-    begun, parts = 0, list[str]()
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        if line[0].isspace() and parts:
-            parts.append(line.strip())
-            continue
-        if parts:
-            yield begun, " ".join(parts)
-        begun, parts = number, [line.strip()]
-    if parts:
-        yield begun, " ".join(parts)
 
 
 def _entry(line: str) -> tuple[str, tuple[str, ...]]:

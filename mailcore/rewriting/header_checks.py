@@ -18,16 +18,9 @@ import regex
 
 from mailcore.counted import counted
 from mailcore.rewriting.actions import Action, Deed
-from mailcore.rewriting.address_map import (
-    GROUP,
-    PATTERNS_MAX,
-    REGEXP,
-    MapFault,
-    filled,
-    logical_lines,
-    read_text,
-)
+from mailcore.rewriting.address_map import GROUP, PATTERNS_MAX, REGEXP, filled
 from mailcore.rewriting.budget import Budget, PatternTooSlow
+from mailcore.rewriting.map_text import MapFault, logical_lines, read_text
 from mailcore.routing.address import is_mailbox
 
 __all__ = ["HeaderChecks", "read_checks"]

@@ -16,8 +16,8 @@ import re
 from collections.abc import Sequence
 
 from mailcore.counted import counted
-from mailcore.rewriting.address_map import MapFault, read_text
 from mailcore.rewriting.budget import Budget
+from mailcore.rewriting.map_text import MapFault, read_text
 from mailcore.rewriting.rewriting import Maps
 from mailcore.routing.address import comparable, comparable_domain, is_mailbox, split
 from mailcore.routing.route import RouteError, domain_name

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mailcore.rewriting.address_map import AddressMap, MapFault, read_map
+from mailcore.rewriting.address_map import AddressMap, read_map
 from mailcore.rewriting.budget import PatternTooSlow
+from mailcore.rewriting.map_text import MapFault
 
 
 def made(directory: Path, text: str, *, regexp: bool = False, delimiter: str = "") -> AddressMap:

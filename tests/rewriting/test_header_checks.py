@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from mailcore.rewriting.actions import Action, Deed
-from mailcore.rewriting.address_map import MapFault
 from mailcore.rewriting.budget import Budget, PatternTooSlow
 from mailcore.rewriting.header_checks import read_checks
+from mailcore.rewriting.map_text import MapFault
 
 
 def find(directory: Path, text: str, field: str) -> Action | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mailcore.rewriting.address_map import MapFault
+from mailcore.rewriting.map_text import MapFault
 from mailcore.rewriting.recipient_list import read_recipients
 
 FILE = """# made by a script

@@ -1,4 +1,4 @@
-"""Files that a receiver reads again, in a thread, when they have changed.
+"""Files that a process reads again, in a thread, when they have changed.
 
 Laws
 - What cannot be read never replaces what is in use.
@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
-from mailcore.rewriting.address_map import MapFault
+from mailcore.rewriting.map_text import MapFault
 
 __all__ = ["WatchedFiles"]
 
@@ -32,13 +32,11 @@ class WatchedFiles(Generic[Read]):
         paths: Sequence[str],
         read: Callable[[], Read],
         changed: Callable[[Sequence[str]], None],
-        loop: asyncio.AbstractEventLoop,
         threads: ThreadPoolExecutor,
     ) -> None:
         self._paths = paths
         self._read = read
         self._report = changed
-        self._loop = loop
         self._threads = threads
         self._seen = self._signature()
         self._reading = False
@@ -50,7 +48,7 @@ class WatchedFiles(Generic[Read]):
             changed(str(fault).splitlines())
 
     def look(self) -> None:
-        """Begins to read the files if they have changed."""
+        """Begins to read the files if they have changed. To be called twice a second, in the loop of the process."""
         if self._reading:
             return
         seen = self._signature()
@@ -61,7 +59,7 @@ class WatchedFiles(Generic[Read]):
             if self._looks_left:
                 return
             self._reading = True
-            self._loop.run_in_executor(self._threads, self._read).add_done_callback(self._done)
+            asyncio.get_running_loop().run_in_executor(self._threads, self._read).add_done_callback(self._done)
 
     def _done(self, future: asyncio.Future[Read]) -> None:
         self._reading = False
