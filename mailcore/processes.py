@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from mailcore.deliverer.sealing import Sealing
     from mailcore.deliverer.tls_counting import TlsCounting
     from mailcore.pickup.verification import Verifier
+    from mailcore.routing.resolve import Routing
 
 __all__ = ["ROLES", "checks_of", "main"]
 
@@ -122,20 +123,20 @@ def _open_filter(settings: Settings) -> LocalFilter | None:
     return Filtering(settings)
 
 
-def _open_verifier(settings: Settings, loop: asyncio.AbstractEventLoop) -> Verifier:
+def _open_verifier(settings: Settings, loop: asyncio.AbstractEventLoop, routing: Callable[[], Routing]) -> Verifier:
     from mailcore.pickup.verifier import AddressVerifier  # the control process loads it with the first request
 
-    return AddressVerifier(settings, loop)
+    return AddressVerifier(settings, loop, routing)
 
 
-async def _metrics(settings: Settings, _: LiveMaps | None) -> None:
+async def _metrics(settings: Settings, *_: object) -> None:
     if settings.metrics.listen:  # else the control process does not load it
         from mailcore.metrics import server
 
         await server.run(settings)
 
 
-async def _tls_reports(settings: Settings, _: LiveMaps | None) -> None:
+async def _tls_reports(settings: Settings, *_: object) -> None:
     if settings.tlsrpt.is_on:  # else the control process does not load it
         from mailcore.tlsrpt import sending
 

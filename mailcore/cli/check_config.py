@@ -2,8 +2,8 @@
 
 Values of tuned.toml that are not in force are printed on stderr, with their line; the exit status stays 0, as Waypost ignores
 them. Faults of the file of users are printed, too, with exit status 1: the users of these lines cannot log in; so are those of
-the files of [rewriting] and [recipients]: Waypost does not take them into use. With --file-only none of these files is
-looked at.
+the files of [rewriting] and [recipients]: Waypost does not take them into use. With a fault in a file of [route_maps] Waypost
+does not start, so the exit status is 2. With --file-only none of these files is looked at.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from mailcore.config.maps import map_faults, recipient_faults
 from mailcore.config.policies_without_mail import policies_without_mail
 from mailcore.config.postmaster import postmaster_faults
 from mailcore.config.recipients import warnings_about
+from mailcore.config.route_files import with_route_files
 from mailcore.config.settings import Settings
 from mailcore.config.tlsrpt import tlsrpt_warnings
 from mailcore.config.tuned_check import ignored
 from mailcore.config.unchecked_logins import login_warnings
 from mailcore.faults import Code, Fault
+from mailcore.rewriting.map_text import MapFault
 from mailcore.terminal.command import DONE, NOT_DONE, WRONG_USE, add_common, config_path
 from mailcore.terminal.output import complain, complain_fault, plain, print_json, say
 from mailcore.users.user_file import UserFileError, read_users
@@ -45,7 +47,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--file-only",
         action="store_true",
-        help="check only the configuration file, not tuned.toml, the file of users and those of [rewriting] and [recipients]",
+        help="check only the configuration file, not tuned.toml, the file of users and those of [route_maps], [rewriting] and "
+        "[recipients]",
     )
     add_common(parser)
     parser.set_defaults(run=_run)
@@ -55,7 +58,8 @@ def _run(arguments: argparse.Namespace) -> int:
     path = config_path(arguments)
     try:
         settings = load(path)
-    except ConfigError as error:
+        whole = settings if arguments.file_only else with_route_files(settings)
+    except (ConfigError, MapFault) as error:
         faults = str(error).splitlines()
         if arguments.json:
             print_json({"valid": False, "file": str(path), "faults": [plain(fault) for fault in faults]})
@@ -67,8 +71,8 @@ def _run(arguments: argparse.Namespace) -> int:
     tuned = [] if arguments.file_only else _tuned_faults(settings)
     users, not_checked = ([], []) if arguments.file_only else _users_faults(settings)
     said = (
-        *_without_mail(settings),
-        *postmaster_faults(settings, socket.gethostname()),
+        *_without_mail(whole),
+        *postmaster_faults(whole, socket.gethostname()),
         *warnings_about(settings.recipients, settings.relay.domains),
         *dnsbl_warnings(settings.dnsbl),
         *authenticity_warnings(settings.authenticity),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 from mailcore import processes
-from mailcore.config.load import load
+from mailcore.config.load import ConfigError, load
+from mailcore.config.route_files import route_faults
 from mailcore.supervisor import supervisor
 from mailcore.supervisor.users import UsersError, find_users
 from mailcore.terminal.command import UsageError, add_common, config_path
@@ -28,6 +29,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     settings = load(config_path(arguments), look_at_certificate=False)  # it is looked at while Waypost runs
+    if faults := route_faults(settings):
+        raise ConfigError("\n".join(faults))
     try:
         users = find_users(arguments.receiver_user, arguments.deliverer_user, arguments.group)
     except UsersError as error:

@@ -6,8 +6,9 @@ import argparse
 import sys
 
 from mailcore.control.protocol.routing import Resolved, Route, Routes
+from mailcore.counted import counted
 from mailcore.terminal.command import DONE, NOT_DONE, add_common, control_client
-from mailcore.terminal.output import print_json, rows_to_lines, say, whole_table, width
+from mailcore.terminal.output import complain, print_json, rows_to_lines, say, whole_table, width
 
 __all__ = ["configure"]
 
@@ -37,14 +38,19 @@ def _list(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(answer)
         return DONE
-    rows = [_row(route) for route in (*answer.routes, answer.default)]
-    for line in whole_table(("PATTERN", "TRANSPORT", "NEXT HOP"), rows, width(sys.stdout)):
+    routes = (*answer.routes, answer.default)
+    names: tuple[str, ...] = ("PATTERN", "TRANSPORT", "NEXT HOP")
+    rows: list[tuple[str, ...]] = [(route.pattern, route.transport, _next_hop(route)) for route in routes]
+    if any(route.file for route in routes):
+        names = (*names, "WRITTEN IN")
+        rows = [
+            (*row, f"{route.file}:{route.line}" if route.file else "") for row, route in zip(rows, routes, strict=True)
+        ]
+    for line in whole_table(names, rows, width(sys.stdout)):
         say(line)
+    if answer.more:
+        complain(f"{counted(answer.more, 'more route')} not shown; waypost route resolve ADDRESS looks at all of them")
     return DONE
-
-
-def _row(route: Route) -> tuple[str, str, str]:
-    return route.pattern, route.transport, _next_hop(route)
 
 
 def _next_hop(route: Route) -> str:
@@ -65,6 +71,8 @@ def _resolve(arguments: argparse.Namespace) -> int:
         print_json(answer)
     else:
         pairs: list[tuple[str, object]] = [("address", answer.address), ("route", answer.matched)]
+        if answer.written:
+            pairs.append(("written in", answer.written))
         if answer.refused:
             pairs.append(("refused", answer.refused))
         elif answer.becomes:

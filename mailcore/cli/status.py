@@ -11,6 +11,7 @@ import msgspec
 from mailcore.config.certificates import CertificateError, load_pair
 from mailcore.config.maps import map_faults, recipient_faults
 from mailcore.config.rewriting import REGEXP
+from mailcore.config.route_files import route_faults
 from mailcore.config.settings import Settings
 from mailcore.control.client import Refused
 from mailcore.control.protocol.state import Disk, Disks, Processes
@@ -110,8 +111,11 @@ def _closed_certificates(settings: Settings, processes: Processes) -> list[str]:
 
 
 def _map_problems(settings: Settings) -> list[str]:
-    """Returns the faults of the files of [rewriting] and [recipients], after which mail gets 451."""
+    """Returns the faults of the files of [route_maps], [rewriting] and [recipients]."""
     problems = []
+    if all(map(_is_readable, settings.route_maps.files)):
+        then = "the routes read before stay in use, and Waypost does not start with it"
+        problems += [f"[route_maps] {fault}; {then}" for fault in route_faults(settings)]
     files = [name.removeprefix(REGEXP) for name in settings.rewriting.files]
     if all(map(_is_readable, files)):
         then = "the content read before stays in use, and all mail gets 451 after a restart"

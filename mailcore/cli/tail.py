@@ -37,7 +37,8 @@ WARNINGS = frozenset(
         "disk_full", "dns_list_failed", "dns_listed", "greylist_full", "lane_lags", "login_failed", "maildrop_damaged",
         "maps_refused", "milter_failed", "positions_damaged", "probes_exceeded", "proxy_refused", "rate_exceeded",
         "recipient_store_damaged", "recipient_store_failed",
-        "recipients_refused", "record_set_aside", "refusals_not_recorded", "rewriting_failed", "session_failed",
+        "recipients_refused", "record_set_aside", "refusals_not_recorded", "rewriting_failed",
+        "routes_refused", "session_failed",
         "spans_rejected", "stopped_accepting", "sync_failed", "tls_counts_left_out", "tls_report_failed",
         "tls_report_given_up", "tls_reports_stopped", "traces_failed", "traces_lost", "tuned_ignored",
         "users_refused",
@@ -48,7 +49,7 @@ INFOS = frozenset(
         "accepted", "accepting_again", "active", "administered", "adopted", "bounced", "certificate_read",
         "collector_answers",
         "delay_warned", "delivery", "expired", "header_checked", "lines_lost", "maps_read",
-        "milter_acted", "recipient_verified", "recipients_read", "recovered", "refused", "removed", "started",
+        "milter_acted", "recipient_verified", "recipients_read", "recovered", "refused", "removed", "routes_read", "started",
         "stress", "stress_ended", "success_reported", "swept", "tls_report_sent",
         "tuned", "tuned_ended", "users_read", "window_changed",
     }

@@ -8,7 +8,6 @@ Keeps law: faults-name-their-line (docs/laws.md).
 
 from __future__ import annotations
 
-import difflib
 import os
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mailcore.bounds import BadValue, shown
-from mailcore.config import client_auth, recipients, tls, traces, values
+from mailcore.config import client_auth, recipients, route_maps, tls, traces, values
 from mailcore.config.arc import arc_faults
 from mailcore.config.dkim import DkimKey, check_key_file, dkim_faults
 from mailcore.config.document import ConfigError, Document
@@ -25,6 +24,7 @@ from mailcore.config.ehlo_keywords import TABLES, keyword_tables
 from mailcore.config.lines import Path as Key
 from mailcore.config.listeners import SUBMISSION, Certificate, Listener, listener_faults
 from mailcore.config.milters import LISTS, Milter, milter_faults
+from mailcore.config.routes import checked_route
 from mailcore.config.settings import (
     DEFAULT_ROUTE,
     DIRECTORIES,
@@ -41,7 +41,6 @@ from mailcore.config.settings import (
     TlsPolicy,
     Transport,
 )
-from mailcore.routing.route import BUILT_IN, Route, RouteError, parse_route
 from mailcore.scheduler.parameters import check_backoff
 
 __all__ = [
@@ -99,6 +98,7 @@ class _Reading(Document):
         milters = self._milters(sections["receiver"], listeners)
         self._ca_file(("tls",), sections["tls"])
         recipients.settle(sections, self._base, self._fault)
+        route_maps.absolute(sections["route_maps"], self._base)
         traces.settle(sections, self._fault)
         levels = [each.get("tls") for each in transports.values()] + [each.get("level") for each in policies.values()]
         self._checked(
@@ -226,6 +226,7 @@ class _Reading(Document):
     def _routes(
         self, table: str, read: Callable[[str], str], transports: Mapping[str, dict[str, Any]]
     ) -> dict[str, str]:
+        lmtp = [name for name, section in transports.items() if section.get("protocol") == "lmtp"]
         routes: dict[str, str] = {}
         for name, target in self._table((table,)).items():
             key = (table, name)
@@ -235,30 +236,10 @@ class _Reading(Document):
             if not isinstance(target, str):
                 self._fault(key, f'must be a string such as "smtp:example.org:25" (got {shown(target)})')
                 continue
-            try:
-                route = parse_route(target)
-            except RouteError as error:
-                self._fault(key, f"must be a route: {error}")
-                continue
-            last = parse_route(route.text) if route.transport == "hold" and route.text else route  # of what is released
-            if last.transport not in BUILT_IN:
-                self._check_transport(key, last, target, transports)
-            if pattern is not None:
-                routes[pattern] = str(route)
+            route = self._checked(key, target, lambda text: checked_route(text, transports, lmtp))
+            if pattern is not None and route is not None:
+                routes[pattern] = route
         return routes
-
-    def _check_transport(self, key: Key, route: Route, target: str, transports: Mapping[str, dict[str, Any]]) -> None:
-        names = tuple(transports)
-        if route.transport not in names:
-            near = difflib.get_close_matches(route.transport, names, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            self._fault(
-                key,
-                f"must name a transport that is defined (got {shown(target)}); {hint}Defined: {', '.join(names)}. "
-                f"To define another one, add [transports.{route.transport}]",
-            )
-        elif route.next_hop.startswith("/") and transports[route.transport].get("protocol") != "lmtp":
-            self._fault(key, f'must not be a Unix socket, unless [transports.{route.transport}] has protocol = "lmtp"')
 
     def _tls(self, receiver: dict[str, Any]) -> None:
         names = ("tls_certificate", "tls_key")

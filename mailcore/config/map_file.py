@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mailcore.bounds import bad
 
-__all__ = ["INDEXED", "REGEXP", "map_file", "map_or_pattern_file", "pattern_file"]
+__all__ = ["INDEXED", "REGEXP", "map_file", "map_or_pattern_file", "pattern_file", "route_file"]
 
 REGEXP = "regexp:"  # before the path of a file of regular expressions
 INDEXED = ("hash", "btree", "lmdb", "cdb", "dbm", "sdbm", "texthash")  # types of Postfix that have a source
@@ -23,6 +23,11 @@ def map_file(given: str) -> str:
 def pattern_file(given: str) -> str:
     """Returns the path of a file of patterns. Raises BadValue, also for a type of Postfix before it."""
     return _checked(given, "must be the path of a text file: write {path!r}, without the type")
+
+
+def route_file(given: str) -> str:
+    """Returns the path of a file of routes. Raises BadValue, also for a type of Postfix."""
+    return _checked(given, "must be the path of a file with a pattern and a route in each line, no expressions")
 
 
 def map_or_pattern_file(given: str) -> str:

@@ -38,6 +38,7 @@ from mailcore.config.recipients import Recipients
 from mailcore.config.relay import Relay
 from mailcore.config.reports import Reports
 from mailcore.config.rewriting import Rewriting
+from mailcore.config.route_maps import RouteMaps
 from mailcore.config.supervisor import Supervisor
 from mailcore.config.tls import DANE, Tls, TlsPolicy
 from mailcore.config.tlsrpt import TlsRpt
@@ -69,6 +70,7 @@ class Settings:
     greylist: Greylist = field(default_factory=Greylist)
     arc: Arc = field(default_factory=Arc)
     rewriting: Rewriting = field(default_factory=Rewriting)
+    route_maps: RouteMaps = field(default_factory=RouteMaps)
     deliverer: Deliverer = field(default_factory=Deliverer)
     tls: Tls = field(default_factory=Tls)
     tlsrpt: TlsRpt = field(default_factory=TlsRpt)
@@ -171,6 +173,7 @@ SECTIONS: dict[str, type] = {
     "greylist": Greylist,
     "arc": Arc,
     "rewriting": Rewriting,
+    "route_maps": RouteMaps,
     "auth": Auth,
     "clients": Clients,
     "deliverer": Deliverer,

@@ -23,8 +23,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from mailcore.config.header_completion import HeaderCompletion
+from mailcore.config.live_routes import LiveRoutes
 from mailcore.config.open_rewriting import OpenRewriting, no_rewriting
-from mailcore.config.routing_of import routing_of
 from mailcore.config.scheduler_parameters import parameters_of
 from mailcore.config.settings import Settings
 from mailcore.control.access import Peer, group_id, peer_of
@@ -80,7 +80,7 @@ LOCK_WAIT_S = 5.0  # the control process before us may still be dying
 ANSWERED = (FaultError, CursorError, OSError, PositionsDamaged, PositionsTooNew, SegmentTooNew)
 
 
-Beside = Callable[[Settings, "LiveMaps | None"], Coroutine[Any, Any, None]]
+Beside = Callable[[Settings, "LiveMaps | None", LiveRoutes], Coroutine[Any, Any, None]]
 
 
 class Forbidden(FaultError):
@@ -114,10 +114,11 @@ class ControlServer:
         disk = Disk()
         intake = Intake(disk, [str(settings.queue_directory), str(settings.spool_directory)])
         self.link = ManagerLink(str(settings.run_directory / "manager.sock"), intake)
-        routing = routing_of(settings)
+        readers = ThreadPoolExecutor(READERS, "browse")
+        self.routes = LiveRoutes(settings, None, readers, keeps_tables=True)  # the manager logs changes
 
         def route_of(recipient: Recipient) -> str:
-            resolved = routing.resolve(recipient.address)
+            resolved = self.routes.routing.resolve(recipient.address)
             return "" if isinstance(resolved, Refused) else resolved.destination
 
         browser = Browser(disk, str(settings.queue_directory), time.time, time.monotonic, route_of)
@@ -131,11 +132,10 @@ class ControlServer:
             settings.receiver.hostname or socket.gethostname(),
             open_filter(settings),
         )
-        readers = ThreadPoolExecutor(READERS, "browse")
         processes = str(settings.run_directory / "processes.json")
         lanes = configured_lanes(settings.receiver.processes, settings.queue.retry_ladder_s)
         self.view = View(browser, self.link, readers, archive, lanes)
-        tables = Tables(self.view, settings, routing)
+        tables = Tables(self.view, settings, self.routes)
         self.ages = Ages(self.view)
         exported = str(settings.events_directory / EXPORTED) if settings.export.enabled else ""
         positions = Positions(self.view, settings.queue.undo_time_s, exported)
@@ -152,8 +152,9 @@ class ControlServer:
         try:
             self.start(asyncio.create_task(self.link.run()))
             self._rewrite()
+            self.start(asyncio.create_task(self.routes.watch()))
             for work in self._beside:
-                self.start(asyncio.create_task(work(self.settings, self.injecting.rewriting)))
+                self.start(asyncio.create_task(work(self.settings, self.injecting.rewriting, self.routes)))
             async with asyncio.timeout(1):
                 await self.link.tried.wait()
             loop = asyncio.get_running_loop()

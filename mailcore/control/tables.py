@@ -11,7 +11,7 @@ import asyncio
 import os
 import shutil
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ import msgspec
 
 from mailcore.bounds import Bounds
 from mailcore.config.host_finder_of import host_finder_of
+from mailcore.config.live_routes import LiveRoutes
+from mailcore.config.route_files import Place
 from mailcore.config.settings import DEFAULT_ROUTE, Settings
 from mailcore.control.operations import Answers
 from mailcore.control.protocol.operation import Arguments
@@ -30,7 +32,7 @@ from mailcore.control.view import View
 from mailcore.envelope import Status
 from mailcore.frames import NextHop
 from mailcore.log.disk import Disk as DiskCalls
-from mailcore.routing.resolve import Refused, Resolve, Routing
+from mailcore.routing.resolve import Refused
 from mailcore.routing.route import BUILT_IN, parse_route
 from mailcore.scheduler.explanations import explanation
 from mailcore.scheduler.feedback import Feedback
@@ -47,16 +49,17 @@ from mailcore.supervisor.room import ballast_of
 __all__ = ["Tables"]
 
 DNS_S = 5.0  # a user waits for the page; a deliverer waits longer
+ROUTES_SHOWN_MAX = 10_000  # a page with more is of no use, and a frame is bounded
 SCOPES = {"global": GLOBAL_SCOPE, "transport": TRANSPORT_SCOPE, "destination": DESTINATION_SCOPE}
 
 
 class Tables:
     """Answers ``parameters``, ``disks``, ``routes`` and ``resolve``."""
 
-    def __init__(self, view: View, settings: Settings, routing: Routing) -> None:
+    def __init__(self, view: View, settings: Settings, routes: LiveRoutes) -> None:
         self._view = view
         self._settings = settings
-        self._routing = routing
+        self._live = routes
         self._finder = host_finder_of(settings, time.monotonic)
         self.answers: dict[str, Answers] = {
             "parameters": self._parameters,
@@ -94,29 +97,33 @@ class Tables:
     async def _routes(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
         """Answers with the routes in the order of their precedence: addresses, domains, all below a domain (the longest
         first), the rest."""
-        routes = self._settings.routes
+        tables = self._live.tables
+        routes, places = tables.routes, tables.places.get("routes", {})
+        patterns = sorted((pattern for pattern in routes if pattern != "*"), key=_specific)
         yield Routes(
-            routes=[_route(pattern, routes[pattern]) for pattern in sorted(routes, key=_specific) if pattern != "*"],
-            default=_route("*", routes.get("*", DEFAULT_ROUTE)),
+            routes=[_route(pattern, routes[pattern], places) for pattern in patterns[:ROUTES_SHOWN_MAX]],
+            default=_route("*", routes.get("*", DEFAULT_ROUTE), places),
             transports=sorted(self._settings.transports),
+            more=max(0, len(patterns) - ROUTES_SHOWN_MAX),
         )
 
     async def _resolve(self, session: Session, arguments: ResolveArguments) -> AsyncGenerator[Any, None]:
         address = arguments.address
-        resolve: Resolve = self._routing.resolve
-        if arguments.sender is not None or arguments.login:
-            sender = arguments.sender if arguments.sender is not None else "anyone"
-            resolve = self._routing.of_message(sender, arguments.login)
-        resolved = resolve(address, "")
+        routing, tables = self._live.routing, self._live.tables
+        sender = arguments.sender if arguments.sender is not None else "anyone"
+        resolved = routing.of_message(sender, arguments.login)(address, "")
+        table, pattern = routing.deciding(address, sender, arguments.login)
+        place = tables.places.get(table, {}).get(pattern)
         answer = Resolved(
             address=address,
             transport="",
             destination="",
             next_hop="",
-            matched=self._routing.matched(address),
+            matched=pattern,
             refused="",
             hosts=[],
             dns_error="",
+            written=str(place) if place is not None else f"[{table}]" if table else "",
         )
         if isinstance(resolved, Refused):
             if resolved.released or resolved.status is Status.DELIVERED:
@@ -181,11 +188,19 @@ def _specific(pattern: str) -> tuple[int, int, str]:
     return kind, -pattern.count(".") if kind == 2 else 0, pattern
 
 
-def _route(pattern: str, text: str) -> Route:
-    """Returns a route without the line in the file, which is not known here."""
+def _route(pattern: str, text: str, places: Mapping[str, Place]) -> Route:
+    """Returns a route. The line in the configuration file is not known here."""
     route = parse_route(text)
     next_hop, becomes = str(route).partition(":")[2], BUILT_IN.get(route.transport, "")
-    return Route(pattern=pattern, transport=route.transport, next_hop=next_hop, line=None, becomes=becomes)
+    place = places.get(pattern)
+    return Route(
+        pattern=pattern,
+        transport=route.transport,
+        next_hop=next_hop,
+        line=place.line if place is not None else None,
+        becomes=becomes,
+        file=place.path if place is not None else "",
+    )
 
 
 def _parameter(name: str, bounds: Bounds) -> ParameterKnown:

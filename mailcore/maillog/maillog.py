@@ -19,6 +19,7 @@ from mailcore.maillog.operator_lines import OperatorLines
 from mailcore.maillog.process_lines import ProcessLines
 from mailcore.maillog.receiver_lines import ReceiverLines
 from mailcore.maillog.recipient_lines import RecipientLines
+from mailcore.maillog.route_lines import RouteLines
 from mailcore.maillog.tlsrpt_lines import TlsrptLines
 from mailcore.maillog.trace_lines import TraceLines
 
@@ -32,6 +33,7 @@ class MailLog(
     DiskLines,
     ReceiverLines,
     RecipientLines,
+    RouteLines,
     LoginLines,
     MilterLines,
     HeaderLines,

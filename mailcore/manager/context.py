@@ -41,7 +41,7 @@ class ManagerContext:
     checkpoints: Checkpoints
     commit: GroupCommit  # of the journal
     scheduler: Scheduler
-    routing: Routing
+    routing: Routing  # another one after files of [route_maps] have changed
     log: MailLog
     pool: ThreadPoolExecutor  # spool files, checkpoints
     ids: QueueIds

@@ -20,7 +20,7 @@ from typing import Any
 
 import uvloop
 
-from mailcore.config.routing_of import routing_of
+from mailcore.config.live_routes import LiveRoutes
 from mailcore.config.scheduler_parameters import parameters_of
 from mailcore.config.settings import Settings
 from mailcore.config.tuned import Tuned
@@ -52,6 +52,7 @@ from mailcore.queue.lanes import DELETED, HOLD, incoming, is_incoming
 from mailcore.queue.queue_id import MANAGER, PICKUP, QueueIds
 from mailcore.queue.recovery import Recovered, recover
 from mailcore.queue.restored import RestoredDamaged, read_restored
+from mailcore.routing.resolve import Routing
 from mailcore.scheduler.scheduler import Scheduler
 from mailcore.supervisor.listen import listen_on_path
 from mailcore.supervisor.pulse import beat
@@ -87,6 +88,8 @@ class Manager:
             if lane not in (HOLD, DELETED):
                 runner.waited_below = restored.lanes.get(lane, 0)
         scheduler = Scheduler(parameters_of(settings))
+        pool = ThreadPoolExecutor(THREADS, "spool")
+        self.routes = LiveRoutes(settings, self.log, pool, self._routes_changed)
         self.context = ManagerContext(
             settings,
             loop,
@@ -94,9 +97,9 @@ class Manager:
             recovered.checkpoints,
             GroupCommit(queue.journal, loop, queue_settings.commit_delay_ms / 1000),
             scheduler,
-            routing_of(settings),
+            self.routes.routing,
             self.log,
-            ThreadPoolExecutor(THREADS, "spool"),
+            pool,
             QueueIds(MANAGER, time.time),
             hostname,
             self._checkpoint_soon,
@@ -146,6 +149,10 @@ class Manager:
             **dict.fromkeys(("set", "transport_set", "suspend", "resume"), self.overrides.set),
             "inject": self.orders.inject,
         }
+
+    def _routes_changed(self, routing: Routing) -> None:
+        """Uses other routes from now on. Messages in the active set keep their destinations until their next pass."""
+        self.context.routing = routing
 
     def _recover(self, disk: Disk, restored_at: float) -> Recovered:
         settings = self.settings
@@ -377,7 +384,7 @@ async def _run(settings: Settings) -> None:
     manager.go_on()
     beat(loop)
     async with server:  # uvloop keeps no reference: without this one the garbage collector would close the server
-        await asyncio.gather(manager.checkpoints(), manager.flush(), manager.housekeeping.run())
+        await asyncio.gather(manager.checkpoints(), manager.flush(), manager.housekeeping.run(), manager.routes.watch())
 
 
 def main(settings: Settings, number: int) -> None:

@@ -15,6 +15,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from mailcore.config.live_routes import LiveRoutes
 from mailcore.config.settings import Settings
 from mailcore.control.local_filter import LocalFilter, OpenFilter
 from mailcore.log.disk import Disk, Locked
@@ -73,7 +74,10 @@ class Pickup:
         rewriting: LiveMaps | None = None,
         local_filter: LocalFilter | None = None,
         open_verifier: OpenVerifier | None = None,
+        routes: LiveRoutes | None = None,
     ) -> None:
+        """``routes`` are those of the process; they are needed with ``open_verifier``."""
+        self._routes = routes
         self._open_verifier = open_verifier
         self._verifier: Verifier | None = None
         self._filter = local_filter
@@ -143,8 +147,10 @@ class Pickup:
     def _verify(self) -> Verifier:
         """Returns the verifier of addresses, which is loaded with the first request."""
         if self._verifier is None:
+            routes = self._routes
             assert self._open_verifier is not None
-            self._verifier = self._open_verifier(self._settings, self._loop)
+            assert routes is not None
+            self._verifier = self._open_verifier(self._settings, self._loop, lambda: routes.routing)
         return self._verifier
 
     def _tell(self, taken: Taken) -> str:
@@ -199,7 +205,12 @@ def _written(path: str) -> float:
 
 
 async def run(
-    open_filter: OpenFilter, open_verifier: OpenVerifier, settings: Settings, rewriting: LiveMaps | None
+    open_filter: OpenFilter,
+    open_verifier: OpenVerifier,
+    settings: Settings,
+    rewriting: LiveMaps | None,
+    routes: LiveRoutes,
 ) -> None:
     """Runs the pickup until it is cancelled. ``rewriting`` determines the final addresses; None: they are final."""
-    await Pickup(settings, asyncio.get_running_loop(), rewriting, open_filter(settings), open_verifier).run()
+    loop = asyncio.get_running_loop()
+    await Pickup(settings, loop, rewriting, open_filter(settings), open_verifier, routes).run()

@@ -18,6 +18,7 @@ from mailcore.dsn_request import NOTIFY_NEVER
 from mailcore.envelope import DataPlace, Envelope, Origin, Recipient
 from mailcore.pickup.dropped import DroppedDamaged, Submission
 from mailcore.routing.address import comparable, is_mailbox
+from mailcore.routing.resolve import Routing
 
 if TYPE_CHECKING:  # a process without [rewriting] does not load it
     from mailcore.config.live_maps import LiveMaps
@@ -74,7 +75,8 @@ class Verifier(Protocol):
         """Begins to look, and does not wait. Called in a thread."""
 
 
-OpenVerifier = Callable[[Settings, asyncio.AbstractEventLoop], Verifier]
+OpenVerifier = Callable[[Settings, asyncio.AbstractEventLoop, Callable[[], Routing]], Verifier]
+"""Opens the one of this process: (settings, loop, routing); ``routing`` returns the routing in use."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from mailcore.bounce.verified import Action, Finding
 from mailcore.config.host_finder_of import host_finder_of, our_name
 from mailcore.config.recipients import domain_pattern_of
-from mailcore.config.routing_of import routing_of
 from mailcore.config.settings import Settings
 from mailcore.envelope import Status
 from mailcore.pickup.verification import Asked, Question
 from mailcore.receiver import probe
 from mailcore.routing.address import comparable_domain, split
 from mailcore.routing.mx import Address
-from mailcore.routing.resolve import Refused, Resolved
+from mailcore.routing.resolve import Refused, Resolved, Routing
 from mailcore.tls.policy import Policies, Policy
 
 __all__ = ["AddressVerifier"]
@@ -32,12 +31,12 @@ HOSTS_NAMED_MAX = 3
 
 
 class AddressVerifier:
-    """Answers questions, in the loop of the process."""
+    """Answers questions, in the loop of the process. ``routing`` returns the routing in use."""
 
-    def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop, routing: Callable[[], Routing]) -> None:
         self._settings = settings
         self._loop = loop
-        self._routing = routing_of(settings)
+        self._routing = routing
         self._prober = probe.Prober(host_finder_of(settings, time.monotonic))
         self._policies = Policies(settings.tls_policy, settings.deliverer.port, settings.tls.ca_file)
         self._slots = asyncio.Semaphore(settings.maildrop.verify_questions_max)
@@ -51,7 +50,7 @@ class AddressVerifier:
         return list(await asyncio.gather(*(self._one(question, asked) for asked in question.asked)))
 
     async def _one(self, question: Question, asked: Asked) -> Finding:
-        route = self._routing.of_message(question.sender, question.login)(asked.address, "")
+        route = self._routing().of_message(question.sender, question.login)(asked.address, "")
         if isinstance(route, Refused):
             return _by_route(asked, route)
         async with self._slots:

@@ -22,8 +22,8 @@ from typing import Any
 
 from mailcore.config.host_finder_of import host_finder_of, our_name
 from mailcore.config.live_maps import LiveMaps
+from mailcore.config.live_routes import LiveRoutes
 from mailcore.config.recipients import STATE, domain_pattern_of
-from mailcore.config.routing_of import routing_of
 from mailcore.config.settings import Settings
 from mailcore.config.watched_files import WatchedFiles
 from mailcore.frames import NextHop
@@ -37,6 +37,7 @@ from mailcore.receiver.verification import Verification
 from mailcore.rewriting.budget import Budget, PatternTooSlow
 from mailcore.rewriting.recipient_list import RecipientList, is_rewritten, read_recipients
 from mailcore.routing.address import comparable_domain
+from mailcore.routing.resolve import Routing
 from mailcore.tls.policy import Policies, Policy
 
 __all__ = ["RecipientChecks"]
@@ -65,13 +66,15 @@ class RecipientChecks:
             self._files = WatchedFiles(paths, lambda: read_recipients(paths, delimiter), self._read, threads)
         self._store: RecipientStore | None = None
         self._verification: Verification | None = None
+        self._routes: LiveRoutes | None = None
         self._greylist: GreyStore | None = None
         self._lists: DnsLists | None = None
         self._dnsbl = settings.dnsbl
         if "next_hop" in self._ways.values() or settings.greylist.enabled:
             self._store = RecipientStore(settings.home / STATE, loop, log)
             if "next_hop" in self._ways.values():
-                self._verification = _verification(settings, self._store, log, loop)
+                self._routes = LiveRoutes(settings, log, threads, self._routes_changed)
+                self._verification = _verification(settings, self._routes.routing, self._store, log, loop)
             if settings.greylist.enabled:
                 self._greylist = GreyStore(settings.greylist, self._store, log, time.time)
         if settings.dnsbl.sites:
@@ -81,6 +84,8 @@ class RecipientChecks:
         """Begins to read the files again if they have changed."""
         if self._files is not None:
             self._files.look()
+        if self._routes is not None:
+            self._routes.look()
 
     def connected(self, address: str) -> None:
         """Begins to look a client up in the lists."""
@@ -162,6 +167,10 @@ class RecipientChecks:
             b"550 5.1.1 <" + recipient.address.encode() + b">: Recipient address rejected: User unknown in relay domain"
         )
 
+    def _routes_changed(self, routing: Routing) -> None:
+        if self._verification is not None:
+            self._verification.routing = routing
+
     def _read(self, faults: Sequence[str]) -> None:
         known = self._files.value if self._files is not None else None
         if faults:
@@ -171,7 +180,7 @@ class RecipientChecks:
 
 
 def _verification(
-    settings: Settings, store: RecipientStore, log: MailLog, loop: asyncio.AbstractEventLoop
+    settings: Settings, routing: Routing, store: RecipientStore, log: MailLog, loop: asyncio.AbstractEventLoop
 ) -> Verification:
     policies = Policies(settings.tls_policy, settings.deliverer.port, settings.tls.ca_file)
 
@@ -180,7 +189,7 @@ def _verification(
 
     return Verification(
         settings.recipients,
-        routing_of(settings),
+        routing,
         settings.lmtp_transports,
         policy,
         host_finder_of(settings, loop.time),

@@ -72,7 +72,7 @@ class Verification:
         hostname: str,
     ) -> None:
         self._settings = settings
-        self._routing = routing
+        self.routing = routing  # another one after files of [route_maps] have changed
         self._lmtp = lmtp
         self._policy = policy
         self._prober = Prober(finder)
@@ -89,7 +89,7 @@ class Verification:
 
     async def refusal(self, recipient: str, sender: str, client_address: str) -> bytes:
         """Returns the reply that refuses a recipient; b"" if the next hop has it."""
-        route = self._routing.of_message(sender, "")(recipient, "")
+        route = self.routing.of_message(sender, "")(recipient, "")
         if isinstance(route, Refused):
             return self._by_route(recipient, route)
         settings = self._settings

@@ -29,7 +29,7 @@ from mailcore.frames import NextHop
 from mailcore.routing.address import a_labels, comparable, is_mailbox, split, split_extension
 from mailcore.routing.route import BUILT_IN, DISCARD, UNIX, Route, RouteError, code_and_text, domain_name, parse_route
 
-__all__ = ["Refused", "Resolve", "Resolved", "Routing", "next_hop_named", "next_hop_of"]
+__all__ = ["Refused", "Resolve", "Resolved", "Routing", "RoutingMissing", "next_hop_named", "next_hop_of"]
 
 DOMAINS_REMEMBERED = 10_000  # about 5 MB; when it is full it is cleared
 LMTP_PORT = 24  # as Postfix's lmtp_tcp_port; RFC 2033 names no port and forbids 25
@@ -98,9 +98,10 @@ class Routing:
         self._port = port
         self._users: dict[str, Route] = {}
         self._domains: dict[str, Route] = {}  # "example.org", ".example.org" and "*"
+        parsed = functools.cache(parse_route)  # many patterns have the same route
         for pattern, text in routes.items():
             table = self._users if "@" in pattern else self._domains
-            table[comparable(pattern)] = parse_route(text)
+            table[comparable(pattern)] = parsed(text)
         self._senders = {comparable(pattern): text for pattern, text in sender_routes.items()}
         self._logins = dict(login_routes)
         self.by_sender = bool(sender_routes or login_routes)  # then ``of_message`` must be used
@@ -135,16 +136,35 @@ class Routing:
         route = self._of_sender(sender, login)
         return functools.partial(self._resolve_by, route) if route else self.resolve
 
+    def deciding(self, address: str, sender: str, login: str) -> tuple[str, str]:
+        """Returns the table and the pattern in it that decide about a message's recipient; "" and "" if it is none.
+
+        Tables are named as in the configuration file.
+        """
+        if not is_mailbox(address):
+            return "", ""
+        pattern = self.matched(address)
+        if pattern in ("", "*"):
+            if login in self._logins:
+                return "login_routes", login
+            if by := self._sender_pattern(sender):
+                return "sender_routes", by
+        return ("routes", pattern) if pattern else ("", "")
+
     def _of_sender(self, sender: str, login: str) -> str:
         """Returns the route of a login or sender; "" without one."""
         if login in self._logins:
             return self._logins[login]
+        return self._senders.get(self._sender_pattern(sender), "")
+
+    def _sender_pattern(self, sender: str) -> str:
+        """Returns the most specific pattern of a sender; "" without one."""
         if not sender:
-            return self._senders.get("<>", "")
+            return "<>" if "<>" in self._senders else ""
         domain = split(sender)[1]
         user = self._user(sender, self._senders)
         patterns = itertools.chain([user] if user else [], self._patterns(domain) if domain else [])
-        return next((self._senders[pattern] for pattern in patterns if pattern in self._senders), "")
+        return next((pattern for pattern in patterns if pattern in self._senders), "")
 
     def _resolve_by(self, route: str, address: str, override: str = "") -> Resolved | Refused:
         if override or self.matched(address) not in ("", "*") or not is_mailbox(address):
@@ -240,6 +260,16 @@ class Routing:
         port = route.port if route.port is not None else LMTP_PORT
         named = Route(route.transport, host, port if port != self._port else None, mx=False)
         return Resolved(route.transport, str(named), NextHop(host, port, False))
+
+
+class RoutingMissing(Routing):
+    """Stands for routes that cannot be read: mail waits, except where an operator has rerouted it."""
+
+    def resolve(self, address: str, override: str = "") -> Resolved | Refused:
+        """Returns where the address goes."""
+        if override or not is_mailbox(address):
+            return super().resolve(address, override)
+        return Refused(Status.DEFERRED, "4.3.5", "the files of [route_maps] cannot be used", ours=True)
 
 
 def _ascii(domain: str) -> str:

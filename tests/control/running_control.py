@@ -98,7 +98,7 @@ async def stop(running: RunningControl, serving: asyncio.Task[None]) -> None:
         client._transport.abort()
     tasks = [serving, *running.server._tasks]
     for task in tasks:
-        if task is serving or "ManagerLink" in repr(task.get_coro()):
+        if task is serving or any(name in repr(task.get_coro()) for name in ("ManagerLink", "LiveRoutes")):
             task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     if running.manager._server is not None:

@@ -16,6 +16,7 @@ from mailcore.scheduler.parameters import DESTINATION_SCOPE, GLOBAL_SCOPE, SUSPE
 from mailcore.supervisor.room import ballast_of
 from tests.control import running_control as running_module
 from tests.control.running_control import RunningControl, open_control
+from tests.eventually import eventually
 from tests.routing.nameserver import name_server
 
 
@@ -124,6 +125,7 @@ async def test_an_address_is_resolved_to_its_hosts_as_a_deliverer_would(routed: 
         ],
         "dns_error": "",
         "becomes": "",
+        "written": "[routes]",
     }
 
 
@@ -157,3 +159,40 @@ async def test_a_name_server_that_says_nothing_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(tables, "DNS_S", 0.0)
     assert (await routed.call("resolve", {"address": "a@example.org"}))["dns_error"] == "no answer in 0 s"
+
+
+async def test_routes_of_a_file_say_where_they_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, senders = tmp_path / "transport", tmp_path / "senders"
+    file.write_text("# customers\nexample.org relay:[192.0.2.9]\n")
+    senders.write_text("<> bulk:[192.0.2.10]\n")
+    maps = f"""
+[route_maps]
+routes = ["{file}"]
+sender_routes = ["{senders}"]
+[sender_routes]
+"example.com" = "bulk:[192.0.2.11]"
+"""
+    monkeypatch.setattr(running_module, "CONFIGURATION", running_module.CONFIGURATION + maps)
+    async with open_control(manager=False) as running, running.client() as control:
+        answer = await control.call("routes")
+        assert [(each["pattern"], each["file"], each["line"]) for each in answer["routes"]] == [
+            ("example.org", str(file), 2)
+        ]
+        assert (answer["default"]["file"], answer["default"]["line"], answer["more"]) == ("", None, 0)
+
+        async def decided(**more: str) -> tuple[str, str, str]:
+            found = await control.call("resolve", {"address": "a@any.example", **more})
+            return found["matched"], found["written"], found["next_hop"]
+
+        assert await decided(address="a@example.org", sender="") == ("example.org", f"{file}:2", "[192.0.2.9]")
+        assert await decided(sender="") == ("<>", f"{senders}:1", "[192.0.2.10]")
+        assert await decided(sender="a@example.com") == ("example.com", "[sender_routes]", "[192.0.2.11]")
+        assert (await decided())[:2] == ("*", "[routes]")
+        file.write_text("* relay:[192.0.2.12]\n")
+        await eventually(lambda: running.server.routes.tables.routes["*"] == "relay:[192.0.2.12]")
+        assert await decided(address="a@example.org") == ("*", f"{file}:1", "[192.0.2.12]")
+        monkeypatch.setattr(tables, "ROUTES_SHOWN_MAX", 1)
+        file.write_text("a.example bulk\nb.example bulk\nc.example bulk\n")
+        await eventually(lambda: len(running.server.routes.tables.routes) == 4)
+        answer = await control.call("routes")
+        assert ([each["pattern"] for each in answer["routes"]], answer["more"]) == (["a.example"], 2)

@@ -16,7 +16,7 @@ from mailcore.envelope import DataPlace, Envelope, Origin, Status, Verdict
 from mailcore.maillog import MailLog
 
 HOSTILE = "a>, relay=evil, delay=0, dsn=2.0.0, status=sent (x)\r\nJan  1 00:00:00 h postfix/smtp[1]: F: to=<x\x1b[2J\x00é\udc80"
-LINE = re.compile(r"^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d mx waypost/[a-z]+\[\d+\]: ")
+LINE = re.compile(r"^[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d mx waypost/[a-z-]+\[\d+\]: ")
 
 NOT_OFFERED = "may: sent in the clear: TLS not offered"
 
@@ -156,6 +156,8 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
     log.failed("manager", "the home is locked")
     log.start_refused("the spool directory /s is empty")
     log.adopted("spool", "/s", "anna")
+    log.routes_read(2, 1)
+    log.routes_refused(["/r:1: 'x' must have a route behind it"], in_use=True)
     log.flush()
     found = lines(tmp_path)
     assert "waypost/pickup: 4abc: uid=0 from=<from@a.example>" in found
@@ -176,6 +178,9 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
     assert "waypost/master: warning: process receiver.0 pid 42 ended: signal 9; restarting it" in found
     assert "waypost/master: fatal: process manager: the home is locked" in found
     assert "waypost/master: fatal: not started: the spool directory /s is empty" in found
+    assert "waypost/trivial-rewrite: route_maps: 2 files in use, 1 route" in found
+    then = "the routes read before stay in use"
+    assert f"waypost/trivial-rewrite: warning: route_maps: /r:1: 'x' must have a route behind it; {then}" in found
     assert [each["event"] for each in objects(tmp_path)] == [
         "accepted", "active", "refused", "refused", "expired", "bounced", "administered", "tuned", "tuned",
         "tuned_ended", "tuned_ended",
@@ -183,6 +188,7 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
         "sync_failed", "disk_full",
         "stopped_accepting", "accepting_again", "accepting_paused", "stress", "stress_ended", "lane_lags",
         "refusals_not_recorded", "session_failed", "failed", "start_refused", "adopted",
+        "routes_read", "routes_refused",
     ]  # fmt: skip
 
 

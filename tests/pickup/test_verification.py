@@ -15,6 +15,7 @@ from mailcore.bounce.verified import Action, Finding
 from mailcore.config.maildrop import Maildrop
 from mailcore.config.recipients import Recipients
 from mailcore.config.relay import Relay
+from mailcore.config.routing_of import routing_of
 from mailcore.config.settings import Queue
 from mailcore.config.transports import Transport
 from mailcore.control.local_filter import Filtered, WaitingData
@@ -119,7 +120,7 @@ async def test_the_report_says_what_was_asked_and_what_was_not() -> None:
             disk, "kim@example.org", "no@example.org", "late@example.org", "x@example.com", "x@gone.example",
             "x@thrown.example", "x@held.example", "x@down.example.org",
         )  # fmt: skip
-        taking = taking_from(disk, AddressVerifier(settings, asyncio.get_running_loop()))
+        taking = taking_from(disk, AddressVerifier(settings, asyncio.get_running_loop(), lambda: routing_of(settings)))
 
         async def taken() -> Taken | None:
             look = await asyncio.to_thread(taking.look)
@@ -159,7 +160,7 @@ async def test_what_is_late_is_named(monkeypatch: pytest.MonkeyPatch, slow: str,
         maildrop=Maildrop(verify_timeout_s=1.0),
         routes={"example.org": "smtp:[127.0.0.1]:1"},
     )
-    verifier = AddressVerifier(settings, asyncio.get_running_loop())
+    verifier = AddressVerifier(settings, asyncio.get_running_loop(), lambda: routing_of(settings))
 
     async def late(*_: object) -> None:
         asyncio.get_running_loop().call_soon(limits[0].reschedule, 0.0)

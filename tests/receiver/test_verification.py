@@ -53,6 +53,30 @@ async def test_the_next_hop_decides_and_is_asked_once(tmp_path: Path) -> None:
         assert "status=unknown (host 127.0.0.1[127.0.0.1]" in server.mail_log
 
 
+async def test_another_server_is_asked_after_a_file_of_routes_has_changed(tmp_path: Path) -> None:
+    one, other = ScriptedServer(refuse=REFUSED), ScriptedServer()
+    file = tmp_path / "transport"
+    file.write_text("closed.example.org error:5.1.2 gone\n")
+    async with (
+        serving(one),
+        serving(other),
+        configured(tmp_path, settings(one) + f'[route_maps]\nroutes = ["{file}"]\n') as server,
+    ):
+        assert await server.codes("no@example.org", "no@closed.example.org") == [UNKNOWN, UNKNOWN]
+        file.write_text(f"example.org smtp:[127.0.0.1]:{other.port}\nclosed.example.org discard\n")
+        await eventually(lambda: "route_maps: 1 file in use" in server.mail_log)
+        assert await server.codes("no@example.org", "no@closed.example.org") == [VALID, VALID]
+        file.write_text("example.org nowhere\n")
+        await eventually(lambda: "the routes read before stay in use" in server.mail_log)
+        assert await server.codes("no@example.org") == [VALID]
+
+
+async def test_without_a_usable_file_of_routes_recipients_may_try_later(tmp_path: Path) -> None:
+    more = f'[route_maps]\nroutes = ["{tmp_path}/none"]\n'
+    async with serving(ScriptedServer()) as hop, configured(tmp_path, settings(hop) + more) as server:
+        assert await server.codes("kim@example.org") == [LATER]
+
+
 async def test_our_own_clients_are_not_asked_about(tmp_path: Path) -> None:
     async with serving(ScriptedServer(refuse=REFUSED)) as hop, configured(tmp_path, settings(hop)) as server:
         assert await server.codes("no@example.org", source=US) == [VALID]

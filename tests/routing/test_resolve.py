@@ -287,3 +287,27 @@ def test_an_extension_finds_the_route_of_its_user_after_its_own() -> None:
     assert isinstance(by_sender, Resolved)
     assert by_sender.destination == "relay:[192.0.2.4]"
     assert resolved(Routing(routes, TRANSPORTS), "kim+x@b.test").destination == "bulk:[192.0.2.3]"
+
+
+@pytest.mark.parametrize(
+    ("address", "sender", "login", "decides"),
+    [
+        ("a@example.org", "kim@sender.test", "anna", ("routes", "example.org")),
+        ("a@example.org", "", "", ("routes", "example.org")),
+        ("VIP@example.org", "kim@sender.test", "", ("routes", "vip@example.org")),
+        ("a@b.test", "Kim@sender.test", "anna", ("login_routes", "anna")),
+        ("a@b.test", "Kim@sender.test", "other", ("sender_routes", "kim@sender.test")),
+        ("a@b.test", "kim@x.sender.test", "", ("sender_routes", ".sender.test")),
+        ("a@b.test", "", "", ("sender_routes", "<>")),
+        ("a@b.test", "kim@other.test", "", ("routes", "*")),
+        ("nonsense", "kim@sender.test", "anna", ("", "")),
+    ],
+)
+def test_the_pattern_that_decides_has_a_name(address: str, sender: str, login: str, decides: tuple[str, str]) -> None:
+    senders = {"kim@sender.test": "bulk:[192.0.2.11]", ".sender.test": "bulk:[192.0.2.12]", "<>": "bulk:[192.0.2.13]"}
+    routing = Routing(ROUTES, TRANSPORTS, 25, (), senders, {"anna": "bulk:[192.0.2.14]"})
+    assert routing.deciding(address, sender, login) == decides
+    table, pattern = decides
+    told = {"routes": {each.lower(): route for each, route in ROUTES.items()}, "sender_routes": senders}
+    if pattern in told.get(table, {}):
+        assert resolved(routing, address, told[table][pattern]) == routing.of_message(sender, login)(address, "")

@@ -27,8 +27,9 @@ class Route(Result):
     pattern: str
     transport: str
     next_hop: str  # "": the recipient's domain
-    line: int | None  # in the configuration file; None: not known here
+    line: int | None  # in ``file``; None: not known here
     becomes: str = ""  # the fate of mail that no deliverer gets, such as "thrown away"; "" of other routes
+    file: str = ""  # of [route_maps]; "": the configuration file
 
 
 class Routes(Result):
@@ -37,6 +38,7 @@ class Routes(Result):
     routes: list[Route]
     default: Route
     transports: list[str]
+    more: int = 0  # routes that are not in ``routes``, because there are too many
 
 
 class Host(Result):
@@ -54,11 +56,14 @@ class Resolved(Result):
     transport: str
     destination: str
     next_hop: str
-    matched: str  # the pattern of the route
+    matched: str  # the pattern that decides: of the recipient, the sender or the login; "" without one
     refused: str  # "" or the SMTP reply
     hosts: list[Host]
     dns_error: str  # "" or why no host was found, for a person
     becomes: str = ""  # the fate of mail whose route discards or holds it; "" of other mail
+    written: str = (
+        ""  # the route: "FILE:LINE" in a file of [route_maps], or "[routes]", the table of the configuration file
+    )
 
 
 _READ = Access.READ
