@@ -45,6 +45,19 @@ def piece(client: Client, address: str) -> str:
     return markup_of(client.get("/routes/resolve/", {"address": address}, headers={"HX-Request": "true"}))
 
 
+def test_a_route_of_a_file_is_shown_with_its_line(viewer: Client) -> None:
+    row = {"pattern": "example.net", "transport": "slow", "next_hop": "", "line": 7, "file": "/etc/waypost/transport"}
+    answers = {
+        "routes": ROUTES | {"routes": [row], "more": 3},
+        "resolve": FOUND | {"written": "/etc/waypost/senders:2"},
+    }
+    with FakeCore(answers):
+        page = markup_of(viewer.get("/routes/"))
+        assert "<bdi>/etc/waypost/transport</bdi>:7" in page
+        assert "3 more routes not shown" in page
+        assert "/etc/waypost/senders:2" in piece(viewer, "a@example.com")
+
+
 def test_routes_are_shown_in_the_order_in_which_they_count(viewer: Client, core: FakeCore) -> None:
     text = markup_of(viewer.get("/routes/"))
     assert text.index("example.org") < text.index("all others")
