@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from mailcore.config import values
 from mailcore.import_postfix.draft import Draft
@@ -111,12 +111,11 @@ def restrictions(machine: Machine, draft: Draft) -> None:
 
 
 def local_domains(machine: Machine, draft: Draft) -> set[str]:
-    """Returns domains with mailboxes or aliases on the old host, which Waypost does not have; adds a finding for each list."""
+    """Returns domains with mailboxes on the old host, which Waypost does not have; adds a finding for each list."""
     found: set[str] = set()
     for name, gone in (
         ("mydestination", "Waypost has no mailboxes"),
         ("virtual_mailbox_domains", "Waypost has no mailboxes"),
-        ("virtual_alias_domains", "Waypost rewrites no addresses"),
     ):
         machine.seen.add(name)
         unread: list[tuple[str, str]] = []
@@ -137,8 +136,11 @@ def local_domains(machine: Machine, draft: Draft) -> set[str]:
     return found
 
 
-def relay_domains(machine: Machine, draft: Draft, local: set[str]) -> list[str]:
-    """Sets and returns [relay] domains; two patterns for a domain that includes its subdomains in Postfix."""
+def relay_domains(machine: Machine, draft: Draft, local: set[str], aliased: Sequence[str]) -> list[str]:
+    """Sets [relay] domains, also to ``aliased``, and returns them without these.
+
+    There are two patterns for a domain that includes its subdomains in Postfix.
+    """
     name = "relay_domains"
     machine.seen |= {name, "parent_domain_matches_subdomains"}
     where, what = machine.where(name), machine.what(name)
@@ -168,12 +170,14 @@ def relay_domains(machine: Machine, draft: Draft, local: set[str]) -> list[str]:
         if below and not word.startswith("."):
             patterns.append("." + patterns[0])
         found += [each for each in patterns if each not in found]
+    if found or aliased:
+        draft.put("relay", "domains", [*found, *(each for each in aliased if each not in found)])
     if found:
-        draft.put("relay", "domains", found)
         more = "; each includes its subdomains, as set by parent_domain_matches_subdomains" if below else ""
         draft.taken(where, what, f"[relay] domains: {_some(found)}{more}")
     elif name in machine.cf and not unread and not machine.needs_name(name):
-        draft.taken(where, what, "[relay] domains is empty; no mail is accepted from outside")
+        others = "has only those of virtual_alias_domains" if aliased else "is empty"
+        draft.taken(where, what, f"[relay] domains {others}; no mail is accepted from outside for others")
     return found
 
 

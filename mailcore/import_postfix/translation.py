@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from mailcore.import_postfix.alias_domains import alias_domains, refuse_others
 from mailcore.import_postfix.clients import clients
 from mailcore.import_postfix.dns_lists import dns_lists
 from mailcore.import_postfix.draft import Draft
@@ -46,7 +47,9 @@ def translate(directory: Path, hostname: str) -> tuple[Draft, Machine]:
     listeners(machine, draft)
     networks(machine, draft)
     restrictions(machine, draft)
-    domains = relay_domains(machine, draft, local_domains(machine, draft))
+    rewriting(machine, draft)
+    aliased = alias_domains(machine, draft)
+    domains = relay_domains(machine, draft, {*local_domains(machine, draft), *aliased}, aliased)
     measures(machine, draft)
     names = transports(machine, draft)
     encryption(machine, draft)
@@ -54,8 +57,8 @@ def translate(directory: Path, hostname: str) -> tuple[Draft, Machine]:
     clients(machine, draft)
     ehlo_keywords(machine, draft)
     routes(machine, draft, names, domains)
-    rewriting(machine, draft)
     recipients(machine, draft, domains)
+    refuse_others(machine, draft, aliased)
     dns_lists(machine, draft)
     _instances(machine, draft)
     _rest(machine, draft)

@@ -2,7 +2,8 @@
 
 A line is ``user@example.org other@example.net[, ...]``, or ``@example.org`` for all other addresses of a domain, as in
 Postfix's virtual(5) and canonical(5). ``@example.net`` as a result keeps the local part. A line that begins with a space
-continues the one before; ``#`` begins a comment. In a file named ``regexp:/path`` a line is ``/PATTERN/ result``, with $1 to $9
+continues the one before; ``#`` begins a comment. A domain and a word without @ behind it have no effect: in Postfix the line
+names a domain of aliases. In a file named ``regexp:/path`` a line is ``/PATTERN/ result``, with $1 to $9
 for groups; the first pattern that is found counts, and case does not matter (regexp_table(5)).
 
 Laws
@@ -113,7 +114,7 @@ def read_map(name: str, delimiter: str = "") -> AddressMap:
         try:
             if name.startswith(REGEXP):
                 rules.append(_rule(line, f"{path}:{number}"))
-            else:
+            elif not _names_alias_domain(line):
                 key, results = _entry(line)
                 if key in exact:
                     raise ValueError(f"{key!a} is there twice")
@@ -125,6 +126,12 @@ def read_map(name: str, delimiter: str = "") -> AddressMap:
     if faults:
         raise MapFault("\n".join(faults))
     return AddressMap(exact, tuple(rules), delimiter)
+
+
+def _names_alias_domain(line: str) -> bool:
+    """Returns whether a line is "example.org anything", with which virtual(5) names a domain of aliases. It maps no address."""
+    key, *rest = line.split(None, 1)
+    return "." in key and bool(rest) and "@" not in line and _is_domain(f"@{key}")
 
 
 def _entry(line: str) -> tuple[str, tuple[str, ...]]:

@@ -113,3 +113,13 @@ def test_a_byte_order_mark_does_not_count(tmp_path: Path) -> None:
 def test_a_star_for_the_addresses_of_a_domain_is_a_fault(tmp_path: Path) -> None:
     with pytest.raises(MapFault, match=r"map:1: '\*@example.org' must be '@example.org'"):
         made(tmp_path, "*@example.org b@example.org\n")
+
+
+def test_a_domain_of_aliases_as_postfix_names_it_maps_no_address(tmp_path: Path) -> None:
+    (tmp_path / "map").write_text("shop.example   anything\nsales@shop.example kim@example.org\n")
+    found = read_map(str(tmp_path / "map"))
+    assert len(found) == 1
+    assert found.find("other@shop.example") is None
+    (tmp_path / "map").write_text("shop.example kim@example.org\n")
+    with pytest.raises(MapFault, match=r"map:1: 'shop\.example' is neither an address nor @domain"):
+        read_map(str(tmp_path / "map"))
