@@ -45,11 +45,13 @@ class _Roads:
         self._names = names
         self._relay_host: Route | None = None
         self._relayed: dict[str, str] = {}  # pattern -> route, as without transport_maps
+        self._has_relay_domains = False
         self._mapped: dict[str, str] = {}  # pattern -> value in transport_maps
         self._sayings: list[Callable[[], None]] = []
 
     def defaults(self, relay_domains: list[str]) -> None:
         machine, draft = self._machine, self._draft
+        self._has_relay_domains = bool(relay_domains)
         self._relayhost()
         for name, patterns in (("default_transport", ["*"]), ("relay_transport", relay_domains)):
             try:
@@ -213,7 +215,15 @@ class _Roads:
             for key, value, where in table.entries:
                 if value.upper() != "DUNNO":
                     found.setdefault(key, (value, where))
-            draft.taken(table.name, f"{counted(len(table.entries), 'line')}", "[sender_routes]")
+            lines = counted(len(table.entries), "line")
+            if self._has_relay_domains and name == "sender_dependent_relayhost_maps":
+                said = (
+                    "[sender_routes]; in Postfix a relayhost by sender also replaces that of relay_domains, here mail for "
+                    "[relay] domains goes by their patterns in [routes] first"
+                )
+                draft.changed(table.name, lines, said)
+            else:
+                draft.taken(table.name, lines, "[sender_routes]")
         return found
 
     # Findings

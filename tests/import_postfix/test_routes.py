@@ -58,6 +58,21 @@ smtp_fallback_relay = [backup.example]:587, other.example
     assert settings.transports["smtp"].fallback_relay == ("[backup.example]:587", "other.example")
     (finding,) = said_of(draft, "@three.example")
     assert (finding.fate, "goes as that of all others" in finding.said) == (Fate.LEFT, True)
+    assert [each.fate for each in said_of(draft, "3 lines")] == [Fate.TAKEN, Fate.TAKEN]
+
+
+def test_that_a_relayhost_by_sender_is_not_for_relay_domains_here_is_said(tmp_path: Path) -> None:
+    main = """relay_domains = own.example
+sender_dependent_relayhost_maps = hash:DIR/relays
+sender_dependent_default_transport_maps = hash:DIR/transports
+"""
+    line = "@one.example [one.provider.example]\n"
+    draft, settings = told_of(tmp_path, main, relays=line, transports="@two.example slow:\n")
+    assert settings.routes["own.example"] == "relay"
+    relayhosts, transports = sorted(said_of(draft, "1 line"), key=lambda each: each.where)
+    assert relayhosts.fate is Fate.CHANGED
+    assert "mail for [relay] domains goes by their patterns in [routes] first" in relayhosts.said
+    assert transports.fate is Fate.TAKEN
 
 
 def test_a_line_of_transport_maps_for_everything_goes_before_the_relayhost_and_that_is_said(tmp_path: Path) -> None:
