@@ -14,7 +14,7 @@ from mailcore.import_postfix.machine import Machine
 from mailcore.import_postfix.queue_file import QueuedMessage
 from mailcore.import_postfix.tables import TableFault
 
-__all__ = ["cleaned", "origin", "qualified"]
+__all__ = ["cleaned", "origin", "qualified", "read_origin"]
 
 HEADER_BYTES_MAX = 1 << 20  # header_size_limit is 100 kB per field; a longer header is not changed
 _DROPPED = frozenset({b"bcc", b"content-length", b"resent-bcc", b"return-path"})  # message_drop_headers
@@ -22,14 +22,17 @@ _FIELD = re.compile(rb"([!-9;-~]+)[ \t]*:")
 
 
 def origin(machine: Machine) -> str:
-    """Returns ``myorigin``; a path names a file with the value in its first line (Debian)."""
-    given = machine.cf.value("myorigin")
-    if not given.startswith("/"):
-        return given
+    """Returns ``myorigin``; ``myhostname`` if its file cannot be read."""
     try:
-        return machine.tables.text(given).split("\n", 1)[0].strip()
+        return read_origin(machine)
     except TableFault:
         return machine.cf.value("myhostname")
+
+
+def read_origin(machine: Machine) -> str:
+    """Returns ``myorigin``; a path names a file with the value in its first line (Debian). Raises TableFault."""
+    given = machine.cf.value("myorigin")
+    return machine.tables.text(given).split("\n", 1)[0].strip() if given.startswith("/") else given
 
 
 def qualified(address: str, domain: str) -> str:

@@ -5,7 +5,7 @@ A name is looked up completely, then by its longest prefix in ``_BEGINNINGS``.
 
 from __future__ import annotations
 
-__all__ = ["HOUSEKEEPING", "meaning", "read_with"]
+__all__ = ["HOUSEKEEPING", "meaning", "names", "read_with"]
 
 # Internal to Postfix: directories, users, logging and build. Mail does not depend on them.
 # fmt: off
@@ -49,7 +49,10 @@ _PARTS = "header checks are not applied to MIME parts of a message, nor to messa
 _MILTERS = (
     "Waypost has no such setting; milters get the macros and the version 6 of the protocol that Postfix uses by default"
 )
-_MAILBOXES = "Waypost has no mailboxes and no aliases"
+_MAILBOXES = (
+    "Waypost has no mailboxes, and reads no aliases of local(8); aliases of whole addresses are in [rewriting] "
+    "virtual_alias_maps (docs/aliases.md)"
+)
 
 _EXACT = {
     "content_filter": _FILTERS,
@@ -64,7 +67,6 @@ _EXACT = {
     "smtpd_client_new_tls_session_rate_limit": "[clients] connection_rate_limit counts connections, not TLS handshakes",
     "remote_header_rewrite_domain": "header fields are changed for local_header_rewrite_clients only",
     "body_checks": _FILTERS,
-    "myorigin": "mail whose sender has no domain is not completed",
     "notify_classes": "the postmaster gets no copies; the portal and the reports show what happened",
     "smtp_bind_address": "the kernel chooses the source address; check reverse DNS and SPF",
     "smtp_bind_address6": "the kernel chooses the source address; check reverse DNS and SPF",
@@ -136,13 +138,31 @@ _READ_WITH = {
     "smtp_tls_security_level": _CLIENT_TLS,
     "smtp_use_tls": _CLIENT_TLS,
 }
+# Settings that name tables: each table that is read has a finding of its own, at its file.
+_TABLES = frozenset(
+    (
+        "relay_recipient_maps",
+        "sender_dependent_default_transport_maps",
+        "sender_dependent_relayhost_maps",
+        "smtp_tls_policy_maps",
+        "transport_maps",
+    )
+)
+_READ_TABLES = "read; the findings on its tables and their lines say what became of them"
 _READ = "read; with this value there is nothing to take over"
 _UNKNOWN = "not supported by Waypost; check whether your mail depends on it"
 
 
-def read_with(name: str) -> str:
+def read_with(name: str, value: str) -> str:
     """Returns what became of a setting that was read, and has no finding of its own."""
+    if name in _TABLES and value:
+        return _READ_TABLES
     return _READ_WITH.get(name, _READ)
+
+
+def names() -> list[str]:
+    """Returns the settings whose consequence is known; the beginning of several ends with an ellipsis."""
+    return sorted([*_EXACT, *(f"{each}…" if each.endswith("_") else each for each in _BEGINNINGS)])
 
 
 def meaning(name: str) -> str:

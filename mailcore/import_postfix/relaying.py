@@ -6,12 +6,13 @@ from collections.abc import Iterable, Sequence
 
 from mailcore.config import values
 from mailcore.import_postfix.draft import Draft
+from mailcore.import_postfix.dropped import read_origin
 from mailcore.import_postfix.machine import Machine
 from mailcore.import_postfix.master_cf import Service
 from mailcore.import_postfix.tables import TableFault, networks_without
 from mailcore.import_postfix.values import truth
 
-__all__ = ["local_domains", "networks", "relay_domains", "restrictions", "server_names", "tls"]
+__all__ = ["local_domains", "networks", "origin_domain", "relay_domains", "restrictions", "server_names", "tls"]
 
 _KNOWN_RESTRICTIONS = {
     "permit_mynetworks",
@@ -39,6 +40,27 @@ def server_names(machine: Machine, draft: Draft) -> None:
             continue
         draft.put(section, "hostname", host)
         draft.taken(machine.where(name), machine.what(name), f'[{section}] hostname = "{host}"')
+
+
+def origin_domain(machine: Machine, draft: Draft) -> None:
+    """Sets the domain that is added to addresses without one, from myorigin."""
+    name = "myorigin"
+    if name not in machine.cf:
+        return  # its default is myhostname, as that of [lenient] domain is [receiver] hostname
+    machine.seen.add(name)
+    where, what = machine.where(name), machine.what(name)
+    otherwise = "addresses without a domain get [receiver] hostname"
+    if machine.needs_name(name):
+        draft.left(where, what, f"myhostname is not set and not known; {otherwise}")
+        return
+    try:
+        domain = values.host_name(read_origin(machine))
+    except (TableFault, ValueError) as error:
+        draft.left(where, what, f"{error}; {otherwise}")
+        return
+    draft.put("lenient", "domain", domain)
+    whose = "for clients in [relay] networks and users who have logged in"
+    draft.taken(where, what, f'[lenient] domain = "{domain}", {whose}')
 
 
 def _say_no_name(machine: Machine, draft: Draft) -> None:

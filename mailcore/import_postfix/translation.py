@@ -20,6 +20,7 @@ from mailcore.import_postfix.recipients import recipients
 from mailcore.import_postfix.relaying import (
     local_domains,
     networks,
+    origin_domain,
     relay_domains,
     restrictions,
     server_names,
@@ -43,6 +44,7 @@ def translate(directory: Path, hostname: str) -> tuple[Draft, Machine]:
     machine = open_machine(directory, hostname)
     draft = Draft()
     server_names(machine, draft)
+    origin_domain(machine, draft)
     tls(machine, draft)
     listeners(machine, draft)
     networks(machine, draft)
@@ -89,7 +91,7 @@ def _rest(machine: Machine, draft: Draft) -> None:
     for name in machine.cf.given:
         if name in machine.seen:
             if machine.where(name) not in places:
-                draft.taken(machine.where(name), machine.what(name), read_with(name))
+                draft.taken(machine.where(name), machine.what(name), read_with(name, machine.cf.value(name)))
         elif name in HOUSEKEEPING:
             house.append(name)
         elif not machine.cf.value(name) and machine.cf.fault_of(name):

@@ -294,8 +294,8 @@ def test_a_file_of_this_host_is_never_read(tmp_path: Path) -> None:
     assert "a.example" not in draft.routes
     assert "secret.example" not in draft.toml("home", [])
     said = [each.said for each in draft.findings if "is outside of" in each.said]
-    assert len(said) == 3
-    assert f"is outside of {tmp_path}/copy and is not read; copy it there" in said[0]
+    assert len(said) == 4
+    assert all(f"is outside of {tmp_path}/copy and is not read; copy it there" in each for each in said[:2])
     (tmp_path / "copy" / "linked").symlink_to(host / "transport")
     (tmp_path / "copy" / "main.cf").write_text("transport_maps = hash:/etc/postfix/linked\n")
     draft = translate(tmp_path / "copy", "host")[0]
@@ -311,6 +311,7 @@ def test_of_a_copy_of_a_whole_file_system_every_table_is_read(tmp_path: Path) ->
     main = "transport_maps = hash:/etc/mail/transport\nmyorigin = /etc/mailname\n"
     draft = copied(tmp_path, "copy/etc/postfix", main)
     assert draft.routes["a.example"] == "smtp:[192.0.2.1]"
+    assert draft.sections["lenient"]["domain"] == "old.example"
     assert origin(open_machine(tmp_path / "copy/etc/postfix", "host")) == "old.example"
 
 
@@ -369,3 +370,45 @@ def test_names_of_clients_are_looked_up_as_before(tmp_path: Path, main: str, is_
     draft, settings = told_of(tmp_path, main)
     assert settings.clients.reverse_names is is_on
     assert [each.said for each in said_of(draft, "smtpd_peername_lookup")] == said
+
+
+def test_what_is_taken_over_is_not_said_to_be_nothing(tmp_path: Path) -> None:
+    main = """transport_maps = hash:DIR/transport
+smtp_tls_policy_maps = hash:DIR/policy
+sender_dependent_relayhost_maps = hash:DIR/relays
+smtpd_peername_lookup = yes
+alias_maps = hash:DIR/aliases
+"""
+    tables = {
+        "transport": "a.example smtp:[192.0.2.1]\n",
+        "policy": "a.example encrypt\n",
+        "relays": "@b.example [c.example]\n",
+    }
+    draft, settings = told_of(tmp_path, main, **tables)
+    assert settings.clients.reverse_names
+    for name in ("transport_maps", "smtp_tls_policy_maps", "sender_dependent_relayhost_maps"):
+        (finding,) = said_of(draft, name)
+        assert finding.said == "read; the findings on its tables and their lines say what became of them"
+    assert said_of(draft, "smtpd_peername_lookup")[0].fate is Fate.TAKEN
+    (local,) = said_of(draft, "alias_maps")
+    assert "aliases of whole addresses are in [rewriting]" in local.said
+
+
+@pytest.mark.parametrize(
+    ("given", "domain", "said"),
+    [
+        ("example.net", "example.net", '[lenient] domain = "example.net"'),
+        ("$mydomain", "example.org", '[lenient] domain = "example.org"'),
+        ("DIR/mailname", "example.com", '[lenient] domain = "example.com"'),
+        (
+            "DIR/missing",
+            "",
+            "cannot be read: No such file or directory; addresses without a domain get [receiver] hostname",
+        ),
+    ],
+)
+def test_the_domain_of_addresses_without_one_is_taken_over(tmp_path: Path, given: str, domain: str, said: str) -> None:
+    draft, settings = told_of(tmp_path, f"myorigin = {given}\n", mailname="example.com\n")
+    assert settings.lenient.domain == domain
+    (finding,) = said_of(draft, "myorigin")
+    assert said in finding.said

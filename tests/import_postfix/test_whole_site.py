@@ -13,6 +13,7 @@ from mailcore.config.load import load
 from mailcore.config.maps import map_faults
 from mailcore.config.settings import Settings
 from mailcore.import_postfix.draft import Draft, Fate
+from mailcore.import_postfix.meanings import names
 from mailcore.import_postfix.translation import translate
 from tests.doctor.sample_host import certificate
 from tests.test_tidy import read
@@ -207,6 +208,13 @@ def test_the_lines_of_master_cf_are_listeners_with_their_own_rules(site: tuple[D
     assert implicit.milter_macro_daemon_name == "", "check-config would refuse the file"
     (said,) = [each.said for each in draft.findings if each.what.startswith("submissions inet")]
     assert "milter_macro_daemon_name is not taken over" in said
+
+
+def test_each_setting_whose_consequence_is_known_is_on_the_page() -> None:
+    page = read("docs/import-postfix.md").partition("## Not taken over")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`([a-z0-9_…]+)`", page))
+    beginnings = tuple(name.removesuffix("…") for name in named if name.endswith("…"))
+    assert [name for name in names() if name not in named and not name.removesuffix("…").startswith(beginnings)] == []
 
 
 def test_what_is_not_taken_over_is_named_in_the_finding_and_on_the_page(site: tuple[Draft, Settings]) -> None:
