@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from mailcore.cli.main import main
+from mailcore.control import tables
 from mailcore.control.client import ControlClient
 from mailcore.control.protocol.operation import Access
 from mailcore.control.protocol.table import OPERATIONS, check
@@ -19,6 +20,7 @@ from mailcore.envelope import Status
 from mailcore.faults import Code
 from mailcore.terminal.output import JsonLines
 from tests.cli.running_control import Waypost
+from tests.control import running_control
 from tests.control.fake_manager import progress, working
 from tests.control.running_control import RunningControl
 from tests.control.test_history import change, spooled
@@ -129,6 +131,29 @@ async def test_a_route_is_listed_and_resolved(waypost: Waypost) -> None:
     told = await waypost("route", "resolve", "nobody", "--json")
     assert told.status == 1
     assert told.json["refused"]
+
+
+async def test_a_route_of_a_file_is_shown_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "transport"
+    file.write_text("# customers\nexample.org relay:[192.0.2.1]\n")
+    maps = f'[route_maps]\nroutes = ["{file}"]\n'
+    monkeypatch.setattr(running_control, "CONFIGURATION", running_control.CONFIGURATION + maps)
+    async with running_control.open_control() as running:
+        waypost = Waypost(running, capsys)
+        listed = (await waypost("route", "list")).out
+        assert "WRITTEN IN" in listed
+        assert "".join(listed.split()).count(f"{file}:2") == 1, listed  # a long one is on two lines
+        resolved = (await waypost("route", "resolve", "a@example.org")).out
+        assert f"written in: {file}:2" in " ".join(resolved.split())
+        monkeypatch.setattr(tables, "ROUTES_SHOWN_MAX", 0)
+        assert "1 more route not shown" in (await waypost("route", "list")).err
+        file.write_text("example.org\n")
+        (problem,) = (await waypost("status", "--json")).json["problems"]
+        assert problem.startswith(
+            f"[route_maps] {file}:1: 'example.org' must have a route behind it; the routes read before"
+        )
 
 
 DATA = b"Subject: =?utf-8?q?gr=C3=BC=C3=9Fe?=\r\n  folded\r\nX-Bad: \x1b[2J\r\n\r\n\x1b]0;owned\x07 line\r\n..dot\r\n"
