@@ -1,0 +1,31 @@
+"""Ways to break what keeps routes in use."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+__all__ = ["MUTATIONS"]
+
+MUTATIONS = [
+    Mutation(
+        "a file of routes is used without its lines that have a fault",
+        "mailcore/config/route_files.py",
+        '        raise MapFault("\\n".join(dict.fromkeys(faults)))\n',
+        "        pass\n",
+        "tests/config/test_route_files.py -k all_faults",
+    ),
+    Mutation(
+        "without usable files of routes mail goes by the others",
+        "mailcore/config/live_routes.py",
+        "        self.routing = missing_routing(settings) if paths else routing_of(settings)\n",
+        "        self.routing = routing_of(settings)\n",
+        "tests/config/test_live_routes.py -k without_any_usable_file",
+    ),
+    Mutation(
+        "mail in the active set goes by the routes of today",
+        "mailcore/manager/flow.py",
+        "        next_hop = next_hop_named(active.destinations[first.number], self.context.settings.deliverer.port)\n",
+        "        next_hop = self.context.routing.resolve(first.address, first.route).next_hop  # type: ignore[union-attr]\n",
+        "tests/manager/test_flow.py -k keeps_its_route",
+    ),
+]
