@@ -146,7 +146,7 @@ async def test_on_a_full_disk_as_many_are_moved_as_there_is_room_for(
     monkeypatch.setattr(manager.context.queue.disk, "free_bytes", lambda _: free_bytes)
     manager.housekeeping.before_checkpoint(manager.full_disk.moves_max())
     assert not actives[0].orders
-    free_bytes = 1 << 20
+    free_bytes = 4 << 20
     assert 0 < manager.full_disk.moves_max() < MOVES_MAX
     manager.housekeeping.before_checkpoint(manager.full_disk.moves_max())
     assert actives[0].orders
