@@ -48,15 +48,13 @@ def _receiver() -> Main:
     return partial(receiver.main, _open_rewriting, _sender_check, checks_of)
 
 
-def _open_rewriting(
-    settings: Settings, log: MapLog, loop: asyncio.AbstractEventLoop, threads: ThreadPoolExecutor
-) -> LiveMaps | None:
+def _open_rewriting(settings: Settings, log: MapLog, threads: ThreadPoolExecutor) -> LiveMaps | None:
     if not settings.rewriting.is_on:  # else the process does not load it
         return None
     from mailcore.config.live_maps import LiveMaps
 
     origin = settings.lenient.own_domain(settings.receiver.hostname or socket.gethostname())
-    return LiveMaps(settings.rewriting, log, loop, threads, origin)
+    return LiveMaps(settings.rewriting, log, threads, origin)
 
 
 def _sender_check(settings: Authenticity, hostname: str, ask: Ask, failed: Failed) -> SenderCheck:

@@ -11,7 +11,6 @@ Keeps law: maps-stay-good (docs/laws.md).
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,15 +20,14 @@ from mailcore.config.header_completion import HeaderLog, log_notes
 from mailcore.config.local_clients import LocalClients
 from mailcore.config.maps import Files, read_files
 from mailcore.config.rewriting import REGEXP, Rewriting
+from mailcore.config.watched_files import WatchedFiles
 from mailcore.envelope import Envelope, Recipient
 from mailcore.rewriting.header_section import HeaderSection, Note
-from mailcore.rewriting.map_text import MapFault
 from mailcore.rewriting.rewriting import Maps, Rewritten, rewrite
 
 __all__ = ["LOOK_S", "LiveMaps", "MapLog"]
 
 LOOK_S = 0.5  # how often to look whether a file has changed; a change is in force within two seconds
-QUIET_LOOKS = 2  # looks without a change before the files are read
 
 
 class MapLog(HeaderLog, Protocol):
@@ -49,26 +47,20 @@ class LiveMaps:
         self,
         settings: Rewriting,
         log: MapLog,
-        loop: asyncio.AbstractEventLoop,
         threads: ThreadPoolExecutor,
         domain: str = "",
     ) -> None:
         """``domain`` completes addresses in headers of local mail; "": they stay as they are."""
-        self._domain = domain
-        self._settings = settings
         self._log = log
-        self._loop = loop
-        self._threads = threads
-        self._paths = [name.removeprefix(REGEXP) for name in settings.files]
-        self._seen = self._signature()
-        self._reading = False
-        self._looks_left = 0  # until files that have changed are read
         self._local = LocalClients(settings.local_header_rewrite_clients)
-        self.files: Files | None = None  # None: no message can be accepted
-        try:
-            self.files = read_files(settings, domain)
-        except MapFault as fault:
-            log.maps_refused(str(fault).splitlines(), in_use=False)
+        self._watched: WatchedFiles[Files] | None = None
+        self._paths = [name.removeprefix(REGEXP) for name in settings.files]
+        self._watched = WatchedFiles(self._paths, lambda: read_files(settings, domain), self._reported, threads)
+
+    @property
+    def files(self) -> Files | None:
+        """Returns what the files have; None: no message can be accepted."""
+        return None if self._watched is None else self._watched.value
 
     @property
     def maps(self) -> Maps | None:
@@ -109,44 +101,11 @@ class LiveMaps:
 
     def look(self) -> None:
         """Begins to read the files if they have changed; the maps in use stay until all of them are read."""
-        if self._reading:
-            return
-        seen = self._signature()
-        if seen != self._seen:
-            self._seen, self._looks_left = seen, QUIET_LOOKS
-            return  # it may be half written: it is read when it has not changed for a second
-        if not self._looks_left:
-            return
-        self._looks_left -= 1
-        if self._looks_left:
-            return
-        self._reading = True
-        self._loop.run_in_executor(self._threads, read_files, self._settings, self._domain).add_done_callback(
-            self._read
-        )
+        if self._watched is not None:
+            self._watched.look()
 
-    def _read(self, future: asyncio.Future[Files]) -> None:
-        self._reading = False
-        if future.cancelled():
-            return
-        error = future.exception()
-        if self._signature() != self._seen:  # they are read again when they do not change
-            return
-        if error is None:
-            self.files = future.result()
-            self._log.maps_read(len(self._paths))
-        elif isinstance(error, MapFault):
-            self._log.maps_refused(str(error).splitlines(), in_use=self.files is not None)
+    def _reported(self, faults: Sequence[str]) -> None:
+        if faults:
+            self._log.maps_refused(faults, in_use=self.files is not None)
         else:
-            raise error
-
-    def _signature(self) -> list[tuple[int, int, int, int] | None]:
-        return [_signature(path) for path in self._paths]
-
-
-def _signature(path: str) -> tuple[int, int, int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+            self._log.maps_read(len(self._paths))

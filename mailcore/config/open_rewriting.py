@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["OpenRewriting", "no_rewriting"]
 
 OpenRewriting = Callable[..., "LiveMaps | None"]
-"""Opens the files: (settings, log, loop, threads). None if nothing is rewritten."""
+"""Opens the files: (settings, log, threads). None if nothing is rewritten."""
 
 
 def no_rewriting(settings: Any, *_: object) -> None:

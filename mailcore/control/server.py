@@ -174,7 +174,7 @@ class ControlServer:
     def _rewrite(self) -> None:
         """Opens the files of [rewriting] and looks at them, if there are any; headers are completed without them, too."""
         settings, loop, log = self.settings, asyncio.get_running_loop(), MailLog(self.settings.log_directory)
-        rewriting = self._open_rewriting(settings, log, loop, self.view.pool)
+        rewriting = self._open_rewriting(settings, log, self.view.pool)
         origin = settings.lenient.own_domain(settings.receiver.hostname or socket.gethostname())
         self.injecting.headers = rewriting or HeaderCompletion(settings.rewriting, origin, log)
         if rewriting is not None:

@@ -126,7 +126,7 @@ class Receiving:
             loop,
             self._threads,
         )
-        self.reception.rewriting = open_rewriting(settings, self.log, loop, self._threads)
+        self.reception.rewriting = open_rewriting(settings, self.log, self._threads)
         self.checks: Checks | None = None
         if make_checks is not None:
             self.checks = make_checks(settings, self.log, loop, self._threads, self.reception.rewriting)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mailcore.doctor import as_user, rewriting
+from mailcore.doctor import as_user, live_files, rewriting
 from mailcore.doctor.finding import State
 from tests.doctor.sample_host import children, found, running, sample_host, states
 
@@ -35,7 +35,7 @@ def test_without_files_there_is_nothing_to_look_at(tmp_path: Path) -> None:
 def test_a_file_that_a_process_cannot_read_is_bad(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     aliases = tmp_path / "aliases"
     aliases.write_text("team@example.org kim@example.org\n")
-    monkeypatch.setattr(rewriting, "unreadable", lambda ids, paths: {str(aliases): "Permission denied"})
+    monkeypatch.setattr(live_files, "unreadable", lambda ids, paths: {str(aliases): "Permission denied"})
     text = TEXT.format(aliases)
     with running() as process:
         host = sample_host(tmp_path, text)

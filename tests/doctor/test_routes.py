@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mailcore.doctor import routes
+from mailcore.doctor import live_files, routes
 from mailcore.doctor.finding import State
 from tests.doctor.sample_host import children, found, running, sample_host, states
 
@@ -43,7 +43,7 @@ def test_a_file_that_a_process_cannot_read_is_bad(
 ) -> None:
     file = tmp_path / "transport"
     file.write_text("example.org relay\n")
-    monkeypatch.setattr(routes, "unreadable", lambda ids, paths: {str(file): "Permission denied"})
+    monkeypatch.setattr(live_files, "unreadable", lambda ids, paths: {str(file): "Permission denied"})
     text = TEXT.format(file) + more
     with running() as process:
         host = sample_host(tmp_path, text)

@@ -39,7 +39,7 @@ def live(directory: Path, text: str = CHECKS, **settings: object) -> LiveMaps:
     checks.write_text(text)
     canonical.write_text("kim@in.example kim@out.example\n")
     made = Rewriting(header_checks=(str(checks),), canonical_maps=(str(canonical),), **settings)  # type: ignore[arg-type]
-    return LiveMaps(made, MailLog(directory), asyncio.get_running_loop(), ThreadPoolExecutor(1))
+    return LiveMaps(made, MailLog(directory), ThreadPoolExecutor(1))
 
 
 async def send(client: Client, subject: bytes, body: bytes = b"x\r\n") -> bytes:
