@@ -49,7 +49,12 @@ async def deferred_untouched(directory: Path, queued: int = QUEUED) -> Deferred:
     loop = asyncio.get_running_loop()
     trace = directory / "trace"
     sections: Sections = {
-        "queue": {"retry_ladder_s": [1, 600, 4000], "segment_bytes": 32 << 20, "checkpoint_interval_s": 1.0},
+        "queue": {
+            "retry_ladder_s": [1, 600, 4000],
+            "segment_bytes": 32 << 20,
+            "checkpoint_interval_s": 1.0,
+            "carry_limit": 0,  # the new messages, too, get spool files
+        },
         "scheduler": {"minimal_backoff_time": DEAD_S, "maximal_backoff_time": 4000.0},
     }
     async with Lab(["dead_for(86400):127.0.0.1:0"]) as lab:
