@@ -27,7 +27,7 @@ log_selector = +all
 daemon_smtp_ports = {port}
 local_interfaces = 127.0.0.1
 disable_ipv6 = true
-keep_environment =
+keep_environment = LD_LIBRARY_PATH
 deliver_drop_privilege = true
 never_users =
 acl_smtp_rcpt = rcpt
@@ -91,7 +91,11 @@ async def exim(directory: Path, behind: int, pem: Path, transport: str = "") -> 
     os.chmod(pem, 0o644)
     for path in (made.directory, *made.directory.iterdir()):
         os.chown(path, USER_ID, USER_ID)
-    binary = unpacked(directory, "exim4-daemon-light") / "usr" / "sbin" / "exim4"
+    usr = (
+        unpacked(directory, "exim4-daemon-light", "libidn12") / "usr"
+    )  # nothing else that ./test installs needs libidn
+    binary = usr / "sbin" / "exim4"
+    (library,) = usr.glob("lib/*/libidn.so.12")
     configuration = directory / "exim.conf"
     values = {"binary": binary, "directory": made.directory, "port": made.port, "pem": pem, "behind": behind}
     configuration.write_text(_CONFIGURATION.format(transport=transport, **values))
@@ -99,6 +103,9 @@ async def exim(directory: Path, behind: int, pem: Path, transport: str = "") -> 
     binds = " && ".join(f"mount --bind {directory / name} /etc/{name}" for name in ("passwd", "group"))
     command = f"{binds} && exec {binary} -C {configuration} -bdf -q1s"
     async with started(
-        (program("unshare"), "-m", "/bin/sh", "-c", command), made.port, made.directory / "log" / "mainlog"
+        (program("unshare"), "-m", "/bin/sh", "-c", command),
+        made.port,
+        made.directory / "log" / "mainlog",
+        {"LD_LIBRARY_PATH": str(library.parent)},
     ):
         yield made
