@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from mailcore import processes
-from mailcore.config.load import ConfigError, load
+from mailcore.config.load import load
 from mailcore.config.route_files import route_faults
 from mailcore.supervisor import supervisor
 from mailcore.supervisor.users import UsersError, find_users
@@ -29,8 +30,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     settings = load(config_path(arguments), look_at_certificate=False)  # it is looked at while Waypost runs
-    if faults := route_faults(settings):
-        raise ConfigError("\n".join(faults))
+    for fault in route_faults(
+        settings
+    ):  # mail waits in the queue until the file is corrected; it is accepted meanwhile
+        print(f"waypost: {fault}; mail waits until it is corrected", file=sys.stderr)
     try:
         users = find_users(arguments.receiver_user, arguments.deliverer_user, arguments.group)
     except UsersError as error:

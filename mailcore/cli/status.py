@@ -114,11 +114,11 @@ def _map_problems(settings: Settings) -> list[str]:
     """Returns the faults of the files of [route_maps], [rewriting] and [recipients]."""
     problems = []
     if all(map(_is_readable, settings.route_maps.files)):
-        then = "the routes read before stay in use, and Waypost does not start with it"
+        then = "the routes read before stay in use; after a start, mail waits until it is corrected"
         problems += [f"[route_maps] {fault}; {then}" for fault in route_faults(settings)]
     files = [name.removeprefix(REGEXP) for name in settings.rewriting.files]
     if all(map(_is_readable, files)):
-        then = "the content read before stays in use, and all mail gets 451 after a restart"
+        then = "the content read before stays in use; after a start, all mail gets 451"
         problems += [f"[rewriting] {fault}; {then}" for fault in map_faults(settings.rewriting)]
     if all(map(_is_readable, settings.recipients.relay_recipient_maps)):
         then = "the list read before stays in use, and recipients of its domains get 451 after a restart"

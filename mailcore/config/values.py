@@ -178,10 +178,10 @@ def sender_pattern(text: str) -> str:
 
 
 def login_name(text: str) -> str:
-    """Reads the name of a user who logs in. Raises BadValue."""
+    """Reads the name of a user who logs in; returns it in lower case, as users have it. Raises BadValue."""
     if not text or not text.isprintable() or len(text) > LOGIN_CHARACTERS_MAX:
         raise bad(text, f"must be the name of a user, at most {LOGIN_CHARACTERS_MAX} characters")
-    return text
+    return ascii_lower(text)
 
 
 def destination_pattern(text: str, port: int) -> str:

@@ -3,6 +3,7 @@
 Laws
 - What cannot be read never replaces what is in use.
 - A file is read when it has not changed for QUIET_LOOKS looks, and is not used if it changed meanwhile: it may be half written.
+- Files that could not be used are read again, also without a change: a directory above them, or a group, may have changed.
 
 Keeps law: recipients-stay-good (docs/laws.md).
 """
@@ -20,6 +21,7 @@ from mailcore.rewriting.map_text import MapFault
 __all__ = ["WatchedFiles"]
 
 QUIET_LOOKS = 2  # a second without a change
+RETRY_LOOKS = 20  # ten seconds between two readings of files that could not be used
 
 Read = TypeVar("Read")
 
@@ -40,12 +42,13 @@ class WatchedFiles(Generic[Read]):
         self._threads = threads
         self._seen = self._signature()
         self._reading = False
-        self._looks_left = 0  # until files that have changed are read
+        self._looks_left = 0  # until files that have changed, or could not be used, are read
+        self._faults: list[str] = []  # of the last reading
         self.value: Read | None = None  # None: nothing was read yet
         try:
             self.value = read()
         except MapFault as fault:
-            changed(str(fault).splitlines())
+            self._failed(fault)
 
     def look(self) -> None:
         """Begins to read the files if they have changed. To be called twice a second, in the loop of the process."""
@@ -69,20 +72,28 @@ class WatchedFiles(Generic[Read]):
         if self._signature() != self._seen:  # it is read again when it does not change
             return
         if error is None:
-            self.value = future.result()
+            self.value, self._faults = future.result(), []
             self._report(())
         elif isinstance(error, MapFault):
-            self._report(str(error).splitlines())
+            self._failed(error)
         else:
             raise error
 
-    def _signature(self) -> list[tuple[int, int, int, int] | None]:
+    def _failed(self, fault: MapFault) -> None:
+        self._looks_left = RETRY_LOOKS
+        faults = str(fault).splitlines()
+        if faults != self._faults:  # else they are reported already
+            self._faults = faults
+            self._report(faults)
+
+    def _signature(self) -> list[tuple[int, ...] | None]:
         return [_signature(path) for path in self._paths]
 
 
-def _signature(path: str) -> tuple[int, int, int, int] | None:
+def _signature(path: str) -> tuple[int, ...] | None:
     try:
         found = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    # The time of a change of its owner or mode is in it: a file that could not be read is read after a chmod.
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -50,7 +50,7 @@ class KeyFile:
         self.settings = settings
         self._algorithm = algorithm
         self._complain = complain
-        self._seen: tuple[int, int, int] | None = None
+        self._seen: tuple[int, ...] | None = None
         self._look_at = 0.0
         self._key: SigningKey | None = None
         self._reason = ""
@@ -66,12 +66,13 @@ class KeyFile:
 
     def _look(self) -> None:
         path = self.settings.key
+        seen: tuple[int, ...] = ()
         try:
             status = os.stat(path)
-            seen = (status.st_mtime_ns, status.st_size, status.st_ino)
+            seen = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
         except OSError:
-            seen = (0, 0, 0)
-        if seen == self._seen and self._key is not None:
+            pass
+        if seen == self._seen and self._key is not None and not self._reason:
             return
         changed, self._seen = seen != self._seen, seen
         try:

@@ -21,7 +21,7 @@ def look(host: Host) -> Iterator[Finding]:
         "routes",
         list(settings.route_maps.files),
         lambda: route_faults(settings),
-        "the routes read before stay in use, and Waypost does not start with it",
+        "the routes read before stay in use; after a start, mail waits until it is corrected",
         lambda process: process in ("manager", "control") or (asks and process.startswith("receiver.")),
         "looks up routes",
     )

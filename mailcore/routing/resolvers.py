@@ -56,7 +56,7 @@ class Resolvers:
         self._checked_at = self._clock()
         try:
             status = self._resolv_conf.stat()
-            version = (status.st_mtime_ns, status.st_ino, status.st_size)
+            version = (status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size)
             if version != self._made_of:
                 self._all, self._local = self._from_file(), _on_this_host(self._from_file())
                 self._made_of = version

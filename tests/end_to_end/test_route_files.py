@@ -120,11 +120,43 @@ async def test_a_bad_file_changes_nothing_until_it_is_corrected(tmp_path: Path) 
             assert recipients_of(lab.hops[0].messages) == ["b@own.example"]
 
 
-async def test_waypost_does_not_start_with_a_bad_file(tmp_path: Path) -> None:
+async def test_started_with_a_bad_file_it_takes_mail_which_waits(tmp_path: Path) -> None:
+    """A power failure in the night, and a file that a program has written wrong: clients need not try again."""
     transport = tmp_path / "transport"
     transport.write_text("own.example nowhere\n")
-    core = Appliance(tmp_path, {}, {"route_maps": {"routes": [str(transport)]}})
-    for command in ("mailcore", "check-config"):
-        code, out, err = await core._run(command)
+    async with Lab(["accept:127.0.0.1:0"]) as lab:
+        core = RunningCore(tmp_path, {"*": route_to(lab, 0)}, {"route_maps": {"routes": [str(transport)]}})
+        code, out, err = await core._run("check-config")
         assert code == 2
-        assert f"{transport}:1: 'own.example' must name a transport that is defined" in err + out
+        fault = f"{transport}:1: 'own.example' must name a transport that is defined"
+        assert fault in err + out
+        await core.start()
+        try:
+            await core.eventually(lambda: _so(logged(core, fault)), "the fault in the log")
+            waiting = await core.send("b@own.example")
+            await core.eventually(lambda: _so(logged(core, "status=deferred")), "a recipient that waits")
+            transport.write_text(f"own.example {route_to(lab, 0)}\n")
+            await core.until_removed(waiting)
+            assert recipients_of(lab.messages) == ["b@own.example"]
+        finally:
+            await core.control.close()
+            core.stop()
+
+
+async def test_a_file_that_could_not_be_read_is_read_when_it_can_be(tmp_path: Path) -> None:
+    """After a chmod, say, which changes neither size nor time of the content."""
+    routes = tmp_path / "routes"
+    link = tmp_path / "link"
+    routes.write_text("own.example discard:\n")
+    async with Lab(["accept:127.0.0.1:0"]) as lab:
+        sections: Sections = {"route_maps": {"routes": [str(link)]}}  # for root every file is readable
+        core = RunningCore(tmp_path, {"*": route_to(lab, 0)}, sections)
+        link.symlink_to(tmp_path / "missing" / "routes")
+        await core.start()
+        try:
+            await core.eventually(lambda: _so(logged(core, "; mail waits")), "the fault")
+            (tmp_path / "missing").symlink_to(tmp_path)
+            await core.eventually(lambda: _so(logged(core, "route_maps: 1 file in use")), "the file in use")
+        finally:
+            await core.control.close()
+            core.stop()
