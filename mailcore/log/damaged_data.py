@@ -9,8 +9,9 @@ as it was written, with the same certainty as for a whole record, and it is the 
 Such a record is read as any other. Its data does not match its checksums, which every reader of data compares
 (law: data-matches-checksums); so the message is held, with its reason (law: damaged-data-is-held).
 
-The end of a lane is never decided by this. A record at the end may be half written, and was never
-acknowledged then.
+So it is with the last record of a lane, of which a crash may have kept the envelope and lost a part of the data. Its client
+was not answered and sends the message again, so a message too many is held; but the same bytes are left of an acknowledged
+message whose data is damaged, and this must not be lost.
 
 Keeps law: damaged-data-keeps-its-envelope (docs/laws.md).
 """

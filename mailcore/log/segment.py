@@ -201,11 +201,9 @@ class Segment:
         length and checksum agree.
         """
         with self.reading():
-            yield from self._records(start, end, on_damage, whole_only=False)
+            yield from self._records(start, end, on_damage)
 
-    def _records(
-        self, start: int, end: int, on_damage: Callable[[Damage], None] | None, *, whole_only: bool
-    ) -> Iterator[Record]:
+    def _records(self, start: int, end: int, on_damage: Callable[[Damage], None] | None) -> Iterator[Record]:
         base, salt = self.base, self.header.salt
         magic = magic_of(salt)
         offset = max(start, base + FIRST_RECORD)
@@ -236,8 +234,8 @@ class Segment:
                     fault = "cut off"
             if not fault:
                 body = block[at + HEADER_BYTES : at + HEADER_BYTES + length]
-                if checksum(salt, offset, type_, (body,), length) != crc and (
-                    whole_only or not is_envelope_good(salt, offset, type_, body, crc)
+                if checksum(salt, offset, type_, (body,), length) != crc and not is_envelope_good(
+                    salt, offset, type_, body, crc
                 ):
                     fault = "checksum differs"
             if fault:
@@ -259,7 +257,7 @@ class Segment:
             on_damage(Damage(self.path, lost_from, end, what))
 
     def read(self, offset: int) -> Record | None:
-        """Returns the record at lane offset ``offset``, which a crash did not cut; None if there is no valid one."""
+        """Returns the record at lane offset ``offset``; None if there is no valid one."""
         head = self.read_bytes(HEADER_BYTES, offset - self.base)
         if len(head) < HEADER_BYTES:
             return None
@@ -277,12 +275,8 @@ class Segment:
         return Record(offset, type_, mark != GARBAGE, body, offset + HEADER_BYTES + length)
 
     def end_of_records(self, start: int = 0) -> int:
-        """Returns the end of the last whole record from ``start`` (a record boundary) on; for a writer that starts.
-
-        Only whole records count: a crash may have cut the last one in its data, and then it was never acknowledged.
-        """
+        """Returns the end of the last valid record from ``start`` (a record boundary) on; for a writer that starts."""
         end = max(start, self.base + FIRST_RECORD)
-        with self.reading():
-            for record in self._records(end, self.file_end, None, whole_only=True):
-                end = record.end
+        for record in self.records(end, self.file_end):
+            end = record.end
         return end

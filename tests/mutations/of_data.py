@@ -25,13 +25,6 @@ MUTATIONS = [
         "tests/log/test_damaged_data.py",
     ),
     Mutation(
-        "a record whose data a crash has cut ends a lane",
-        "mailcore/log/segment.py",
-        "            for record in self._records(end, self.file_end, None, whole_only=True):\n",
-        "            for record in self._records(end, self.file_end, None, whole_only=False):\n",
-        "tests/log/test_damaged_data.py",
-    ),
-    Mutation(
         "a block is sent although its checksum does not match",
         "mailcore/log/data_blocks.py",
         "    if not is_good(sums, start, block):\n",

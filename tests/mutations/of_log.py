@@ -191,8 +191,8 @@ MUTATIONS = [
     Mutation(
         "the checksum is not looked at",
         "mailcore/log/segment.py",
-        "                if checksum(salt, offset, type_, (body,), length) != crc and (\n",
-        "                if False and (\n",
+        "                if checksum(salt, offset, type_, (body,), length) != crc and not is_envelope_good(\n",
+        "                if False and not is_envelope_good(\n",
         "tests/log/test_record.py",
     ),
     Mutation(
