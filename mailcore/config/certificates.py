@@ -73,6 +73,8 @@ def _load(certificate: str, key: str, content: bytes) -> Loaded:
         return Loaded(context, *validity(ssl.PEM_cert_to_DER_cert(found.group().decode("ascii"))))
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         reason = getattr(error, "reason", None) or str(error)
+        if isinstance(error, ssl.SSLError) and not error.reason:  # OpenSSL gives no reason when it finds no PEM block
+            reason = f"the {'key' if found else 'certificate'} is not in PEM format"
         raise CertificateError(_WORDS.get(reason, reason)) from None
 
 

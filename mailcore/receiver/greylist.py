@@ -20,6 +20,7 @@ from typing import Protocol
 
 from mailcore.config.greylist import Greylist
 from mailcore.config.recipients import domain_pattern_of
+from mailcore.counted import counted
 from mailcore.receiver.client_rates import network_of
 from mailcore.receiver.recipient_store import TRIM_EVERY, RecipientStore, trim
 from mailcore.routing.address import comparable, split
@@ -72,7 +73,8 @@ class GreyStore:
         if not wait_s:  # known; or None: the store failed, which is in the log
             return b""
         address = recipient.encode()
-        return b"450 4.2.0 <" + address + b">: Recipient address rejected: Greylisted, try again in %d seconds" % wait_s
+        after = counted(wait_s, "second").encode()
+        return b"450 4.2.0 <" + address + b">: Recipient address rejected: Greylisted, try again in " + after
 
     def _look(self, triplet: bytes, network: str, now: float, database: sqlite3.Connection) -> int:
         """Returns for how many seconds the mail is put off; 0 if it is accepted."""

@@ -20,7 +20,7 @@ def test_a_file_with_a_fault_is_bad(tmp_path: Path) -> None:
     file.write_text("example.org nowhere\n")
     finding = found(routes.look(host), "routes")
     assert f"{file}:1: 'example.org' must name a transport" in finding.found
-    assert "does not start with it" in finding.found
+    assert "after a start, mail waits" in finding.found
     file.write_text("example.org relay\n")
     assert states(routes.look(host)) == {State.GOOD}
 
