@@ -22,7 +22,9 @@ def routes(request: HttpRequest) -> HttpResponse:
     """Renders the routes; with ``address`` also where mail for it would go."""
     core = door(request)
     address = request.GET.get("address", "").strip()
-    context: dict[str, Any] = {"address": address, "answer": core.ask("routes", Routes)}
+    answer = core.ask("routes", Routes)
+    has_files = any(route.file for route in (*answer.routes, answer.default))
+    context: dict[str, Any] = {"address": address, "answer": answer, "has_files": has_files}
     if address:
         context |= _resolved(core, address)
     return render(request, "status/routes.html", context)
