@@ -29,7 +29,9 @@ def clients(machine: Machine, draft: Draft) -> None:
     machine.seen.add(_EXCEPTIONS)
     where, what = machine.where(_EXCEPTIONS), machine.what(_EXCEPTIONS)
     said = "the clients that Waypost does not count are those of [relay] networks, as by Postfix's default"
-    if given == own:
+    if not draft.sections.get("relay", {}).get("networks", True):
+        draft.left(where, what, "[relay] networks is empty, so Waypost counts all clients")
+    elif given == own:
         draft.taken(where, what, said)
     else:
         draft.left(where, what, said)

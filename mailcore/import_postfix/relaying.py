@@ -9,17 +9,12 @@ from mailcore.import_postfix.draft import Draft
 from mailcore.import_postfix.dropped import read_origin
 from mailcore.import_postfix.machine import Machine
 from mailcore.import_postfix.master_cf import Service
+from mailcore.import_postfix.relay_restrictions import refusing_list, say_refused
 from mailcore.import_postfix.tables import TableFault, networks_without
 from mailcore.import_postfix.values import truth
 
-__all__ = ["local_domains", "networks", "origin_domain", "relay_domains", "restrictions", "server_names", "tls"]
+__all__ = ["local_domains", "networks", "origin_domain", "relay_domains", "server_names", "tls"]
 
-_KNOWN_RESTRICTIONS = {
-    "permit_mynetworks",
-    "permit_sasl_authenticated",
-    "defer_unauth_destination",
-    "reject_unauth_destination",
-}
 _NAMED_MAX = 5  # domains named in a finding; the rest is counted
 
 
@@ -78,9 +73,12 @@ def _say_no_name(machine: Machine, draft: Draft) -> None:
 
 
 def networks(machine: Machine, draft: Draft) -> None:
-    """Sets [relay] networks from mynetworks."""
+    """Sets [relay] networks from mynetworks, if these clients may send anywhere in Postfix."""
     name = "mynetworks"
     machine.seen.add("mynetworks_style")
+    if refusing := refusing_list(machine):
+        say_refused(machine, draft, refusing)
+        return
     if name not in machine.cf:
         style = machine.cf.value("mynetworks_style")
         draft.changed(
@@ -112,21 +110,6 @@ def networks(machine: Machine, draft: Draft) -> None:
         draft.taken(where, what, f"[relay] networks: {_some(texts)}")
     else:
         draft.changed(where, what, f"[relay] networks, without the excluded ones (!): {_some(texts)}")
-
-
-def restrictions(machine: Machine, draft: Draft) -> None:
-    """Compares smtpd_relay_restrictions with Waypost's fixed rule, which is Postfix's default."""
-    name = "smtpd_relay_restrictions"
-    if name not in machine.cf:
-        return
-    machine.seen.add(name)
-    where, what = machine.where(name), machine.what(name)
-    others = [word for word in machine.cf.list(name) if word not in _KNOWN_RESTRICTIONS]
-    rule = "[relay] networks and users who have logged in may send anywhere, all others only to [relay] domains"
-    if others:
-        draft.left(where, what, f"Waypost has one fixed rule ({rule}); not part of it: {', '.join(others)}")
-    else:
-        draft.taken(where, what, rule)
 
 
 # Domains

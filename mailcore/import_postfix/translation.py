@@ -17,12 +17,12 @@ from mailcore.import_postfix.machine import Machine, open_machine
 from mailcore.import_postfix.meanings import HOUSEKEEPING, meaning, read_with
 from mailcore.import_postfix.measures import DESTINATION, measures
 from mailcore.import_postfix.recipients import recipients
+from mailcore.import_postfix.relay_restrictions import restrictions
 from mailcore.import_postfix.relaying import (
     local_domains,
     networks,
     origin_domain,
     relay_domains,
-    restrictions,
     server_names,
     tls,
 )
