@@ -16,6 +16,7 @@ from mailcore.import_postfix.filters import milters_of_service
 from mailcore.import_postfix.machine import Machine
 from mailcore.import_postfix.main_cf import split_list
 from mailcore.import_postfix.master_cf import Service
+from mailcore.import_postfix.other_services import option_left
 from mailcore.import_postfix.values import ValueFault, port, truth
 
 __all__ = ["listeners"]
@@ -26,6 +27,7 @@ _USUAL = Service("smtp", "inet", None, "smtpd")
 _RESTRICTIONS = ("smtpd_client_restrictions", "smtpd_relay_restrictions", "smtpd_recipient_restrictions")
 _PERMITS = {"permit_mynetworks", "permit_sasl_authenticated"}
 _HAVE_NO_EFFECT = ("syslog_name", "smtpd_tls_auth_only", "smtpd_delay_reject")  # AUTH is always under TLS only
+_SMTPD_NAME = "smtpd_service_name"  # of postscreen: the line that it passes connections to
 _DAEMON_NAME = "milter_macro_daemon_name"
 _UNDERSTOOD = (
     "smtpd_tls_wrappermode",
@@ -82,8 +84,11 @@ def _listener(machine: Machine, service: Service, hosts: list[str], found: list[
     where, what = f"master.cf:{service.line}", f"{service.name} {service.kind} {service.command}"
     if service is _USUAL:
         where, what = "master.cf", f"{what} (Postfix's default)"
+    if (service.kind, service.command) == ("pass", "smtpd"):
+        _behind_postscreen(machine, service, draft, where, what)
+        return
     if service.kind == "pass":
-        return  # gets connections from postscreen, whose listener has its own line
+        return  # a service of postscreen, such as tlsproxy: other_services reports its options
     if service.command not in ("smtpd", "postscreen"):
         draft.left(where, what, "Waypost has no such service")
         return
@@ -95,7 +100,8 @@ def _listener(machine: Machine, service: Service, hosts: list[str], found: list[
         draft.left(where, what, f"{service.name!a} is not an address with a port; add it to [receiver] listen")
         return
     endpoints = [f"[{each}]:{number}" if ":" in each else f"{each}:{number}" for each in mine]
-    section, notes = _section(machine, service, draft, where, what)
+    smtpd = _smtpd_of(machine, service)
+    section, notes = _section(machine, smtpd, draft, where, what)
     if section and not _has_certificate(draft) and (section["tls"] in ("required", "implicit") or "auth" in section):
         said = "needs a certificate, which was not taken over: set tls_certificate and tls_key in [receiver]"
         draft.left(where, what, f"{said}, and add a [[listener]] with {_shown(section)} (docs/submission.md); {_USERS}")
@@ -112,7 +118,8 @@ def _listener(machine: Machine, service: Service, hosts: list[str], found: list[
         said = f"[receiver] listen has {', '.join(endpoints) or 'nothing'}"
     if service.command == "postscreen":
         notes.append("without postscreen's tests of clients")
-    if left := sorted(set(service.overrides) - {*_UNDERSTOOD, *_closing(machine, service)[1]}):
+    understood = (*_UNDERSTOOD, _SMTPD_NAME) if service.command == "postscreen" else _UNDERSTOOD
+    if left := sorted(set(service.overrides) - {*understood, *_closing(machine, service)[1]}):
         notes.append(f"its own settings are not taken over: -o {', -o '.join(left)}")
     if notes:
         draft.changed(where, what, "; ".join([said, *notes]))
@@ -120,11 +127,33 @@ def _listener(machine: Machine, service: Service, hosts: list[str], found: list[
         draft.taken(where, what, said)
 
 
+def _smtpd_of(machine: Machine, service: Service) -> Service:
+    """Returns the smtpd that gets the connections of a line: for postscreen, the one that it passes them to."""
+    if service.command != "postscreen":
+        return service
+    name = machine.cf.value(_SMTPD_NAME, service.overrides) or "smtpd"
+    passed = (each for each in machine.services or () if (each.kind, each.command) == ("pass", "smtpd"))
+    return next((each for each in passed if each.name == name), service)
+
+
+def _behind_postscreen(machine: Machine, service: Service, draft: Draft, where: str, what: str) -> None:
+    """Reports the options of an smtpd behind postscreen: its listener is that of the postscreen line."""
+    lines = [each for each in machine.services or () if each.command == "postscreen"]
+    places = [f"master.cf:{each.line}" for each in lines if _smtpd_of(machine, each) is service]
+    machine.seen.add(_SMTPD_NAME)
+    if not places:
+        draft.left(where, what, "no postscreen line passes connections to it, so it has no listener")
+        return
+    draft.taken(where, what, f"gets its connections from postscreen; see the finding of {', '.join(places)}")
+    for name in sorted(set(service.overrides) - {*_UNDERSTOOD, *_closing(machine, service)[1]}):
+        option_left(machine, draft, service, name)
+
+
 def _section(
     machine: Machine, service: Service, draft: Draft, where: str, what: str
 ) -> tuple[dict[str, Any], list[str]]:
-    """Returns the [[listener]] of a service, and the differences; nothing if [receiver] listen does as well."""
-    if service.command == "postscreen":
+    """Returns the [[listener]] of an smtpd, and the differences; nothing if [receiver] listen does as well."""
+    if service.command == "postscreen" or (service.kind == "pass" and not service.overrides):
         return {}, []
     options, notes = service.overrides, []
     permits, closing = _closing(machine, service)

@@ -57,6 +57,8 @@ _MAILBOXES = (
 _EXACT = {
     "content_filter": _FILTERS,
     "2bounce_notice_recipient": "if notify_classes has 2bounce, set double_bounce_recipient in [bounce]",
+    "cleanup_service_name": "all mail is completed in one way, with the settings of main.cf; see the findings on the "
+    "options of that service",
     "disable_dns_lookups": "Waypost looks up MX hosts unless the next hop is in brackets; check [routes]",
     "smtp_dns_support_level": "Waypost looks up MX hosts unless the next hop is in brackets; check [routes]",
     "disable_vrfy_command": "Waypost answers VRFY with 252, without confirming the address",

@@ -16,6 +16,7 @@ from mailcore.import_postfix.listeners import listeners
 from mailcore.import_postfix.machine import Machine, open_machine
 from mailcore.import_postfix.meanings import HOUSEKEEPING, meaning, read_with
 from mailcore.import_postfix.measures import DESTINATION, measures
+from mailcore.import_postfix.other_services import other_services
 from mailcore.import_postfix.recipients import recipients
 from mailcore.import_postfix.relay_restrictions import restrictions
 from mailcore.import_postfix.relaying import (
@@ -62,6 +63,7 @@ def translate(directory: Path, hostname: str) -> tuple[Draft, Machine]:
     recipients(machine, draft, domains)
     refuse_others(machine, draft, aliased)
     dns_lists(machine, draft)
+    other_services(machine, draft)
     _instances(machine, draft)
     _rest(machine, draft)
     for fault in [*machine.faults, *(each for each in machine.cf.faults if each not in machine.faults)]:

@@ -1,0 +1,97 @@
+"""Options of services of master.cf: each is taken over, or named with its consequence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mailcore.config.settings import Settings
+from mailcore.import_postfix.draft import Draft, Fate
+from mailcore.import_postfix.translation import translate
+from tests.import_postfix.translating import said_of, settings_of
+
+MASTER = """
+smtp      inet  n  -  y  -  1  postscreen
+  -o smtpd_service_name=inner
+inner     pass  -  -  y  -  -  smtpd
+  -o content_filter=scan:[127.0.0.1]:10024
+  -o smtpd_milters=inet:127.0.0.1:8891
+  -o cleanup_service_name=first
+lonely    pass  -  -  y  -  -  smtpd
+tlsproxy  unix  -  -  y  -  0  tlsproxy -o tlsproxy_tls_loglevel=1
+pickup    unix  n  -  y  60 1  pickup
+  -o content_filter=
+  -o non_smtpd_milters=inet:127.0.0.1:8892
+first     unix  n  -  y  -  0  cleanup
+  -o syslog_name=first
+  -o header_checks=pcre:/etc/postfix/incoming
+  -o always_bcc=all@example.org
+  -o virtual_alias_maps=
+qmgr      unix  n  -  n  300 1 qmgr
+  -o default_destination_concurrency_limit=3
+  -o maximal_queue_lifetime=1d
+rewrite   unix  -  -  y  -  -  trivial-rewrite -o transport_maps=hash:/etc/postfix/other
+bounce    unix  -  -  y  -  0  bounce
+  -o bounce_template_file=/etc/postfix/bounce.cf
+  -o myorigin=$myhostname
+smtp      unix  -  -  y  -  -  smtp
+scan      unix  -  -  y  -  -  smtp
+"""
+MAIN = "maximal_queue_lifetime = 3d\nalways_bcc = archive@example.org\nmyorigin = $myhostname\ncontent_filter = x\n"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> tuple[Draft, Settings]:
+    etc = tmp_path / "etc"
+    etc.mkdir()
+    (etc / "main.cf").write_text(MAIN)
+    (etc / "master.cf").write_text(MASTER)
+    draft, _ = translate(etc, "mail.example.org")
+    return draft, settings_of(draft, etc)
+
+
+@pytest.mark.parametrize(
+    ("what", "fate", "said"),
+    [
+        ("inner pass smtpd", Fate.TAKEN, "see the finding of master.cf:2"),
+        ("inner pass smtpd -o content_filter", Fate.LEFT, "Waypost has no filters of its own"),
+        (
+            "inner pass smtpd -o cleanup_service_name",
+            Fate.LEFT,
+            "all mail is completed in one way",
+        ),
+        ("lonely pass smtpd", Fate.LEFT, "no postscreen line passes connections to it"),
+        ("pickup unix pickup -o content_filter", Fate.LEFT, "Waypost has no filters of its own"),
+        ("pickup unix pickup -o non_smtpd_milters", Fate.LEFT, "(empty) is used for mail of local programs, too"),
+        ("first unix cleanup -o header_checks", Fate.LEFT, "(empty) is used for mail that this service completes, too"),
+        ("first unix cleanup -o always_bcc", Fate.LEFT, "the value of main.cf (archive@example.org) is used"),
+        ("first unix cleanup -o virtual_alias_maps", Fate.LEFT, "used for mail that this service completes"),
+        ("qmgr unix qmgr -o maximal_queue_lifetime", Fate.LEFT, "(3d) is used for the queue, too"),
+        ("qmgr unix qmgr -o default_destination_concurrency_limit", Fate.LEFT, "(20) is used for the queue"),
+        ("rewrite unix trivial-rewrite -o transport_maps", Fate.LEFT, "(empty) is used for addresses and routes"),
+        ("bounce unix bounce -o bounce_template_file", Fate.LEFT, "its own bounce text"),
+        ("bounce unix bounce -o myorigin", Fate.TAKEN, "the same value as in main.cf"),
+        ("tlsproxy unix tlsproxy -o tlsproxy_tls_loglevel", Fate.LEFT, "the option is for one service"),
+    ],
+)
+def test_options_of_every_service_have_a_finding(
+    site: tuple[Draft, Settings], what: str, fate: Fate, said: str
+) -> None:
+    found = [each for each in said_of(site[0], what) if each.what.partition("=")[0] == what]
+    assert [(each.fate, said in each.said) for each in found] == [(fate, True)]
+    assert all(each.where.startswith("master.cf:") for each in found)
+
+
+def test_the_name_of_a_service_in_the_log_has_none(site: tuple[Draft, Settings]) -> None:
+    assert not any("syslog_name" in each.what for each in site[0].findings)
+
+
+def test_milters_behind_postscreen_are_those_of_its_listener(site: tuple[Draft, Settings]) -> None:
+    draft, settings = site
+    assert {each.address: each.milters for each in settings.listener} == {
+        "0.0.0.0:25": ("inet:127.0.0.1:8891",), "[::]:25": ("inet:127.0.0.1:8891",),
+    }  # fmt: skip
+    (finding,) = said_of(draft, "smtp inet postscreen")
+    assert "without postscreen's tests of clients" in finding.said
+    assert "smtpd_service_name" not in finding.said
