@@ -179,9 +179,17 @@ class _Roads:
     # Routes by sender
 
     def senders(self) -> None:
-        """Sets [sender_routes] from the two maps: one gives the transport, the other the next hop."""
-        transports = self._of_senders("sender_dependent_default_transport_maps")
-        relayhosts = self._of_senders("sender_dependent_relayhost_maps")
+        """Sets [sender_routes] from the two maps: one gives the transport, the other the next hop.
+
+        A line "*" of transport_maps goes before both, transport(5): in Postfix for what it gives, here never.
+        """
+        all_transport, _, all_hop = self._mapped.get("*", "").partition(":")
+        if all_transport:
+            self._say_overridden("sender_dependent_default_transport_maps")
+        if all_transport or all_hop:
+            self._say_overridden("sender_dependent_relayhost_maps")
+        transports = {} if all_transport else self._of_senders("sender_dependent_default_transport_maps")
+        relayhosts = {} if all_transport or all_hop else self._of_senders("sender_dependent_relayhost_maps")
         usual = parse_route(self._relayed.get("*", _NO_ROUTE))
         for key in {**transports, **relayhosts}:
             text, where = transports.get(key) or relayhosts[key]
@@ -192,6 +200,8 @@ class _Roads:
                     host, others = next_hop(relayhosts[key][0])
                     route = replace(host, transport=route.transport)
                     note = f"; a route has one next hop, {', '.join(others)} is left out" if others else note
+                elif all_hop and self._command(text.partition(":")[0]) not in _ENDS:
+                    route = replace(next_hop(all_hop)[0], transport=route.transport)
             except (_NoRoute, ValueError) as error:
                 self._draft.left(where, f"{key} {text}", f"{error}; mail of this sender goes as that of all others")
                 continue
@@ -265,6 +275,15 @@ class _Roads:
         if others:
             said += f"; a route has one next hop, {', '.join(others)} is left out"
         (draft.changed if others else draft.taken)(where, what, said)
+
+    def _say_overridden(self, name: str) -> None:
+        """Reports maps by sender that decide nothing in Postfix either."""
+        machine = self._machine
+        machine.seen.add(name)
+        if machine.cf.value(name):
+            line = f"* {self._mapped['*']}"
+            said = f'transport_maps has "{line}", which goes before it, as in Postfix; no [sender_routes] from it'
+            self._draft.left(machine.where(name), machine.what(name), said)
 
     def _say_no_route(self, where: str, key: str, value: str, error: str) -> None:
         """Reports an unusable map entry and the route that its mail uses instead."""

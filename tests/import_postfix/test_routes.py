@@ -151,3 +151,59 @@ def test_a_line_of_transport_maps_for_all_below_a_domain_goes_before_relay_trans
     _, settings = told_of(tmp_path, main, transport=".example.net slow:[gate.example]\n")
     assert route_of(settings, "x@a.example.net") == "slow:[gate.example]"
     assert route_of(settings, "x@other.example") == "relay:other.example"
+
+
+SENDERS = """relayhost = [out.example]
+sender_dependent_relayhost_maps = hash:DIR/relays
+sender_dependent_default_transport_maps = hash:DIR/transports
+transport_maps = hash:DIR/transport
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "routes", "overridden"),
+    [
+        ("* slow:", {}, {"relayhost", "default_transport"}),
+        ("* slow:[gate.example]", {}, {"relayhost", "default_transport"}),
+        (
+            "* :[gate.example]",
+            {"two.example": "slow:[gate.example]", "three.example": "error:5.7.1 no"},
+            {"relayhost"},
+        ),
+        (
+            "* :",
+            {
+                "one.example": "smtp:[one.example]",
+                "two.example": "slow:[out.example]",
+                "three.example": "error:5.7.1 no",
+            },
+            set(),
+        ),
+        (
+            "a.example slow:",
+            {
+                "one.example": "smtp:[one.example]",
+                "two.example": "slow:[out.example]",
+                "three.example": "error:5.7.1 no",
+            },
+            set(),
+        ),
+    ],
+)
+def test_a_line_of_transport_maps_for_everything_goes_before_routes_by_sender(
+    tmp_path: Path, line: str, routes: dict[str, str], overridden: set[str]
+) -> None:
+    draft, settings = told_of(
+        tmp_path,
+        SENDERS,
+        relays="@one.example [one.example]\n",
+        transports="@two.example slow:\n@three.example error:5.7.1 no\n",
+        transport=f"{line}\n",
+    )
+    assert settings.sender_routes == routes
+    found = {
+        each.what.removeprefix("sender_dependent_").partition("_maps")[0]
+        for each in said_of(draft, "sender_dependent_")
+        if each.fate is Fate.LEFT and f'transport_maps has "{line}", which goes before it, as in Postfix' in each.said
+    }
+    assert found == overridden
