@@ -16,6 +16,10 @@ __all__ = ["alias_domains", "refuse_others"]
 _NAME = "virtual_alias_domains"
 _MAPS = "virtual_alias_maps"
 _UNKNOWN = "error:5.1.1 User unknown in virtual alias table"  # Postfix's words
+_OURS = (
+    ". Clients in [relay] networks and users who have logged in get 250 for such recipients, and then a bounce with this text; "
+    "in Postfix they get 550 at RCPT"
+)
 _NAMED_MAX = 5
 
 
@@ -72,9 +76,10 @@ def refuse_others(machine: Machine, draft: Draft, domains: list[str]) -> None:
         for each in refusing:
             draft.routes[each] = _UNKNOWN
         said += f'; their aliases are valid, and other recipients are refused by the route "{_UNKNOWN}" in [routes]'
+        said += _OURS
     if routed:
         said += f"; transport_maps has a route for {_some(routed)}, where all recipients but the aliases go"
-    draft.taken(where, what, said)
+    (draft.changed if refusing else draft.taken)(where, what, said)
 
 
 def _is_pattern(table: str) -> bool:

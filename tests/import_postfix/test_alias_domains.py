@@ -11,25 +11,29 @@ from tests.import_postfix.translating import said_of, told_of
 from tests.receiver.configured_receiver import configured
 
 ALIASES = "shop.example anything\nsales@shop.example kim@elsewhere.example\n"
+OURS = "127.0.0.7"
 UNKNOWN = "error:5.1.1 User unknown in virtual alias table"
 
 
 @pytest.mark.parametrize("given", ["virtual_alias_domains = shop.example\n", ""])
 async def test_aliases_of_the_domain_are_valid_and_no_others(tmp_path: Path, given: str) -> None:
-    main = f"virtual_alias_maps = hash:DIR/virtual\n{given}relay_domains = own.example\nmynetworks = 192.0.2.9\n"
+    main = f"virtual_alias_maps = hash:DIR/virtual\n{given}relay_domains = own.example\nmynetworks = {OURS}\n"
     draft, settings = told_of(tmp_path, main, virtual=ALIASES)
     assert settings.relay.domains == ("own.example", ".own.example", "shop.example")
     assert settings.routes["shop.example"] == UNKNOWN
     (finding,) = said_of(draft, "virtual_alias_domains")
-    assert finding.fate is Fate.TAKEN
+    assert finding.fate is Fate.CHANGED
+    assert "get 250 for such recipients, and then a bounce with this text; in Postfix they get 550" in finding.said
     assert "rewrites no addresses" not in "".join(each.said for each in draft.findings)
     home = tmp_path / "x"
     home.mkdir()
     text = (tmp_path / "waypost.toml").read_text().replace('home = "home"', 'home = "."')
     async with configured(home, text + "[queue]\nreserve_bytes = 0\n", head="") as server:
         found = await server.replies("sales@shop.example", "other@shop.example", "any@own.example")
+        ours = await server.codes("other@shop.example", source=OURS)
     assert [each[:9] for each in found] == ["250 2.1.5", "550 5.1.1", "250 2.1.5"]
     assert "User unknown in virtual alias table" in found[1]
+    assert ours == ["250 2.1.5"], "the finding says so"
 
 
 def test_a_list_of_recipients_of_other_domains_stays_theirs(tmp_path: Path) -> None:
