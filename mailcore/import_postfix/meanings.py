@@ -5,7 +5,7 @@ A name is looked up completely, then by its longest prefix in ``_BEGINNINGS``.
 
 from __future__ import annotations
 
-__all__ = ["HOUSEKEEPING", "meaning", "names", "read_with"]
+__all__ = ["HOUSEKEEPING", "IMPLICIT_TLS", "RESTRICTION_CLASS", "meaning", "names", "read_with"]
 
 # Internal to Postfix: directories, users, logging and build. Mail does not depend on them.
 # fmt: off
@@ -53,6 +53,14 @@ _MAILBOXES = (
     "Waypost has no mailboxes, and reads no aliases of local(8); aliases of whole addresses are in [rewriting] "
     "virtual_alias_maps (docs/aliases.md)"
 )
+_PROXY = (
+    "set proxy of a [[listener]] to the networks of the balancers (docs/front.md); without it their connections fail, because "
+    "a PROXY header is a wrong command"
+)
+IMPLICIT_TLS = (
+    "Waypost's client encrypts with STARTTLS only, so mail to a server that expects TLS at once (port 465) is not delivered: "
+    "it waits, and bounces in the end. Change the port in the route, for example to the server's submission port 587"
+)
 
 _EXACT = {
     "content_filter": _FILTERS,
@@ -61,6 +69,21 @@ _EXACT = {
     "options of that service",
     "disable_dns_lookups": "Waypost looks up MX hosts unless the next hop is in brackets; check [routes]",
     "smtp_dns_support_level": "Waypost looks up MX hosts unless the next hop is in brackets; check [routes]",
+    "ignore_mx_lookup_error": "mail whose MX look-up fails stays in the queue and is tried again, as by Postfix's default; "
+    "it is never sent to the address of the domain itself",
+    "postscreen_upstream_proxy_protocol": _PROXY,
+    "smtp_address_preference": "addresses of a host alternate between IPv6 and IPv4",
+    "smtp_body_checks": _FILTERS,
+    "smtp_line_length_limit": "lines of messages are sent as they are, where Postfix breaks longer ones; a server that refuses "
+    "long lines rejects the message",
+    "smtp_mime_header_checks": _FILTERS,
+    "smtp_nested_header_checks": _FILTERS,
+    "smtp_sender_dependent_authentication": "in [client_auth] password_file, a line with an address is the login of that "
+    "sender's mail towards next hops that have a line, too (docs/tls.md)",
+    "smtp_tls_wrappermode": IMPLICIT_TLS,
+    "smtpd_milter_maps": "every client has the milters of its listener, also one that Postfix exempts (DISABLE)",
+    "smtpd_restriction_classes": f"Waypost has no classes of restrictions. {_TESTS}",
+    "smtpd_upstream_proxy_protocol": _PROXY,
     "disable_vrfy_command": "Waypost answers VRFY with 252, without confirming the address",
     "local_recipient_maps": _BACKSCATTER,
     "mime_header_checks": _PARTS,
@@ -81,6 +104,8 @@ _EXACT = {
     "smtputf8_enable": "Waypost offers SMTPUTF8",
     "defer_transports": "no automatic deferral; suspend the destinations with waypost destination suspend",
 }
+
+RESTRICTION_CLASS = f"a class of restrictions. {_TESTS}"
 
 _BEGINNINGS = {
     "address_verify_": _BACKSCATTER,

@@ -14,7 +14,7 @@ from mailcore.import_postfix.encryption import encryption
 from mailcore.import_postfix.filters import filters
 from mailcore.import_postfix.listeners import listeners
 from mailcore.import_postfix.machine import Machine, open_machine
-from mailcore.import_postfix.meanings import HOUSEKEEPING, meaning, read_with
+from mailcore.import_postfix.meanings import HOUSEKEEPING, RESTRICTION_CLASS, meaning, read_with
 from mailcore.import_postfix.measures import DESTINATION, measures
 from mailcore.import_postfix.other_services import other_services
 from mailcore.import_postfix.recipients import recipients
@@ -88,6 +88,7 @@ def _rest(machine: Machine, draft: Draft) -> None:
     """Adds a finding for each setting without one."""
     options = [text for service in machine.services or () for text in service.overrides.values()]
     inside = {name for text in (*machine.cf.given.values(), *options) for name in _NAMED.findall(text)}
+    classes = machine.cf.list("smtpd_restriction_classes")
     house = []
     places = {each.where for each in draft.findings}
     for name in machine.cf.given:
@@ -104,6 +105,8 @@ def _rest(machine: Machine, draft: Draft) -> None:
             draft.taken(machine.where(name), machine.what(name), "expanded in the settings that use it")
         elif own := next((f"{name[: -len(key) - 1]}" for key, _, _ in DESTINATION if name.endswith(f"_{key}")), ""):
             draft.left(machine.where(name), machine.what(name), f"{own} is not a transport that delivers over SMTP")
+        elif name in classes:
+            draft.left(machine.where(name), machine.what(name), RESTRICTION_CLASS)
         else:
             draft.left(machine.where(name), machine.what(name), meaning(name))
     if house:

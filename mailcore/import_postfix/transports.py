@@ -10,6 +10,7 @@ from mailcore.import_postfix.ehlo_keywords import keywords_of_transport
 from mailcore.import_postfix.encryption import LEVELS
 from mailcore.import_postfix.machine import Machine
 from mailcore.import_postfix.master_cf import Service
+from mailcore.import_postfix.meanings import HOUSEKEEPING, IMPLICIT_TLS
 from mailcore.import_postfix.measures import DESTINATION
 from mailcore.import_postfix.values import ValueFault, next_hop, truth
 from mailcore.routing.route import TRANSPORT_NAME
@@ -19,10 +20,17 @@ __all__ = ["transports"]
 TRANSPORTS_MAX = 90  # of the 100 that a configuration may have, including the built-in ones
 _PROCESSES = Take(zero="unlimited")
 _SILENT = frozenset({"syslog_name"})  # does not affect mail
-_TAKEN_BY_TRANSPORT = {  # beginnings of options
-    command: (f"{command}_tls_", f"{command}_discard_", "smtp_fallback_relay", "disable_mime_output_conversion")
-    for command in ("smtp", "lmtp")
-}
+_TAKEN_BY_TRANSPORT = frozenset(
+    (
+        *(f"{each}_{key}" for each in ("smtp", "lmtp") for key in ("tls_security_level", "use_tls", "enforce_tls")),
+        *(f"{each}_tls_wrappermode" for each in ("smtp", "lmtp")),
+        "smtp_discard_ehlo_keywords",
+        "lmtp_discard_lhlo_keywords",
+        "smtp_fallback_relay",
+        "fallback_relay",
+        "disable_mime_output_conversion",
+    )
+)
 _UNCHECKED = "mail is sent only encrypted, but certificates are not checked"
 
 
@@ -82,14 +90,25 @@ def _service(machine: Machine, draft: Draft, service: Service, name: str) -> Non
     for own in (f"{service.name}_{key}" for key, _, _ in DESTINATION):
         machine.seen.add(own)
     _tls(machine, draft, service, name)
+    _implicit_tls(machine, draft, service, name)
     _conversion(machine, draft, service, name)
     keywords_of_transport(machine, draft, service.command, service.overrides, name)
     if service.command == "smtp":
         _fallback(machine, draft, service, name)
     for option in sorted(service.overrides):
-        if option not in _SILENT and not option.startswith(_TAKEN_BY_TRANSPORT[service.command]):
+        if option not in _SILENT | _TAKEN_BY_TRANSPORT | HOUSEKEEPING:
             said = f"cannot be set for a single transport; not set in [transports.{name}]"
             draft.left(where, f"{what} -o {option}={service.overrides[option]}", said)
+
+
+def _implicit_tls(machine: Machine, draft: Draft, service: Service, name: str) -> None:
+    key = f"{service.command}_tls_wrappermode"
+    machine.seen.add(key)
+    if truth(machine.cf.value(key, service.overrides)):
+        own = key in service.overrides
+        where = f"master.cf:{service.line}" if own else machine.where(key)
+        what = f"{service.name} unix {service.command} -o {key}=yes" if own else machine.what(key)
+        draft.left(where, what, f"[transports.{name}]: {IMPLICIT_TLS}")
 
 
 def _conversion(machine: Machine, draft: Draft, service: Service, name: str) -> None:

@@ -95,3 +95,38 @@ def test_milters_behind_postscreen_are_those_of_its_listener(site: tuple[Draft, 
     (finding,) = said_of(draft, "smtp inet postscreen")
     assert "without postscreen's tests of clients" in finding.said
     assert "smtpd_service_name" not in finding.said
+
+
+@pytest.mark.parametrize(
+    ("main", "master", "what", "said"),
+    [
+        ("smtp_tls_wrappermode = yes", "", "smtp_tls_wrappermode", "(port 465) is not delivered"),
+        (
+            "",
+            "-o smtp_tls_wrappermode=yes",
+            "smtps unix smtp -o smtp_tls_wrappermode=yes",
+            "(port 465) is not delivered",
+        ),
+        ("", "-o smtp_tls_CAfile=/ca", "smtps unix smtp -o smtp_tls_CAfile", "cannot be set for a single transport"),
+        ("smtp_line_length_limit = 0", "", "smtp_line_length_limit", "rejects the message"),
+        ("ignore_mx_lookup_error = yes", "", "ignore_mx_lookup_error", "stays in the queue and is tried again"),
+        ("smtpd_restriction_classes = strict\nstrict = reject", "", "smtpd_restriction_classes", "has no classes"),
+        ("smtpd_restriction_classes = strict\nstrict = reject", "", "strict = ", "a class of restrictions"),
+        ("smtpd_upstream_proxy_protocol = haproxy", "", "smtpd_upstream_proxy_protocol", "set proxy of a [[listener]]"),
+    ],
+)
+def test_what_the_absence_of_a_setting_means_is_said(
+    tmp_path: Path, main: str, master: str, what: str, said: str
+) -> None:
+    (tmp_path / "main.cf").write_text(f"{main}\n")
+    (tmp_path / "master.cf").write_text(f"smtp inet n - y - - smtpd\nsmtps unix - - y - - smtp {master}\n")
+    (finding,) = said_of(translate(tmp_path, "mail.example.org")[0], what)
+    assert (finding.fate, said in finding.said) == (Fate.LEFT, True), finding.said
+
+
+@pytest.mark.parametrize("option", ["smtp_tls_wrappermode=no", "smtp_tls_security_level=may", "smtp_tls_loglevel=1"])
+def test_an_option_of_a_transport_that_is_taken_over_is_not_left(tmp_path: Path, option: str) -> None:
+    (tmp_path / "main.cf").write_text("")
+    (tmp_path / "master.cf").write_text(f"smtps unix - - y - - smtp -o {option}\n")
+    draft, _ = translate(tmp_path, "mail.example.org")
+    assert not [each for each in draft.findings if each.fate is Fate.LEFT and option in each.what]
