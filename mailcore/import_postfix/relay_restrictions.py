@@ -40,7 +40,16 @@ def refusing_list(machine: Machine) -> str:
 
     Ports of the loopback address alone do not count: other clients cannot reach them.
     """
-    services = [each for each in machine.services or () if each.command == "smtpd" and each.kind in ("inet", "pass")]
+    behind = {
+        machine.cf.value("smtpd_service_name", each.overrides) or "smtpd"
+        for each in machine.services or ()
+        if each.command == "postscreen"
+    }
+    services = [
+        each
+        for each in machine.services or ()
+        if each.command == "smtpd" and (each.kind == "inet" or (each.kind == "pass" and each.name in behind))
+    ]
     services = [each for each in services if not _is_local(each)] or services or [_MAIN]
     lists = [_refuses(machine, each) for each in services]
     return "" if "" in lists else (_refuses(machine, _MAIN) or lists[0])

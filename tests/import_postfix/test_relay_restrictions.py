@@ -95,6 +95,14 @@ def test_without_mynetworks_this_host_has_no_other_right(tmp_path: Path) -> None
             ],
             False,
         ),
+        (
+            INTERNAL,
+            [
+                f"smtp inet n - y - - smtpd -o {{ smtpd_relay_restrictions = {WITH_LOGIN} }}",
+                "smtpd pass - - y - - smtpd",  # without postscreen
+            ],
+            False,
+        ),
         (WITH_LOGIN, ["smtp inet n - y - - smtpd -o smtpd_relay_restrictions=permit_mynetworks,reject"], True),
         (
             WITH_LOGIN,
