@@ -52,6 +52,13 @@ class Receiver(ClientBounds, MilterUse, DiscardsKeywords):
         values.field_name,
         special={"": "mail has no tags"},
     )
+    message_drop_headers: tuple[str, ...] = texts(
+        ("bcc", "content-length", "resent-bcc", "return-path"),
+        "header fields that are removed from mail of all clients and local programs, after header checks and before milters; "
+        "empty: none",
+        values.dropped_field,
+        values.distinct,
+    )
     idle_timeout_s: int = whole(
         300, 1, 3600, "seconds", "time without a byte after which a session gets 421 (RFC 5321 4.5.3.2.7)"
     )

@@ -27,6 +27,7 @@ __all__ = [
     "directory",
     "distinct",
     "domain_pattern",
+    "dropped_field",
     "endpoint",
     "field_name",
     "group",
@@ -242,6 +243,13 @@ def field_name(text: str) -> str:
     if not re.fullmatch(r"[!-9;-~]{1,76}", text):  # with its colon and a blank it fits on a line of 78 (RFC 5322 2.1.1)
         raise bad(text, 'must be the name of a header field such as "X-Campaign", without a colon')
     return text
+
+
+def dropped_field(text: str) -> str:
+    """Reads the name of a header field that is removed. Raises BadValue."""
+    if text.startswith("."):  # has another dot in front of it while it passes by
+        raise bad(text, 'must not begin with a dot; it is the name of a header field such as "Bcc"')
+    return field_name(text)
 
 
 def retry_ladder(steps: Sequence[int]) -> tuple[int, ...]:

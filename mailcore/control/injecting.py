@@ -135,6 +135,7 @@ class Injecting:
             size_bytes_max=settings.receiver.message_size_limit,
             recipients_max=settings.receiver.recipient_limit,
             tag_header=settings.receiver.tag_header,
+            dropped=settings.receiver.message_drop_headers,
             rewriting=self.rewriting,
             headers=self.headers,
             local_filter=self._filter,

@@ -1,7 +1,8 @@
 """Converts a message that an operator injects into its form on the wire, while it streams into a spool file.
 
 All line ends become CRLF (a lone CR or LF would end a line for some hosts and not for others: smuggling); lines that begin
-with a dot get a second one; the last line is ended. A trace header goes in front. Nothing else is added or changed.
+with a dot get a second one; the last line is ended. A trace header goes in front, and the fields of [receiver]
+message_drop_headers are removed. Nothing else is added or changed.
 
 Memory is bounded: pieces go to disk as they come, only the beginning is kept to look for the Message-ID. All methods but
 ``abandon`` may raise OSError; they block, and run in a thread.
@@ -12,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import email.utils
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -25,6 +27,7 @@ from mailcore.envelope import RECIPIENTS_PER_RECORD, DataPlace, Envelope, Origin
 from mailcore.faults import Code, FaultError
 from mailcore.log.data_blocks import BlockSums
 from mailcore.queue.spool import DATA_AT, Spool, SpoolFile
+from mailcore.rewriting.dropped_fields import DroppedFields, FieldNames
 from mailcore.routing.address import is_mailbox, is_return_path
 from mailcore.tag import pattern_of, tag_of
 
@@ -92,6 +95,7 @@ class Injection:
         size_bytes_max: int,
         recipients_max: int,
         tag_header: str = "",
+        dropped: Sequence[str] = (),
         rewriting: LiveMaps | None = None,
         headers: Headers | None = None,
         local_filter: LocalFilter | None = None,
@@ -125,6 +129,7 @@ class Injection:
         self._rewriting = rewriting if arguments.rewrite else None
         self._headers = headers if arguments.rewrite else None
         self._section = self._headers.header() if self._headers is not None else None
+        self._dropped = DroppedFields(FieldNames(dropped if arguments.rewrite else ()))
         self._beginning = b""
         self._eight_bit = False
         self._author_bytes = 0
@@ -159,7 +164,8 @@ class Injection:
             raise InjectionRefused("the message is empty", argument="data")
         self._put(self._checked(self._form.end()))
         if self._section is not None:
-            self._put(self._section.end())
+            self._put(self._dropped.feed(self._section.end()))
+        self._put(self._dropped.end())
         header = _HEADER_END.split(self._beginning, 1)[0]
         found = _MESSAGE_ID.search(header)
         tag = self._tag.search(header) if self._tag is not None else None
@@ -220,7 +226,7 @@ class Injection:
             self._file.abandon()
 
     def _checked(self, data: bytes) -> bytes:
-        return data if self._section is None else self._section.feed(data)
+        return self._dropped.feed(data if self._section is None else self._section.feed(data))
 
     def _put(self, data: bytes) -> None:
         if not data:

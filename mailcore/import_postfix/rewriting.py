@@ -1,4 +1,4 @@
-"""Translates aliases, canonical addresses, copies and header checks to [rewriting].
+"""Translates aliases, canonical addresses, copies and header checks to [rewriting], and dropped header fields to [receiver].
 
 The files are used where they are, if they can be read.
 """
@@ -6,6 +6,7 @@ The files are used where they are, if they can be read.
 from __future__ import annotations
 
 from mailcore.bounds import BadValue, bounds_by_name
+from mailcore.config import values
 from mailcore.config.map_file import INDEXED
 from mailcore.config.rewriting import CLASSES, LOGINS, MAPS, NETWORKS, Rewriting
 from mailcore.import_postfix.draft import Draft
@@ -38,6 +39,8 @@ def rewriting(machine: Machine, draft: Draft) -> None:
         _checks(machine, draft)
     if "canonical_classes" in machine.cf:
         _classes(machine, draft)
+    if "message_drop_headers" in machine.cf:
+        _dropped(machine, draft)
     if "local_header_rewrite_clients" in machine.cf:
         _clients(machine, draft)
 
@@ -119,6 +122,19 @@ def _clients(machine: Machine, draft: Draft) -> None:
     draft.put("rewriting", name, networks)
     if networks:
         draft.taken(where, machine.what(name), f"[rewriting] {name}: {', '.join(networks)}")
+
+
+def _dropped(machine: Machine, draft: Draft) -> None:
+    name = "message_drop_headers"
+    machine.seen.add(name)
+    where, known = machine.where(name), list[str]()
+    for given in dict.fromkeys(each.lower() for each in machine.cf.list(name)):
+        try:
+            known.append(values.dropped_field(given))
+        except BadValue as error:
+            draft.left(where, f"{name} = {given}", error.reason)
+    draft.put("receiver", name, known)
+    draft.taken(where, machine.what(name), f"[receiver] {name} = {', '.join(known) or 'none'}")
 
 
 def _text(machine: Machine, draft: Draft, name: str) -> None:

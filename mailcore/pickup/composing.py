@@ -27,6 +27,7 @@ from mailcore.pickup.store import Store
 from mailcore.pickup.verification import Letter, Verifier, questions, reported
 from mailcore.queue.from_maildrop import CAME_FROM
 from mailcore.queue.spool import DATA_AT, Spool
+from mailcore.rewriting.dropped_fields import FieldNames
 from mailcore.routing.address import is_mailbox, is_return_path
 from mailcore.tag import pattern_of, tag_of
 
@@ -93,6 +94,7 @@ class Composer:
         self._spool = spool
         self._rewriting = rewriting
         self._filter = local_filter
+        self._dropped = FieldNames(settings.receiver.message_drop_headers).names
         self._tag = pattern_of(settings.receiver.tag_header)
 
     def compose(self, dropped: Letter, queue_id: str, now: float) -> Composed:
@@ -223,6 +225,7 @@ class Composer:
             sender=submission.sender,
             full_name=submission.full_name,
             submitted=submitted,
+            dropped=self._dropped,
         )
         form = WireForm()
         yield f"{by}{datetime.fromtimestamp(now, UTC):%a, %d %b %Y %H:%M:%S +0000}\r\n".encode("ascii", "replace")

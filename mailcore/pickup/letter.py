@@ -1,6 +1,6 @@
 """Completes the header section of a message that a local program submitted, as Postfix's cleanup(8) does it.
 
-Removed: Bcc, Resent-Bcc, Content-Length, Return-Path (message_drop_headers), and a line "From ..." of a mailbox at the top.
+Removed: the fields of [receiver] message_drop_headers, such as Bcc, and a line "From ..." of a mailbox at the top.
 Added when missing: Message-ID, Date and From, with Resent- in front of all of them if the message is resent. An address
 without a domain gets the own one. Everything else stays as it is. A header section ends at an empty line, or at the first
 line that cannot be of a header: then an empty line is put before it (RFC 5322 2.1).
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import email.utils
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -24,7 +24,6 @@ HEADER_BYTES_MAX = 1 << 20  # of a whole section; Postfix cuts a single field at
 
 FIELD_BYTES_MAX = 102_400  # of a field whose addresses are completed, as [rewriting] header_size_limit
 
-DROPPED = frozenset({b"bcc", b"resent-bcc", b"content-length", b"return-path"})
 RESENT = b"resent-"
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)")
 _FIELD = re.compile(rb"([\x21-\x39\x3b-\x7e]+)[ \t]*:")
@@ -96,16 +95,25 @@ def split_header(data: bytes, *, is_all: bool) -> Header | None:
 
 
 def complete(
-    header: Header, *, queue_id: str, hostname: str, origin: str, sender: str, full_name: str, submitted: datetime
+    header: Header,
+    *,
+    queue_id: str,
+    hostname: str,
+    origin: str,
+    sender: str,
+    full_name: str,
+    submitted: datetime,
+    dropped: Collection[bytes],
 ) -> bytes:
     """Returns the header section with the empty line at its end; line ends as they came, those added are CRLF.
 
+    ``dropped``: the names of fields that are removed, in lower case.
     ``hostname`` is our name, ``origin`` the domain of addresses without one.
     """
     prefix = "Resent-" if any(field.name.startswith(RESENT) for field in header.fields) else ""
     present = {field.name for field in header.fields}
     addresses = HeaderAddresses(domain=origin)
-    lines = [_completed(addresses, field) for field in header.fields if field.name not in DROPPED]
+    lines = [_completed(addresses, field) for field in header.fields if field.name not in dropped]
     if lines and not lines[-1].endswith((b"\r", b"\n")):
         lines[-1] += b"\r\n"
     if f"{prefix}message-id".lower().encode() not in present:

@@ -170,6 +170,7 @@ class DataSession(LineSession):
             inline_room=context.inline_room,
             room=self.room,
             tag_header=context.tag_header,
+            dropped=context.dropped,
             reader=reader,
         )
         if context.lf_networks is not None and reader is None and context.lf_networks.hold(self.address):

@@ -23,6 +23,7 @@ from mailcore.receiver.chunk_reader import ChunkReader
 from mailcore.receiver.data import DataFault, DataReader, HeaderScan
 from mailcore.receiver.inline_room import InlineRoom
 from mailcore.receiver.intake import Done, MessageIntake, Upload
+from mailcore.rewriting.dropped_fields import DroppedFields, FieldNames
 from mailcore.rewriting.header_section import HeaderSection
 
 __all__ = ["INTERNAL_ERROR", "TOO_BIG", "IncomingMessage"]
@@ -52,6 +53,7 @@ class IncomingMessage:
         inline_room: InlineRoom,
         room: Callable[[], None],
         tag_header: bytes = b"",
+        dropped: FieldNames | None = None,
         reader: ChunkReader | None = None,
     ) -> None:
         self.queue_id = queue_id
@@ -66,6 +68,7 @@ class IncomingMessage:
         self._reader: DataReader | ChunkReader = DataReader(size_limit) if reader is None else reader
         self._thrown_away_max = 2 * size_limit + UPLOAD_BYTES
         self._header: HeaderScan | None = HeaderScan(tag_header)  # None once it is over
+        self._dropped = None if dropped is None else DroppedFields(dropped)  # None once the header is over
         self._received_limit = received_limit
         self._inline_room = inline_room
         self._has_inline_room = False  # beyond what is sure
@@ -117,9 +120,8 @@ class IncomingMessage:
         block = reader.feed(chunk)
         if block and not self.failure:
             self._keep(block)
-        if reader.finished and self.section is not None:
-            self._end_section()
         if reader.finished:
+            self._end_header()
             self.finished = True
             self.rest = reader.rest
         if reader.fault is not None:
@@ -135,19 +137,23 @@ class IncomingMessage:
         block = self._reader.finish()
         if block:
             self._keep(block)
-        if self.section is not None:
-            self._end_section()
+        self._end_header()
         if self._reader.fault is not None:
             self.fail(_FAULTS[self._reader.fault])
         self.finished = True
 
-    def _end_section(self) -> None:
+    def _end_header(self) -> None:
         """Takes what was held back of a header that the data ends in."""
-        assert self.section is not None
-        if not self.failure and (rest := self.section.end()):
-            self._keep(rest)
-        if self.section.refusal and not self.failure:
-            self.fail(self.section.refusal.encode())
+        section = self.section
+        if section is not None:
+            if not self.failure and (rest := section.end()):
+                self._keep(rest)
+            if section.refusal and not self.failure:
+                self.fail(section.refusal.encode())
+        if self._dropped is not None and not self.failure:
+            rest, self._dropped = self._dropped.end(), None
+            if rest:
+                self._keep(rest)
 
     def _keep(self, block: bytes) -> None:
         try:
@@ -156,6 +162,11 @@ class IncomingMessage:
                 if self.section.refusal:
                     self.fail(self.section.refusal.encode())
                     return
+            dropped = self._dropped
+            if dropped is not None:
+                block = dropped.feed(block)
+                if dropped.is_over:
+                    self._dropped = None
             header = self._header
             if header is not None:
                 header.feed(block)

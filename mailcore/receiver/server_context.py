@@ -32,6 +32,7 @@ from mailcore.receiver.path import Path
 from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.postmaster import Postmaster
 from mailcore.receiver.trace import TraceHeader
+from mailcore.rewriting.dropped_fields import FieldNames
 from mailcore.routing.networks import ByNetwork, Networks
 
 __all__ = ["DEFAULTS", "Offer", "ServerContext"]
@@ -106,6 +107,7 @@ class ServerContext:
         self.hostname = hostname
         self.inline_room = inline_room  # of all listeners together
         self.tag_header = settings.tag_header.lower().encode()
+        self.dropped = FieldNames(settings.message_drop_headers) if settings.message_drop_headers else None
         self.spool_data_at = spool_data_at
         self.rule = rule
         self.authentication = authentication  # None: no user can log in

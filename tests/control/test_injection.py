@@ -79,12 +79,22 @@ def injection(
         uid=1000,
         now=NOW,
         tag_header="X-Campaign",
+        dropped=("bcc",),
         rewriting=rewriting,
         headers=rewriting,
         local_filter=local_filter,
         size_bytes_max=10_000,
         recipients_max=3,
     )
+
+
+@pytest.mark.parametrize("rewrite", [True, False])
+def test_a_dropped_field_does_not_leave_unless_another_mail_system_has_seen_it(tmp_path: Path, rewrite: bool) -> None:
+    new = injection(tmp_path, rewrite=rewrite)
+    new.write(b"A: 1\nBcc: secret@example.org\n b\nB")
+    new.write(b"CC: secret@example.org")
+    new.complete()
+    assert (b"secret" in Path(Spool(Disk(), str(tmp_path)).path(ID)).read_bytes()) is not rewrite
 
 
 def test_a_message_lies_complete_in_its_spool_file(tmp_path: Path) -> None:

@@ -35,3 +35,12 @@ recipient_delimiter = +
     assert rewriting.canonical_maps == ()
     ldap = said_of(draft, "virtual_alias_maps = ldap")
     assert [(each.fate, "type ldap" in each.said) for each in ldap] == [(Fate.LEFT, True)]
+
+
+def test_the_header_fields_that_are_dropped_are_taken_over(tmp_path: Path) -> None:
+    draft, settings = told_of(tmp_path, "message_drop_headers = Bcc, x-secret, bcc, b@d:\n")
+    assert settings.receiver.message_drop_headers == ("bcc", "x-secret")
+    assert [each.fate for each in said_of(draft, "message_drop_headers = b@d:")] == [Fate.LEFT]
+    (tmp_path / "other").mkdir()
+    _, settings = told_of(tmp_path / "other", "message_drop_headers =\n")
+    assert settings.receiver.message_drop_headers == ()

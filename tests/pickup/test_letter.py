@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
 
+from mailcore.config.receiver import Receiver
 from mailcore.pickup.letter import HEADER_BYTES_MAX, HeaderTooLong, complete, split_header
+from mailcore.rewriting.dropped_fields import FieldNames
 
 AT = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
 
-def completed(text: bytes, sender: str = "a@example.org", full_name: str = "") -> bytes:
+def completed(
+    text: bytes,
+    sender: str = "a@example.org",
+    full_name: str = "",
+    dropped: Sequence[str] = Receiver().message_drop_headers,
+) -> bytes:
     header = split_header(text, is_all=True)
     assert header is not None
     section = complete(
@@ -22,6 +30,7 @@ def completed(text: bytes, sender: str = "a@example.org", full_name: str = "") -
         sender=sender,
         full_name=full_name,
         submitted=AT,
+        dropped=FieldNames(dropped).names,
     )
     return section + header.rest
 
@@ -53,6 +62,10 @@ WHOLE = b"From: x@y.org\nDate: now\nMessage-ID: <1@y>\n"
 )
 def test_the_header_section_is_completed_and_the_rest_stays(text: bytes, expected: bytes) -> None:
     assert completed(text) == expected
+
+
+def test_other_fields_are_removed_by_setting() -> None:
+    assert completed(WHOLE + b"Bcc: a@e.org\nX-Secret: b\n\n", dropped=("X-Secret",)) == WHOLE + b"Bcc: a@e.org\n\r\n"
 
 
 def test_a_message_that_is_resent_gets_fields_of_its_own() -> None:
