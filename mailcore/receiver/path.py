@@ -1,10 +1,10 @@
 """Paths and addresses of MAIL FROM and RCPT TO: the grammar of RFC 5321 4.1.2 and RFC 6531, and nothing beside it.
 
-Laws: no control character, no bare LF, CR or NUL ever gets into an address; what is parsed is stored as it was written, a
-source route excepted, which is ignored (RFC 5321 appendix C). A domain is not a number (an IPv4 address without brackets), as
-in Postfix. Where this is wider or narrower than the RFC, decision 0004
-says why: a label may hold an underscore; of address literals only IPv4 and IPv6 exist; a local part may be as long as its
-path lets it.
+Laws: no control character, no bare LF, CR or NUL ever gets into an address; what is parsed is stored as it was written,
+except for a source route, which is ignored (RFC 5321 appendix C), and for quotes that a local part does not need, which are
+left out: with and without them it is the same mailbox (RFC 5321 4.1.2). A domain is not a number (an IPv4 address without
+brackets), as in Postfix. Where this is wider or narrower than the RFC, decision 0004 says why: a label may hold an
+underscore; of address literals only IPv4 and IPv6 exist; a local part may be as long as its path lets it.
 Pure.
 
 Keeps law: strict-paths (docs/laws.md).
@@ -16,7 +16,7 @@ import ipaddress
 import re
 from typing import NamedTuple
 
-__all__ = ["ADDRESS_OCTETS_MAX", "NULL_PATH", "Path", "parse_path"]
+__all__ = ["ADDRESS_OCTETS_MAX", "NULL_PATH", "Path", "parse_path", "plain_local_part"]
 
 PATH_OCTETS_MAX = 256  # RFC 5321 4.5.3.1.3, brackets included
 ADDRESS_OCTETS_MAX = PATH_OCTETS_MAX - 2
@@ -35,12 +35,14 @@ _DOMAIN = rf"{_LABEL}(?:\.{_LABEL})*"
 _LITERAL = r"\[[0-9A-Za-z.:]++\]"
 _ROUTE = rf"@{_DOMAIN}(?:,@{_DOMAIN})*:"
 _PATH = re.compile(rf"<(?:{_ROUTE})?({_DOT_STRING}|{_QUOTED_STRING})@({_DOMAIN}|{_LITERAL})>")
+_PLAIN = re.compile(rf"{_DOT_STRING}\Z")
+_QUOTED_PAIR = re.compile(r"\\(.)")
 _DIGITS = "0123456789"
 _POSTMASTER = re.compile(r"<(postmaster)>", re.IGNORECASE)  # the one address without domain, RFC 5321 4.5.1
 
 
 class Path(NamedTuple):
-    """A parsed path. ``address`` is local part and domain as written; "" is the null reverse-path."""
+    """A parsed path. ``address`` is local part and domain, without needless quotes; "" is the null reverse-path."""
 
     address: str
     local_part: str
@@ -62,6 +64,8 @@ def parse_path(text: str, at: int = 0) -> tuple[Path, str] | None:
         match = _POSTMASTER.match(text, at)
         return None if match is None else (Path(match[1], match[1], ""), text[match.end() :])
     local_part, domain = match.groups()
+    if local_part[0] == '"':
+        local_part = plain_local_part(local_part)
     address = f"{local_part}@{domain}"
     octets = len(address) if address.isascii() else len(address.encode())
     if octets > ADDRESS_OCTETS_MAX or not (_is_literal(domain) if domain[0] == "[" else _labels_fit(domain)):
@@ -69,6 +73,14 @@ def parse_path(text: str, at: int = 0) -> tuple[Path, str] | None:
     if domain[-1] in _DIGITS and not domain.strip(_DIGITS + "."):
         return None
     return Path(address, local_part, domain), text[match.end() :]
+
+
+def plain_local_part(quoted: str) -> str:
+    """Returns a local part without its quotes if it does not need them."""
+    if quoted[:1] != '"':
+        return quoted
+    text = _QUOTED_PAIR.sub(r"\1", quoted[1:-1])
+    return text if _PLAIN.match(text) else quoted
 
 
 def _labels_fit(domain: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -37,6 +39,9 @@ def test_whatever_the_grammar_makes_is_read_as_it_was_made(local: str, domain: s
     found = parse_path(f"<{route}{local}@{domain}>{behind}")
     assert found is not None
     path, rest = found
+    if local.startswith('"') and not path.local_part.startswith('"'):  # it needs no quotes
+        assert re.fullmatch(r"[^\s\"(),:;<>@\[\\\].]+(\.[^\s\"(),:;<>@\[\\\].]+)*", path.local_part)
+        local = re.sub(r"\\(.)", r"\1", local[1:-1])
     assert path == (f"{local}@{domain}", local, domain)
     assert rest == behind
 
@@ -133,6 +138,26 @@ def test_the_null_path_and_postmaster_need_no_domain() -> None:
     found = parse_path("<PostMaster>")
     assert found is not None
     assert found[0] == ("PostMaster", "PostMaster", "")
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ('"team"', "team"),
+        ('"a.b+c"', "a.b+c"),
+        ('"te\\am"', "team"),
+        ('"\u00fc"', "\u00fc"),
+        *(
+            (text, text)
+            for text in ('"a b"', '"a..b"', '".a"', '"a."', '""', '"a@b"', '"a\\@b"', '"a\\"b"', '"a\\\\b"')
+        ),
+        *((text, text) for text in ('"a,b"', '"a>b"', '"\\ "', '"(a)"', '"[1.2.3.4]"', '"a:b"')),
+    ],
+)
+def test_quotes_that_a_local_part_does_not_need_are_left_out(written: str, read: str) -> None:
+    found = parse_path(f"<{written}@b.example>")
+    assert found is not None
+    assert found[0] == (f"{read}@b.example", read, "b.example")
 
 
 def test_a_source_route_is_ignored() -> None:

@@ -28,6 +28,7 @@ STRANGER, US = "127.0.0.2", "127.0.0.1"
         b"postmaster@mx.example.net",
         b"POSTMASTER@MX.Example.Net",
         b"postmaster@example.net",
+        b'"postmaster"@example.net',  # the same mailbox, RFC 5321 4.1.2
     ],
 )
 async def test_mail_for_the_postmaster_is_taken_from_everyone(source: str, recipient: bytes) -> None:
@@ -73,8 +74,9 @@ async def test_a_report_names_the_address_that_the_sender_knows(rcpt: bytes, ori
         b"postmaster@[127.0.0.1]",
         b"root@mx.example.net",
         b"postmaster%other.example@mx.example.net",
+        b'"postmaster%other.example"@mx.example.net',
         b"postmaster+x@mx.example.net",
-        b'"postmaster"@mx.example.net',
+        b'"post master"@mx.example.net',
         b"@other.example:joe@example.com",
     ],
 )

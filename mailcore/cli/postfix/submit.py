@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import signal
 import socket
 import sys
@@ -26,6 +27,7 @@ from mailcore.counted import counted
 from mailcore.log.disk import Disk
 from mailcore.pickup.dropped import DIRECTORY, PIECE_BYTES, RECIPIENTS_MAX, Draft, Submission, names_of
 from mailcore.pickup.letter import Header, HeaderTooLong, split_header
+from mailcore.receiver.path import plain_local_part
 from mailcore.routing.address import is_mailbox, is_return_path
 
 __all__ = ["author", "complain", "hostname_of", "open_draft", "origin_of", "qualified", "submit", "verify", "write"]
@@ -34,6 +36,7 @@ NOT_VERIFIED = (
     b"Subject: sendmail -bv was not answered\n\n"
     b"This Waypost is older than sendmail -bv and has verified no address. Use: waypost route resolve ADDRESS\n"
 )
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"\Z', re.DOTALL)
 UMASK = 0o027  # the directory's group, which Waypost has, may read the file
 
 
@@ -61,8 +64,13 @@ def author() -> tuple[str, str]:
 
 
 def qualified(address: str, origin: str) -> str:
-    """Returns the address with a domain, as Postfix's append_at_myorigin; "" stays."""
-    return address if not address or "@" in address else f"{address}@{origin}"
+    """Returns the address with a domain, as Postfix's append_at_myorigin, and without needless quotes; "" stays."""
+    local_part, at, domain = address.rpartition("@")
+    if not at:
+        local_part, domain = domain, origin
+    if _QUOTED.match(local_part):
+        local_part = plain_local_part(local_part)
+    return f"{local_part}@{domain}" if address else ""
 
 
 def open_draft(settings: Settings) -> Draft:

@@ -30,6 +30,11 @@ def sent(home: Home, *argv: str, text: bytes = b"Subject: x\n\nbody\n") -> tuple
         (("-oi", "-r", "a", "-om", "-B8BITMIME", "root"), f"a@{HOST}", (f"root@{HOST}",)),
         (("-f", "<>", "b@e.net, C D <c@e.net>"), "", ("b@e.net", "c@e.net")),
         (("-bm", "-f", "A B <a@e.org>", "-F", "Name", "b@e.net"), "a@e.org", ("b@e.net",)),
+        (
+            ("-f", '"a"@e.org', '"b"', '"c d"@e.net', '"b@e"@e.net'),
+            "a@e.org",
+            (f"b@{HOST}", '"c d"@e.net', '"b@e"@e.net'),
+        ),
         (("-Am", "-n", "-m", "-oem", "-v", "-L", "tag", "-f", "a@e.org", "b@e.net"), "a@e.org", ("b@e.net",)),
     ],
 )
