@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import BinaryIO
 
-from mailcore.cli.postfix.exits import OK, UNAVAILABLE, Ended
+from mailcore.cli.postfix.exits import DATAERR, OK, UNAVAILABLE, Ended
 from mailcore.cli.postfix.submit import author, hostname_of, origin_of, qualified, write
 from mailcore.config.settings import Settings
 from mailcore.envelope import Options
@@ -170,7 +170,7 @@ class Session:
         except Ended as error:
             for _ in data:
                 pass  # the rest of the data is not a command
-            reply = f"451 4.3.0 {error}" if error.status != UNAVAILABLE else f"552 5.3.4 {error}"
+            reply = f"{'552 5.3.4' if error.status in (UNAVAILABLE, DATAERR) else '451 4.3.0'} {error}"
         self._reset()
         self._say(reply.encode("ascii", "backslashreplace").decode())
 

@@ -26,7 +26,7 @@ from mailcore.config.settings import Settings
 from mailcore.counted import counted
 from mailcore.log.disk import Disk
 from mailcore.pickup.dropped import DIRECTORY, PIECE_BYTES, RECIPIENTS_MAX, Draft, Submission, names_of
-from mailcore.pickup.letter import Header, HeaderTooLong, split_header
+from mailcore.pickup.letter import HEADER_BYTES_MAX, Header, HeaderTooLong, split_header
 from mailcore.receiver.path import plain_local_part
 from mailcore.routing.address import is_mailbox, is_return_path
 
@@ -177,7 +177,7 @@ def write(settings: Settings, submission: Submission, pieces: Iterable[bytes]) -
     limit = settings.receiver.message_size_limit
     try:
         draft.begin(submission)
-        for piece in pieces:
+        for piece in _with_short_header(iter(pieces)):
             if draft.data_bytes + len(piece) > limit:
                 raise Ended(UNAVAILABLE, f"the message is bigger than {limit} bytes ([receiver] message_size_limit)")
             draft.write(piece)
@@ -228,11 +228,25 @@ def _until_dot(stdin: BinaryIO, *, ignore_dots: bool) -> Iterator[bytes]:
         yield b"".join(lines)
 
 
+def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yields larger pieces: a header section is read again with each of them."""
+    gathered: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        gathered.append(piece)
+        size += len(piece)
+        if size >= PIECE_BYTES:
+            yield b"".join(gathered)
+            gathered, size = [], 0
+    if gathered:
+        yield b"".join(gathered)
+
+
 def _read_header(pieces: Iterator[bytes]) -> tuple[Header, bytes]:
     """Reads on until the header section is complete; returns it and all that was read. Raises Ended."""
     beginning = b""
     try:
-        for piece in pieces:
+        for piece in _gathered(pieces):
             beginning += piece
             if (header := split_header(beginning, is_all=False)) is not None:
                 return header, beginning
@@ -241,6 +255,15 @@ def _read_header(pieces: Iterator[bytes]) -> tuple[Header, bytes]:
         raise Ended(DATAERR, str(error)) from None
     assert header is not None
     return header, beginning
+
+
+def _with_short_header(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yields the message, from the end of its header section on. Raises Ended if Waypost would set it aside for its header."""
+    header, beginning = _read_header(pieces)
+    if len(beginning) - len(header.rest) > HEADER_BYTES_MAX:
+        raise Ended(DATAERR, str(HeaderTooLong()))
+    yield beginning
+    yield from pieces
 
 
 def _in_header(header: Header, origin: str) -> list[str]:

@@ -35,6 +35,11 @@ class Home:
         self.out = ""
         open_maildrop(str(self.maildrop))
 
+    def allow(self, size: int) -> None:
+        """Takes messages up to this size."""
+        text = self.config.read_text()
+        self.config.write_text(text.replace("message_size_limit = 5000", f"message_size_limit = {size}"))
+
     def run(self, *argv: str, text: bytes = b"Subject: x\n\nbody\n") -> int:
         self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
         status = main(["/usr/sbin/sendmail", *argv])

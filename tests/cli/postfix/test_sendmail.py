@@ -13,6 +13,7 @@ import pytest
 
 from mailcore.cli.postfix.main import main
 from mailcore.log.disk import Disk
+from mailcore.pickup.letter import HEADER_BYTES_MAX
 from tests.cli.postfix.maildrop_home import HOST, Home, smtp
 
 
@@ -196,6 +197,30 @@ def test_bs_speaks_smtp_and_says_250_only_for_what_is_on_disk(home: Home) -> Non
     dropped = home.only()
     assert (dropped.submission.sender, dropped.submission.recipients) == ("a@e.org", ("b@e.net",))
     assert dropped.text == b"Subject: x\r\n\r\n.dot\r\nend\r\n"  # type: ignore[attr-defined]
+
+
+LONG_HEADER = b"X-Long: " + b"x" * 70 + b"\n"
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("has_end", [True, False])
+def test_a_header_section_that_waypost_would_put_aside_is_refused(home: Home, line_end: bytes, has_end: bool) -> None:
+    """It was taken with status 0, and then put aside: nobody was told."""
+    home.allow(4 << 20)
+    header = LONG_HEADER.replace(b"\n", line_end) * (HEADER_BYTES_MAX // len(LONG_HEADER) + 2)
+    text = header + (line_end + b"body" + line_end if has_end else b"")
+    assert home.run("b@e.net", text=text) == 65
+    assert "header section is longer than" in home.err
+    talk = b"HELO me\nMAIL FROM:<>\nRCPT TO:<b@e.net>\nDATA\n" + text.replace(b"\r", b"") + b".\nQUIT\n"
+    assert smtp(home, talk) == ["220", "250", "250", "250", "354", "552", "221"]
+    assert os.listdir(home.maildrop) == []
+
+
+@pytest.mark.parametrize("header", [b"", LONG_HEADER * 13_000, b"no field\n"])
+def test_a_long_message_with_a_header_section_that_is_not_too_long_is_taken(home: Home, header: bytes) -> None:
+    home.allow(4 << 20)
+    text = header + b"\n" + b"x" * (2 << 20)
+    assert sent(home, "b@e.net", text=text)[2] == text
 
 
 def test_bs_refuses_in_words_and_takes_no_half_message(home: Home) -> None:
