@@ -4,6 +4,7 @@ Laws
 - What cannot be read never replaces what is in use.
 - A file is read when it has not changed for QUIET_LOOKS looks, and is not used if it changed meanwhile: it may be half written.
 - Files that could not be used are read again, also without a change: a directory above them, or a group, may have changed.
+- A read that takes longer than READ_S_MAX is reported, once: nothing is read again until it ends.
 
 Keeps law: recipients-stay-good (docs/laws.md).
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
@@ -22,6 +24,7 @@ __all__ = ["WatchedFiles"]
 
 QUIET_LOOKS = 2  # a second without a change
 RETRY_LOOKS = 20  # ten seconds between two readings of files that could not be used
+READ_S_MAX = 30  # a map of a million lines takes some seconds; more is a file system that does not answer
 
 Read = TypeVar("Read")
 
@@ -35,13 +38,16 @@ class WatchedFiles(Generic[Read]):
         read: Callable[[], Read],
         changed: Callable[[Sequence[str]], None],
         threads: ThreadPoolExecutor,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._paths = paths
         self._read = read
         self._report = changed
         self._threads = threads
+        self._clock = clock
         self._seen = self._signature()
         self._reading = False
+        self._report_slow_at: float | None = None  # None: not to be reported, or it was
         self._looks_left = 0  # until files that have changed, or could not be used, are read
         self._faults: list[str] = []  # of the last reading
         self.value: Read | None = None  # None: nothing was read yet
@@ -53,6 +59,7 @@ class WatchedFiles(Generic[Read]):
     def look(self) -> None:
         """Begins to read the files if they have changed. To be called twice a second, in the loop of the process."""
         if self._reading:
+            self._look_at_clock()
             return
         seen = self._signature()
         if seen != self._seen:
@@ -62,7 +69,14 @@ class WatchedFiles(Generic[Read]):
             if self._looks_left:
                 return
             self._reading = True
+            self._report_slow_at = self._clock() + READ_S_MAX
             asyncio.get_running_loop().run_in_executor(self._threads, self._read).add_done_callback(self._done)
+
+    def _look_at_clock(self) -> None:
+        if self._report_slow_at is not None and self._clock() > self._report_slow_at:
+            self._report_slow_at = None
+            then = "no change of these files is noticed until it ends"
+            self._report([f"{', '.join(self._paths)}: reading takes longer than {READ_S_MAX} seconds; {then}"])
 
     def _done(self, future: asyncio.Future[Read]) -> None:
         self._reading = False

@@ -1,79 +1,89 @@
-"""Files are read again when they change, and those that could not be used also without a change."""
+"""Files that are read again when they change, also after a named pipe stood in their place, and a read that does not end."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from mailcore.config.watched_files import QUIET_LOOKS, RETRY_LOOKS, WatchedFiles
-from mailcore.rewriting.map_text import MapFault
+from mailcore.config.watched_files import READ_S_MAX, WatchedFiles
+from mailcore.rewriting.map_text import read_text
 from tests.eventually import eventually
 
 
-class Watching:
-    """One file, which can be read while its owner may read it and ``refusal`` is empty."""
-
-    def __init__(self, path: Path, threads: ThreadPoolExecutor) -> None:
-        self.path = path
-        self.refusal = ""
-        self.readings = 0
-        self.reported: list[Sequence[str]] = []
-        self.files = WatchedFiles([str(path)], self._read, self.reported.append, threads)
-
-    def _read(self) -> str:
-        self.readings += 1
-        if self.refusal or not os.stat(self.path).st_mode & 0o400:
-            raise MapFault(self.refusal or "Permission denied")
-        return self.path.read_text()
-
-    async def looks(self, count: int) -> None:
-        for _ in range(count):
-            self.files.look()
-            await eventually(lambda: not self.files._reading)
-
-
 @pytest.fixture
-async def watching(tmp_path: Path) -> AsyncIterator[Watching]:
-    path = tmp_path / "file"
-    path.write_text("one")
-    with ThreadPoolExecutor(1) as threads:
-        yield Watching(path, threads)
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
 
 
-async def test_after_a_chmod_a_file_is_read(watching: Watching) -> None:
-    watching.path.write_text("two")
-    watching.path.chmod(0)
-    await watching.looks(QUIET_LOOKS + 1)
-    assert (watching.files.value, watching.reported) == ("one", [["Permission denied"]])
-    watching.path.chmod(0o600)
-    await watching.looks(QUIET_LOOKS + 1)
-    assert (watching.files.value, watching.reported[1:]) == ("two", [()])
+async def looking(watched: WatchedFiles[str], true: Callable[[], object]) -> None:
+    def so() -> object:
+        watched.look()
+        return true()
+
+    await eventually(so)
 
 
-async def test_a_file_that_cannot_be_used_is_tried_again_and_reported_once(watching: Watching) -> None:
-    watching.refusal = "no"
-    watching.path.write_text("two")
-    await watching.looks(QUIET_LOOKS + 1 + 2 * RETRY_LOOKS)
-    assert watching.readings == 1 + 1 + 2
-    assert watching.reported == [["no"]]
-    watching.refusal = ""
-    await watching.looks(RETRY_LOOKS)
-    assert (watching.files.value, watching.reported) == ("two", [["no"], ()])
-    await watching.looks(2 * RETRY_LOOKS)
-    assert watching.readings == 5
+@pytest.mark.timeout(300)
+async def test_a_named_pipe_in_place_of_a_file_does_not_end_the_watching(
+    tmp_path: Path, threads: ThreadPoolExecutor
+) -> None:
+    """law: recipients-stay-good."""
+    path = tmp_path / "map"
+    path.write_text("one\n")
+    reports: list[Sequence[str]] = []
+    watched = WatchedFiles([str(path)], lambda: read_text(str(path)), reports.append, threads)
+    path.unlink()
+    os.mkfifo(path)
+    try:
+        await looking(watched, lambda: reports)
+        assert reports == [[f"{path}: cannot be read: it is not a regular file"]]
+        assert watched.value == "one\n"
+        path.unlink()
+        path.write_text("two\n")
+        await looking(watched, lambda: watched.value == "two\n")
+        assert reports[1:] == [()]
+    finally:
+        if path.is_fifo():  # a thread that waits for a writer
+            os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
 
 
-async def test_a_file_that_could_not_be_used_at_the_start_is_tried_again(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_text("one")
-    path.chmod(0)
-    with ThreadPoolExecutor(1) as threads:
-        watching = Watching(path, threads)
-        assert (watching.files.value, watching.reported) == (None, [["Permission denied"]])
-        path.chmod(0o600)
-        await watching.looks(RETRY_LOOKS)
-        assert (watching.files.value, watching.reported[1:]) == ("one", [()])
+async def test_a_read_that_does_not_end_is_reported_once(tmp_path: Path, threads: ThreadPoolExecutor) -> None:
+    path = tmp_path / "map"
+    path.write_text("one\n")
+    now = 1000.0
+    mounted = threading.Event()
+    mounted.set()
+    begun = threading.Event()
+
+    def read() -> str:
+        begun.set()
+        mounted.wait()
+        return path.read_text()
+
+    reports: list[Sequence[str]] = []
+    watched = WatchedFiles([str(path)], read, reports.append, threads, clock=lambda: now)
+    mounted.clear()
+    begun.clear()
+    path.write_text("two, longer\n")
+    try:
+        await looking(watched, begun.is_set)
+        now += READ_S_MAX
+        watched.look()
+        assert reports == []
+        now += 1
+        watched.look()
+        watched.look()
+        fault = (
+            f"{path}: reading takes longer than {READ_S_MAX} seconds; no change of these files is noticed until it ends"
+        )
+        assert reports == [[fault]]
+    finally:
+        mounted.set()
+    await looking(watched, lambda: watched.value == "two, longer\n")
+    assert reports == [[fault], ()]
