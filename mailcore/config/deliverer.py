@@ -15,7 +15,7 @@ class Deliverer:
     """[deliverer]: the SMTP client. Timeouts are the defaults of Postfix's smtp(8)."""
 
     processes: int = whole(1, 1, 64, "processes", "deliverer processes")
-    hostname: str = text("", "our name in EHLO", values.host_name, special={"": "the name of this host"})
+    hostname: str = text("", "our name in EHLO", values.host_name, special={"": "[receiver] hostname"})
     concurrency: int = whole(500, 1, 10_000, "deliveries", "maximum concurrent deliveries of one process")
     connect_timeout_s: float = number(
         30, 0.1, 3600, "seconds", "timeout for the connection, as Postfix's smtp_connect_timeout"

@@ -29,5 +29,5 @@ def host_finder_of(
 
 
 def our_name(settings: Settings) -> str:
-    """Returns the name that we give to other servers."""
-    return settings.deliverer.hostname or socket.gethostname()
+    """Returns the name that we give to other servers: it is ours in the greeting, too, unless it is set."""
+    return settings.deliverer.hostname or settings.receiver.hostname or socket.gethostname()

@@ -25,7 +25,10 @@ class Receiver(ClientBounds, MilterUse, DiscardsKeywords):
     )
     processes: int = whole(1, 1, 64, "processes", "receiver processes that share the ports")
     hostname: str = text(
-        "", "our name in the greeting and in Received", values.host_name, special={"": "the name of this host"}
+        "",
+        "our name in the greeting, in Received and in reports, and in EHLO unless [deliverer] hostname is set",
+        values.host_name,
+        special={"": "the name of this host"},
     )
     message_size_limit: int = whole(
         52_428_800, 1024, 1 << 32, "bytes", "maximum message size, announced by SIZE; a larger message gets 552"

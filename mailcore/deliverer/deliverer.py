@@ -28,7 +28,7 @@ import msgspec
 import uvloop
 
 from mailcore.config.arc import Arc
-from mailcore.config.host_finder_of import host_finder_of
+from mailcore.config.host_finder_of import host_finder_of, our_name
 from mailcore.config.protocol import chunked_transports, conversions, fallback_hops
 from mailcore.config.settings import Settings
 from mailcore.config.values import listen_address
@@ -145,7 +145,6 @@ class Deliverer:
         open_counting: OpenCounting | None = None,
     ) -> None:
         limits = settings.deliverer
-        our_name = limits.hostname or socket.gethostname()
         self.number = number
         self.concurrency = limits.concurrency
         self._socket_path = settings.run_directory / MANAGER_SOCKET
@@ -168,7 +167,7 @@ class Deliverer:
         self._client = Client(
             limits,
             finder,
-            our_name,
+            our_name(settings),
             loop,
             extensions,
             policies,

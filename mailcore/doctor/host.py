@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mailcore.config.host_finder_of import our_name
 from mailcore.config.settings import Settings
 from mailcore.control.client import ControlClient, ControlError
 from mailcore.doctor.resolver import Lookups, servers_of
@@ -99,7 +100,7 @@ class Host:
     @property
     def helo(self) -> str:
         """Returns our name in EHLO."""
-        return self.settings.deliverer.hostname or socket.gethostname()
+        return our_name(self.settings)
 
     @property
     def greeting(self) -> str:

@@ -137,8 +137,9 @@ def settings_in(directory: Path, **limits: object) -> Settings:
 
 
 @contextlib.asynccontextmanager
-async def running(directory: Path, **limits: object) -> AsyncIterator[Running]:
+async def running(directory: Path, greeting: str = "", **limits: object) -> AsyncIterator[Running]:
     settings = settings_in(directory, **limits)
+    settings = replace(settings, receiver=replace(settings.receiver, hostname=greeting))
     manager = Manager()
     server = await manager.listen(directory / MANAGER_SOCKET)
     deliverer = Deliverer(settings, 3, asyncio.get_running_loop())
@@ -166,6 +167,16 @@ async def test_entries_come_back_as_verdicts(tmp_path: Path) -> None:
             ]
             assert result.relay == f"127.0.0.1[127.0.0.1]:{server.port}"
         assert [message.data for message in server.messages] == [BODY, BODY]
+        link.close()
+
+
+@pytest.mark.parametrize(("own", "said"), [("", "relay.example.com"), ("out.example.com", "out.example.com")])
+async def test_ehlo_has_the_name_of_the_greeting_unless_it_has_its_own(tmp_path: Path, own: str, said: str) -> None:
+    async with running(tmp_path, "relay.example.com", hostname=own) as ours, serving(ScriptedServer()) as server:
+        link = await ours.link()
+        link.send(ours.work(1, server.port))
+        await link.result()
+        assert server.sessions[0].lines[0] == f"EHLO {said}"
         link.close()
 
 
