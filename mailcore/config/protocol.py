@@ -1,4 +1,4 @@
-"""The settings ``protocol``, ``fallback_relay``, ``mime_output_conversion`` and ``chunking`` of a transport.
+"""The settings of a transport that say how a next hop is spoken to: ``protocol``, ``fallback_relay``, ``chunking`` and others.
 
 Values only. LMTP (RFC 2033) is SMTP for the last hop, a mail store: it gives one reply for each recipient at the end of the
 data, and it may listen on a Unix socket.
@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from mailcore.bounds import bad, choice, texts
+from mailcore.bounds import bad, choice, custom, texts
 from mailcore.config import values
 from mailcore.routing.route import Route, RouteError, parse_route
 
 __all__ = [
+    "LINE_LENGTH_LIMIT",
     "PROTOCOLS",
     "chunked_transports",
     "chunking_of_transport",
@@ -21,11 +22,16 @@ __all__ = [
     "conversions",
     "fallback_hops",
     "fallback_of_transport",
+    "line_length_of_transport",
+    "line_limits",
     "lmtp_transports",
     "protocol_of_transport",
 ]
 
 PROTOCOLS = ("smtp", "lmtp")
+LINE_LENGTH_LIMIT = 998  # RFC 5321 4.5.3.1.6: 1000 with CRLF; Postfix's smtp_line_length_limit
+LINE_LENGTH_LEAST, LINE_LENGTH_MOST = 100, 1_000_000  # below it, nothing but damage; above it, 0 means the same
+LINE_LENGTH_FORM = f"0, or a whole number from {LINE_LENGTH_LEAST} to {LINE_LENGTH_MOST} (octets)"
 
 
 class _Transport(Protocol):
@@ -42,6 +48,10 @@ class _Transport(Protocol):
     @property
     def chunking(self) -> str:
         """Returns needed or preferred."""
+
+    @property
+    def line_length_limit(self) -> int:
+        """Returns octets, 0 for no limit."""
 
     @property
     def fallback_relay(self) -> tuple[str, ...]:
@@ -102,6 +112,31 @@ def chunking_of_transport() -> str:
         "which messages a next hop that offers CHUNKING (RFC 3030) gets with BDAT: those that DATA cannot carry, or all",
     )
     return mode
+
+
+def _line_length(given: object) -> int:
+    if type(given) is not int or (given and not LINE_LENGTH_LEAST <= given <= LINE_LENGTH_MOST):
+        raise bad(given, f"must be {LINE_LENGTH_FORM}")
+    return given
+
+
+def line_length_of_transport() -> int:
+    """Defines the field ``line_length_limit`` of a transport."""
+    limit: int = custom(
+        LINE_LENGTH_LIMIT,
+        LINE_LENGTH_FORM,
+        "longest line that a next hop gets, without CRLF; a longer one is broken with CR LF SPACE, as with Postfix's "
+        "smtp_line_length_limit (RFC 5321 4.5.3.1.6); 0: lines go as they are",
+        _line_length,
+        unit="octets",
+    )
+    return limit
+
+
+def line_limits(transports: Mapping[str, _Transport]) -> dict[str, int]:
+    """Returns ``line_length_limit`` of each transport that has not the default."""
+    limits = {name: transport.line_length_limit for name, transport in transports.items()}
+    return {name: limit for name, limit in limits.items() if limit != LINE_LENGTH_LIMIT}
 
 
 def chunked_transports(transports: Mapping[str, _Transport]) -> frozenset[str]:

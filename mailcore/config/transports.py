@@ -13,6 +13,7 @@ from mailcore.config.protocol import (
     chunking_of_transport,
     conversion_of_transport,
     fallback_of_transport,
+    line_length_of_transport,
     protocol_of_transport,
 )
 from mailcore.config.tls import level_of_transport
@@ -92,4 +93,5 @@ class Transport(Destination):
     discard_ehlo_keywords: tuple[str, ...] = discarded_of_transport()
     mime_output_conversion: str = conversion_of_transport()
     chunking: str = chunking_of_transport()
+    line_length_limit: int = line_length_of_transport()
     destinations: dict[str, dict[str, Any]] = field(default_factory=dict)  # pattern -> the values set, of Destination

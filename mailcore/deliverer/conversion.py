@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from mailcore.deliverer.connection import Connection
+from mailcore.deliverer.long_lines import LineLimits
 from mailcore.deliverer.message_data import MessageData
 from mailcore.deliverer.mime_parts import TooComplex
 from mailcore.deliverer.seven_bit import CannotConvert, Plan, Planner, converted
@@ -40,14 +41,18 @@ class Misfit(NamedTuple):
 class Conversion:
     """Fits data to next hops. ``modes`` are the settings of transports, "convert" if it is left out."""
 
-    def __init__(self, modes: Mapping[str, str] = {}, signing: Signing | None = None) -> None:
+    def __init__(
+        self, modes: Mapping[str, str] = {}, signing: Signing | None = None, lines: LineLimits | None = None
+    ) -> None:
         self._modes = modes
         self._signing = signing
+        self._lines = lines or LineLimits()
 
     async def fitting(self, work: Deliver, data: MessageData, connection: Connection) -> MessageData | Misfit:
         """Returns the data for a next hop that takes 7 bits only. Raises DataError."""
         mode = self._modes.get(work.transport, "convert")
         original = data.unsigned or data
+        original = original.unbroken or original  # an encoded part keeps its long lines
         if mode == "off" or await _is_seven_bit(original):
             return data
         if mode == "bounce":
@@ -70,9 +75,11 @@ class Conversion:
             plan = planner.plan()
         except (CannotConvert, TooComplex) as fault:
             return str(fault)
-        made = await _converted(original, plan) if plan else original
+        made = self._lines.fitting(work, await _converted(original, plan) if plan else original)
         if work.is_ours and self._signing is not None:
-            return await self._signing.sign(work.path + _SEVEN_BIT, work.offset, made, work.author_domains)
+            return await self._signing.sign(
+                work.path + _SEVEN_BIT + made.variant, work.offset, made, work.author_domains
+            )
         return made
 
 

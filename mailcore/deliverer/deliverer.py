@@ -29,12 +29,13 @@ import uvloop
 
 from mailcore.config.arc import Arc
 from mailcore.config.host_finder_of import host_finder_of, our_name
-from mailcore.config.protocol import chunked_transports, conversions, fallback_hops
+from mailcore.config.protocol import chunked_transports, conversions, fallback_hops, line_limits
 from mailcore.config.settings import Settings
 from mailcore.config.values import listen_address
 from mailcore.deliverer.client import Client
 from mailcore.deliverer.conversion import Conversion
 from mailcore.deliverer.keyword_masks import masks_of
+from mailcore.deliverer.long_lines import LineLimits, with_length
 from mailcore.deliverer.message_data import DamagedError, DataError, DataFiles
 from mailcore.deliverer.mta_sts import StsPolicies
 from mailcore.deliverer.signing import Signing
@@ -164,6 +165,7 @@ class Deliverer:
         hops_of = fallback_hops(settings.transports)
         fallbacks = {name: [next_hop_of(hop, limits.port) for hop in hops] for name, hops in hops_of.items()}
         self._signing = Signing(settings.dkim, _key_unusable, loop.time, time.time)
+        self._lines = LineLimits(line_limits(settings.transports))
         self._client = Client(
             limits,
             finder,
@@ -176,7 +178,7 @@ class Deliverer:
             lmtp,
             fallbacks,
             masks_of(settings),
-            Conversion(conversions(settings.transports), self._signing),
+            Conversion(conversions(settings.transports), self._signing, self._lines),
             open_counting(settings, sts, _not_counted) if open_counting is not None else None,
             chunked_transports(settings.transports),
             _cas_unusable,
@@ -219,12 +221,13 @@ class Deliverer:
         try:
             data = self._files.open(work.path, work.offset, work.length, work.data_sums, work.spool_bytes)
             try:
-                sent = data
+                sent = broken = self._lines.fitting(work, data)
+                place = work.path + broken.variant
                 if work.is_ours:
-                    sent = await self._signing.sign(work.path, work.offset, data, work.author_domains)
+                    sent = await self._signing.sign(place, work.offset, broken, work.author_domains)
                 if work.arc and self._sealing is not None and work.transport not in self._unsealed:
-                    sent = await self._sealing.seal(work.path, work.offset, data, work.arc)
-                result, data_error = await self._client.deliver(work, sent)
+                    sent = await self._sealing.seal(place, work.offset, broken, work.arc)
+                result, data_error = await self._client.deliver(with_length(work, broken), sent)
             finally:
                 data.close()
         except DataError as error:

@@ -49,7 +49,9 @@ class _File:
 class MessageData:
     """``length`` bytes of a file from ``offset`` on. A message of one block is in memory whole (``whole``)."""
 
-    __slots__ = ("_before", "_file", "_sums", "files", "length", "offset", "seven_bit", "unsigned", "whole")
+    __slots__ = (
+        "_before", "_file", "_sums", "files", "length", "offset", "seven_bit", "unbroken", "unsigned", "variant", "whole",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -69,6 +71,10 @@ class MessageData:
         self.length = len(before) + length
         self.whole = whole
         self.unsigned: MessageData | None = None  # this without signatures; None: there are none in it
+        self.unbroken: MessageData | None = (
+            None  # this with its long lines; None: this is it; mailcore.deliverer.long_lines
+        )
+        self.variant = ""  # tells the signatures of changed data from those of the data as it is stored
         self.seven_bit: MessageData | str | None = (
             None  # its conversion, or why there is none; mailcore.deliverer.conversion
         )
