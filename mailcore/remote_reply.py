@@ -24,6 +24,7 @@ __all__ = [
     "EXPIRED",
     "SUSPENDED",
     "RemoteReply",
+    "code_said",
     "expired",
     "refused_login",
     "refused_tls",
@@ -45,6 +46,9 @@ _REFUSED_TLS = re.compile(rf"TLS is required, but {_HOST} refused to start TLS: 
 _REFUSED_LOGIN = re.compile(rf"SASL authentication failed; server {_NAME} said: ({_CODE}.*)", re.DOTALL)
 _OF_THE_SITE = (_REFUSED, _REFUSED_TLS, _REFUSED_LOGIN)  # said of all mail
 _BARE = re.compile(_CODE)
+_ENHANCED = re.compile(
+    r"([245])[0-9]{2}[ -](\1\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9.])"
+)  # RFC 2034 4: the class is that of the reply
 
 
 class RemoteReply(NamedTuple):
@@ -94,6 +98,13 @@ def remote_reply(text: str) -> RemoteReply | None:
         return _of_host(text.removeprefix(SUSPENDED), _OF_THE_SITE)
     found = _of_host(text, (_SAID, *_OF_THE_SITE))
     return found or (RemoteReply("", text) if _BARE.match(text) else None)
+
+
+def code_said(text: str) -> str:
+    """Returns the enhanced status code (RFC 3463) of the reply in the text of a verdict; "" if there is none in it."""
+    remote = remote_reply(text)
+    found = None if remote is None else _ENHANCED.match(remote.reply)
+    return "" if found is None else found[2]
 
 
 def _of_host(text: str, sentences: Sequence[re.Pattern[str]]) -> RemoteReply | None:

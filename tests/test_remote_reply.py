@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from mailcore.remote_reply import (
     RemoteReply,
+    code_said,
     expired,
     refused_login,
     refused_tls,
@@ -81,3 +82,26 @@ OURS = (
 def test_our_own_sentences_are_no_replies(text: str) -> None:
     assert remote_reply(text) is None
     assert remote_reply(expired(text)) is None
+
+
+@pytest.mark.parametrize(
+    ("reply", "code"),
+    [
+        ("451 4.7.1 Greylisted", "4.7.1"),
+        ("450-4.2.1 one 450 4.2.2 two", "4.2.1"),
+        ("450 4.7", ""),
+        ("450 4.7.1.2 what", ""),
+        ("450 4.1234.1 what", ""),
+        ("450 busy 4.7.1", ""),
+        ("550 4.7.1 contradicts", ""),
+        ("554 5.7.1 no", "5.7.1"),
+        ("450", ""),
+    ],
+)
+def test_the_enhanced_code_of_a_reply_comes_out_of_our_sentence(reply: str, code: str) -> None:
+    assert code_said(said(HOST, reply, "RCPT TO")) == code_said(reply) == code
+    assert code_said(expired(said(HOST, reply, "DATA"))) == code
+
+
+def test_a_sentence_of_ours_has_no_code() -> None:
+    assert code_said("connect to mx.example.org[192.0.2.1]:25: 4.7.1 Connection refused") == ""

@@ -23,6 +23,7 @@ from mailcore.queue.aside import paused_s
 from mailcore.queue.recipients import all_recipients
 from mailcore.queue.rewrite import remaining_recipients
 from mailcore.queue.spool import DATA_AT
+from mailcore.remote_reply import code_said
 from mailcore.timed_request import deliver_by
 
 __all__ = ["Notice", "Outcomes", "notice_of", "outcomes_of"]
@@ -143,7 +144,7 @@ def _delayed(context: ManagerContext, active: Active) -> Outcomes:
             continue
         if not wants(recipient.options, Status.DEFERRED):
             continue
-        _, reply, dsn, at = deferral or ("", recipient.reply, "", 0)
+        _, reply, dsn, at = deferral or ("", recipient.reply, code_said(recipient.reply), 0)
         found.append((recipient, Verdict(recipient.number, Status.DEFERRED, dsn, reply, at=at)))
     return found
 
