@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import smtplib
+import tempfile
 from pathlib import Path
 
 import pytest
 
+from bench.mta import Postfix
 from mailcore.import_postfix.draft import Draft, Fate
+from mailcore.import_postfix.machine import open_machine
+from mailcore.import_postfix.relay_restrictions import refusing_list
 from mailcore.import_postfix.translation import translate
 from tests.import_postfix.translating import said_of, settings_of, told_of
 from tests.receiver.configured_receiver import configured
@@ -135,6 +140,36 @@ def test_the_exceptions_of_the_counts_are_not_said_to_be_taken_over(tmp_path: Pa
     main = f"smtpd_relay_restrictions = {WITH_LOGIN}\nsmtpd_client_event_limit_exceptions = $mynetworks\n"
     (finding,) = said_of(of(tmp_path, main), "smtpd_client_event_limit_exceptions")
     assert (finding.fate, "counts all clients" in finding.said) == (Fate.LEFT, True)
+
+
+@pytest.mark.skipif(bool(Postfix.missing()), reason=Postfix.missing() or "Postfix is here")
+@pytest.mark.parametrize(
+    "main",
+    [
+        f"smtpd_relay_restrictions = {WITH_LOGIN}",
+        f"smtpd_relay_restrictions = defer_if_permit, {INTERNAL}",
+        f"smtpd_relay_restrictions = warn_if_reject reject_unauth_destination, {INTERNAL}",
+        f"smtpd_relay_restrictions = {INTERNAL}\nsmtpd_recipient_restrictions = {WITH_LOGIN}",
+        f"smtpd_relay_restrictions = {INTERNAL}\nsmtpd_sender_restrictions = permit_sasl_authenticated, REJECT",
+        f"smtpd_restriction_classes = ours\nours = permit_mynetworks\nsmtpd_relay_restrictions = ours, {WITH_LOGIN}",
+    ],
+)
+def test_postfix_itself_refuses_where_a_list_is_named(main: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="wp") as name:
+        Path(name).chmod(0o755)  # Postfix's own user works in it
+        postfix = Postfix(Path(name), 9)
+        main_cf = postfix.settings / "main.cf"
+        lines = [each for each in main_cf.read_text().splitlines() if not each.startswith("smtpd_relay")]
+        main_cf.write_text("\n".join([*lines, main, ""]))
+        postfix.start()
+        try:
+            with smtplib.SMTP("127.0.0.1", postfix.port) as client:
+                client.ehlo("a.example")
+                client.mail("a@sender.example")
+                code, _ = client.rcpt("x@other.example")
+        finally:
+            postfix.stop()
+        assert bool(refusing_list(open_machine(postfix.settings, "host"))) is (code != 250)
 
 
 async def test_a_client_in_mynetworks_gets_the_reply_of_postfix(tmp_path: Path) -> None:
