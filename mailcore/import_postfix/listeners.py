@@ -102,16 +102,17 @@ def _listener(machine: Machine, service: Service, hosts: list[str], found: list[
     endpoints = [f"[{each}]:{number}" if ":" in each else f"{each}:{number}" for each in mine]
     smtpd = _smtpd_of(machine, service)
     section, notes = _section(machine, smtpd, draft, where, what)
-    if section and not _has_certificate(draft) and (section["tls"] in ("required", "implicit") or "auth" in section):
+    if section and not _has_certificate(draft) and (section["tls"] in ("required", "implicit") or _logs_in(section)):
+        users = f"; {_USERS}" if _logs_in(section) else ""
         said = "needs a certificate, which was not taken over: set tls_certificate and tls_key in [receiver]"
-        draft.left(where, what, f"{said}, and add a [[listener]] with {_shown(section)} (docs/submission.md); {_USERS}")
+        draft.left(where, what, f"{said}, and add a [[listener]] with {_shown(section)} (docs/submission.md){users}")
         return
     taken = {*found, *(each["address"] for each in draft.listeners)}
     endpoints = [each for each in endpoints if each not in taken]
     if section:
         draft.listeners += [{"address": each, **section} for each in endpoints]
         said = f"[[listener]] {', '.join(endpoints) or 'nothing'} with {_shown(section)}"
-        if "auth" in section:
+        if _logs_in(section):
             notes.insert(0, _USERS)
     else:
         found += endpoints
@@ -209,6 +210,10 @@ def _closing(machine: Machine, service: Service) -> tuple[set[str], list[str]]:
             permits &= set(words[:-1])
             names.append(name)
     return permits, names
+
+
+def _logs_in(section: dict[str, Any]) -> bool:
+    return bool(section.get("auth", "off") != "off")
 
 
 def _has_certificate(draft: Draft) -> bool:

@@ -130,3 +130,17 @@ def test_an_option_of_a_transport_that_is_taken_over_is_not_left(tmp_path: Path,
     (tmp_path / "master.cf").write_text(f"smtps unix - - y - - smtp -o {option}\n")
     draft, _ = translate(tmp_path, "mail.example.org")
     assert not [each for each in draft.findings if each.fate is Fate.LEFT and option in each.what]
+
+
+def test_a_listener_without_logins_needs_neither_a_certificate_nor_users(tmp_path: Path) -> None:
+    etc = tmp_path / "etc"
+    etc.mkdir()
+    (etc / "main.cf").write_text("")
+    (etc / "master.cf").write_text(
+        "127.0.0.1:10025 inet n - y - - smtpd -o smtpd_client_restrictions=permit_mynetworks,reject\n"
+    )
+    draft, _ = translate(etc, "mail.example.org")
+    (listener,) = settings_of(draft, etc).listener
+    assert (listener.address, listener.purpose, listener.auth) == ("127.0.0.1:10025", "submission", "off")
+    (finding,) = said_of(draft, "127.0.0.1:10025 inet")
+    assert finding.fate is Fate.TAKEN
