@@ -95,15 +95,23 @@ def domain_name(text: str) -> str:
 
 def parse_route(text: str) -> Route:
     """Reads one route. Raises RouteError naming what is wrong and the forms allowed."""
+    try:
+        return _route(text)
+    except RouteError as error:
+        raise RouteError(f"{error}; allowed: {ROUTE_FORMS}") from None
+
+
+def _route(text: str) -> Route:
+    """Reads one route. Raises RouteError, which does not name the forms: a route may be part of another one."""
     transport, colon, rest = text.partition(":")
     if not TRANSPORT_NAME.fullmatch(transport):
-        raise RouteError(f"{text!r} does not begin with a transport's name; allowed: {ROUTE_FORMS}")
+        raise RouteError(f"{text!r} does not begin with a transport's name")
     if not colon:
         return Route(transport)
     try:
         return _built_in(transport, rest.strip()) if transport in BUILT_IN else route_to(transport, rest)
     except RouteError as error:
-        raise RouteError(f"{text!r}: {error}; allowed: {ROUTE_FORMS}") from None
+        raise RouteError(f"{text!r}: {error}") from None
 
 
 def route_to(transport: str, next_hop: str) -> Route:
@@ -137,7 +145,7 @@ def _built_in(name: str, text: str) -> Route:
     if not text.isprintable() or len(text) > TEXT_MAX:
         raise RouteError(f"the text has at most {TEXT_MAX} characters, none of them a control character")
     if name == "hold" and text:
-        released = parse_route(text)
+        released = _route(text)
         if released.transport in BUILT_IN:
             raise RouteError(f"mail that is released cannot go to {released.transport}")
         return Route(name, text=str(released))
