@@ -67,15 +67,15 @@ class ReceiverLines(Lines):
         self._object("refusals_not_recorded", count=count)
 
     def maps_read(self, files: int) -> None:
-        """Logs that the files of aliases and canonical addresses changed, and are in use."""
-        self._line("cleanup", f"aliases and canonical addresses: {counted(files, 'file')} in use")
+        """Logs that files of [rewriting] changed, and are in use: maps of addresses, header checks."""
+        self._line("cleanup", f"[rewriting]: {counted(files, 'file')} in use")
         self._object("maps_read", files=files)
 
     def maps_refused(self, faults: Sequence[str], *, in_use: bool) -> None:
         """Logs the faults of these files. ``in_use``: those that were read before; otherwise no mail is accepted."""
         then = "those read before stay in use" if in_use else "no mail is accepted"
         for fault in faults:
-            self._warning("cleanup", f"aliases and canonical addresses: {free(fault)}; {then}")
+            self._warning("cleanup", f"[rewriting]: {free(fault)}; {then}")
         self._object("maps_refused", why="; ".join(faults), in_use=in_use)
 
     def rewriting_failed(self, queue_id: str, why: str) -> None:

@@ -68,6 +68,16 @@ def objects(tmp_path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (tmp_path / "mail.jsonl").read_text("ascii").splitlines()]
 
 
+def test_faults_of_all_files_of_rewriting_are_told_as_theirs(tmp_path: Path, log: MailLog) -> None:
+    log.maps_read(2)
+    log.maps_refused(["/etc/waypost/checks:3: no action"], in_use=True)
+    log.flush()
+    assert [line.partition(": ")[2] for line in lines(tmp_path)] == [
+        "[rewriting]: 2 files in use",
+        "warning: [rewriting]: /etc/waypost/checks:3: no action; those read before stay in use",
+    ]
+
+
 def deliver(log: MailLog, queue_id: str = "4abc", **fields: Any) -> None:
     values: dict[str, Any] = {
         "recipient": "to@b.example",
