@@ -154,6 +154,7 @@ NAMED_FIRST: dict[str, Command] = {"links": _links}  # no program is linked unde
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status, one of sysexits.h."""
+    _open_missing()
     name, *arguments = sys.argv if argv is None else argv
     name = os.path.basename(name)
     if name not in COMMANDS:
@@ -183,6 +184,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # for a caller that reads the status, a traceback is status 1: not one of sysexits.h
         print(f"{name}: panic: {error!r}", file=sys.stderr)
         return SOFTWARE
+
+
+def _open_missing() -> None:
+    """Opens /dev/null for each standard stream that the caller has closed, as Postfix does: none of ours takes its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  open as long as the program runs
 
 
 if __name__ == "__main__":

@@ -182,6 +182,22 @@ def test_a_program_that_is_killed_leaves_no_message(home: Home, tmp_path: Path) 
     assert home.names() == []
 
 
+@pytest.mark.parametrize("closed", ["<&-", "<&- >&-", "<&- >&- 2>&-"])
+def test_a_descriptor_that_the_caller_closed_is_as_dev_null(home: Home, closed: str) -> None:
+    command = f'"{sys.executable}" -m mailcore.cli.postfix.main sendmail -f a@e.org b@e.net {closed}'
+    ended = subprocess.run(command, check=False, shell=True, capture_output=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert home.only().submission.recipients == ("b@e.net",)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_output_that_nobody_takes_is_no_fault(closed: str) -> None:
+    command = f'"{sys.executable}" -m mailcore.cli.postfix.main newaliases {closed}'
+    ended = subprocess.run(command, check=False, shell=True, capture_output=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    assert b"panic" not in ended.stderr
+
+
 def test_newaliases_says_what_waypost_does_instead(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["/usr/bin/newaliases"]) == 0
     assert "virtual_alias_maps" in capsys.readouterr().err
