@@ -106,7 +106,8 @@ def _look_at_data(catcher: Catcher) -> None:
     sender, data = by_first["b@example.org"]
     assert sender == "s@example.org"
     assert data.count(b"Received: ") == 2  # Postfix's, and in front of it ours
-    assert data.endswith(b"\r\n\r\n.a dot\r\n" + LONG_LINE + b"\r\nlast \xe4\r\n")
+    text = data.replace(b"\r\n ", b"")  # where the deliverer broke the long line
+    assert text.endswith(b"\r\n\r\n.a dot\r\n" + LONG_LINE + b"\r\nlast \xe4\r\n")
     assert by_first["d@example.org"][0] == ""
     sender, data = by_first["g@example.org"]
     assert sender == "root@bench.invalid"
