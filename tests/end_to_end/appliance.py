@@ -21,7 +21,7 @@ from tests.json_lines import read_list
 from tests.running import loaded
 from tests.running.loaded import COMMAND, alive
 
-__all__ = ["COMMAND", "Appliance", "alive", "free_port"]
+__all__ = ["COMMAND", "LINES_AS_THEY_ARE", "Appliance", "alive", "free_port"]
 
 LIST_PAGE = 1000
 
@@ -40,6 +40,10 @@ def _toml(value: object) -> str:
     if isinstance(value, tuple | list):
         return "[" + ", ".join(_toml(each) for each in value) + "]"
     return json.dumps(value)
+
+
+# The corpus has lines of any length, and is compared byte for byte.
+LINES_AS_THEY_ARE: Mapping[str, Mapping[str, object]] = {"transports.smtp": {"line_length_limit": 0}}
 
 
 class Appliance:

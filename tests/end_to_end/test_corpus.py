@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mailcore.lab.lab import Lab
-from tests.end_to_end.appliance import Appliance
+from tests.end_to_end.appliance import LINES_AS_THEY_ARE, Appliance
 from tests.end_to_end.judge import judged, size_equals_browse
 from tests.ledger.client import LoadClient
 from tests.ledger.corpus import Corpus
@@ -31,7 +31,8 @@ async def test_every_message_arrives_once_byte_for_byte(count: int, big: int, tm
     ledger = Ledger()
     async with Lab(HOPS, seed=SEED) as lab:
         routes = {domain: "smtp:[{}]:{}".format(*hop.address) for domain, hop in zip(DOMAINS, lab.hops, strict=True)}
-        appliance = Appliance(tmp_path, routes, {"receiver": {"processes": 2}, "deliverer": {"processes": 2}})
+        sections = {"receiver": {"processes": 2}, "deliverer": {"processes": 2}, **LINES_AS_THEY_ARE}
+        appliance = Appliance(tmp_path, routes, sections)
         try:
             await appliance.start()
             corpus = list(Corpus(count=count, seed=SEED, big=big, domains=DOMAINS))

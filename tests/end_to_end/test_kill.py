@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mailcore.lab.lab import Lab
-from tests.end_to_end.appliance import Appliance
+from tests.end_to_end.appliance import LINES_AS_THEY_ARE, Appliance
 from tests.end_to_end.judge import judged, size_equals_browse, standing_still
 from tests.ledger.client import LoadClient
 from tests.ledger.corpus import Corpus
@@ -53,7 +53,7 @@ async def test_what_was_acknowledged_survives_every_kill(kills: int, seed: int, 
     allowed = counted = 0
     async with Lab(HOPS, seed=seed) as lab:
         routes = {domain: "smtp:[{}]:{}".format(*hop.address) for domain, hop in zip(DOMAINS, lab.hops, strict=True)}
-        appliance = Appliance(tmp_path, routes, SECTIONS)
+        appliance = Appliance(tmp_path, routes, {**SECTIONS, **LINES_AS_THEY_ARE})
         try:
             await appliance.start()
             for number, name in enumerate(victims(kills, chance)):
@@ -90,7 +90,7 @@ async def test_what_was_acknowledged_survives_every_kill(kills: int, seed: int, 
 async def test_a_killed_receiver_or_control_process_repeats_nothing(name: str, tmp_path: Path) -> None:
     ledger = Ledger()
     async with Lab(HOPS[:1]) as lab:
-        appliance = Appliance(tmp_path, {"*": "smtp:[{}]:{}".format(*lab.hops[0].address)})
+        appliance = Appliance(tmp_path, {"*": "smtp:[{}]:{}".format(*lab.hops[0].address)}, LINES_AS_THEY_ARE)
         try:
             await appliance.start()
             for number in range(3):
