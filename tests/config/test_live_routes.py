@@ -17,7 +17,7 @@ from tests.eventually import eventually
 
 
 class Log:
-    """Remembers what it is told."""
+    """Keeps the lines that the routes log."""
 
     def __init__(self) -> None:
         self.read: list[tuple[int, int]] = []

@@ -212,20 +212,16 @@ def _until_dot(stdin: BinaryIO, *, ignore_dots: bool) -> Iterator[bytes]:
         while piece := stdin.read(PIECE_BYTES):
             yield piece
         return
-    lines: list[bytes] = []
-    size = 0
+    yield from _gathered(_lines_until_dot(stdin))
+
+
+def _lines_until_dot(stdin: BinaryIO) -> Iterator[bytes]:
     continued = False  # the line did not end with the piece before
     while line := stdin.readline(PIECE_BYTES):
         if not continued and line.rstrip(b"\r\n") == b"." and len(line) <= 3:
             break
         continued = not line.endswith(b"\n")
-        lines.append(line)
-        size += len(line)
-        if size >= PIECE_BYTES:
-            yield b"".join(lines)
-            lines, size = [], 0
-    if lines:
-        yield b"".join(lines)
+        yield line
 
 
 def _gathered(pieces: Iterator[bytes]) -> Iterator[bytes]:

@@ -221,7 +221,7 @@ LONG_HEADER = b"X-Long: " + b"x" * 70 + b"\n"
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
 @pytest.mark.parametrize("has_end", [True, False])
 def test_a_header_section_that_waypost_would_put_aside_is_refused(home: Home, line_end: bytes, has_end: bool) -> None:
-    """It was taken with status 0, and then put aside: nobody was told."""
+    """Otherwise it would be set aside after status 0, and its sender would not hear of it."""
     home.allow(4 << 20)
     header = LONG_HEADER.replace(b"\n", line_end) * (HEADER_BYTES_MAX // len(LONG_HEADER) + 2)
     text = header + (line_end + b"body" + line_end if has_end else b"")
