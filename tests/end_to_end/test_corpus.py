@@ -31,7 +31,7 @@ async def test_every_message_arrives_once_byte_for_byte(count: int, big: int, tm
     ledger = Ledger()
     async with Lab(HOPS, seed=SEED) as lab:
         routes = {domain: "smtp:[{}]:{}".format(*hop.address) for domain, hop in zip(DOMAINS, lab.hops, strict=True)}
-        sections = {"receiver": {"processes": 2}, "deliverer": {"processes": 2}, **LINES_AS_THEY_ARE}
+        sections = {"receiver": {"processes": 2}, "deliverer": {"processes": 2}, "transports.smtp": LINES_AS_THEY_ARE}
         appliance = Appliance(tmp_path, routes, sections)
         try:
             await appliance.start()

@@ -25,10 +25,10 @@ DOMAINS = ("slow.example", "moody.example")
 MESSAGES_A_KILL = 60
 WAITING = 10  # of them: sent while no next hop answers, so that there is a queue to count, however fast the machine is
 RECIPIENTS_MAX = 20  # below destination_recipient_limit, so that a destination gets one transaction of each message
-SECTIONS = {
+SECTIONS: dict[str, dict[str, object]] = {
     "receiver": {"processes": 2},
     "deliverer": {"processes": 2},
-    "transports.smtp": {"destination_concurrency_limit": WINDOW},
+    "transports.smtp": {"destination_concurrency_limit": WINDOW, **LINES_AS_THEY_ARE},
 }
 
 
@@ -53,7 +53,7 @@ async def test_what_was_acknowledged_survives_every_kill(kills: int, seed: int, 
     allowed = counted = 0
     async with Lab(HOPS, seed=seed) as lab:
         routes = {domain: "smtp:[{}]:{}".format(*hop.address) for domain, hop in zip(DOMAINS, lab.hops, strict=True)}
-        appliance = Appliance(tmp_path, routes, {**SECTIONS, **LINES_AS_THEY_ARE})
+        appliance = Appliance(tmp_path, routes, SECTIONS)
         try:
             await appliance.start()
             for number, name in enumerate(victims(kills, chance)):
@@ -90,7 +90,8 @@ async def test_what_was_acknowledged_survives_every_kill(kills: int, seed: int, 
 async def test_a_killed_receiver_or_control_process_repeats_nothing(name: str, tmp_path: Path) -> None:
     ledger = Ledger()
     async with Lab(HOPS[:1]) as lab:
-        appliance = Appliance(tmp_path, {"*": "smtp:[{}]:{}".format(*lab.hops[0].address)}, LINES_AS_THEY_ARE)
+        routes = {"*": "smtp:[{}]:{}".format(*lab.hops[0].address)}
+        appliance = Appliance(tmp_path, routes, {"transports.smtp": LINES_AS_THEY_ARE})
         try:
             await appliance.start()
             for number in range(3):
