@@ -88,12 +88,16 @@ class AddressMap:
     def _by_rule(self, address: str, budget: Budget | None) -> tuple[str, ...] | None:
         for rule in self._rules:
             seconds = PATTERN_TIMEOUT_S if budget is None else budget.for_pattern()
-            if seconds <= 0:
-                raise PatternTooSlow(f"{rule.place}: the patterns take too long for all addresses of the message")
             try:
+                if seconds <= 0:
+                    raise TimeoutError
                 match = rule.pattern.search(address, timeout=seconds)
             except TimeoutError:
-                raise PatternTooSlow(f"{rule.place}: the pattern takes too long for {address!a}") from None
+                if seconds < PATTERN_TIMEOUT_S:  # the rest of the message's time: others had used it
+                    why = "the patterns take too long for all addresses of the message"
+                else:
+                    why = f"the pattern takes too long for {address!a}"
+                raise PatternTooSlow(f"{rule.place}: {why}") from None
             if match is not None:
                 made = tuple(filled(result, match) for result in rule.results)
                 wrong = next((result for result in made if not is_mailbox(result)), None)

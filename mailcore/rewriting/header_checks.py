@@ -19,7 +19,7 @@ import regex
 from mailcore.counted import counted
 from mailcore.rewriting.actions import Action, Deed
 from mailcore.rewriting.address_map import GROUP, PATTERNS_MAX, REGEXP, filled
-from mailcore.rewriting.budget import Budget, PatternTooSlow
+from mailcore.rewriting.budget import PATTERN_TIMEOUT_S, Budget, PatternTooSlow
 from mailcore.rewriting.map_text import MapFault, logical_lines, read_text
 from mailcore.routing.address import is_mailbox
 
@@ -78,7 +78,11 @@ def _search(line: _Line, field: str, budget: Budget) -> regex.Match[str] | None:
             return line.pattern.search(field, timeout=seconds)
     except TimeoutError:
         pass
-    raise PatternTooSlow(f"{line.place}: the pattern takes too long for {field[:100]!a}")
+    if seconds < PATTERN_TIMEOUT_S:  # the rest of the message's time: others had used it
+        why = "the patterns take too long for the header of the message"
+    else:
+        why = f"the pattern takes too long for {field[:100]!a}"
+    raise PatternTooSlow(f"{line.place}: {why}")
 
 
 def _ends(lines: list[_Line]) -> dict[int, int]:

@@ -74,7 +74,7 @@ def test_all_patterns_together_have_the_time_of_the_budget(tmp_path: Path) -> No
     checks = read_checks(str(path))
     times = iter([0.0, 0.1, 0.21, 0.21])
     budget = Budget(0.2, lambda: next(times))
-    with pytest.raises(PatternTooSlow, match=r"checks:2: the pattern takes too long"), budget:
+    with pytest.raises(PatternTooSlow, match=r"checks:2: the patterns take too long for the header"), budget:
         checks.find("Subject: x", budget)
 
 
