@@ -76,7 +76,6 @@ class Runner:
     def _advance(self, wall: float, now: float) -> bool:
         while self.position < self.readable_end:
             if self._records is None:
-                self.reader.refresh()
                 self._records_end = self.readable_end
                 self._records = self.reader.records(self.position, self._records_end)
             if self._read_on(self._records, wall, now):

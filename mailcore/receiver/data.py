@@ -13,6 +13,7 @@ Keeps law: data-ends-at-crlf-dot-crlf (docs/laws.md).
 from __future__ import annotations
 
 import enum
+import re
 
 from mailcore.tag import tag_of
 
@@ -20,6 +21,9 @@ __all__ = ["DataFault", "DataReader", "HeaderScan"]
 
 _END = b"\r\n.\r\n"
 _DOT = b"\r\n."  # stuffed, or the end's
+# A CR that is bare or has a line behind it that begins with a dot. Most data has none but the end's, and this search, which
+# jumps from CR to CR, takes half the time of counting pairs of octets.
+_ODD = re.compile(rb"\r(?!\n(?!\.))")
 _BEGINNINGS = (b"\r\n.\r", b"\r\n.", b"\r\n", b"\r")  # of the end, longest first
 LINE_KEPT_MAX = 1_000  # RFC 5322 2.1.1: a line has at most 998 characters; longer ones are not looked at beyond that
 
@@ -51,14 +55,9 @@ class DataReader:
     def feed(self, chunk: bytes) -> bytes:
         """Returns the part of the data that is certain now; b"" while there is none."""
         whole = self._held + chunk if self._held else chunk
-        dots = whole.count(_DOT)
-        if not dots:
-            end = -1
-        elif dots == 1 and whole.endswith(_END):  # the usual end, found without looking twice
-            end = len(whole) - len(_END)
-        else:
-            end = whole.find(_END)
-            dots = -1  # to be counted again: some are behind the end, or are held back
+        found = _ODD.search(whole)
+        odd = len(whole) if found is None else found.start()
+        end = whole.find(_END, odd)  # mostly just there
         if end >= 0:
             block = whole[: end + 2]
             self.rest = whole[end + 5 :]
@@ -76,14 +75,13 @@ class DataReader:
         if not block:
             return b""
         # A block never ends inside a CRLF and never begins behind the CR of one, so counting tells.
-        ends = block.count(b"\r\n")
-        if dots == 1:
-            dots = 0  # the final one, which is not in the block
-        elif dots < 0:
-            dots = block.count(_DOT)
+        ends = block.count(b"\r")
+        crlfs, dots = ends, 0
+        if odd < (len(block) if end < 0 else end):  # not the end's, and not held back
+            crlfs, dots = block.count(b"\r\n"), block.count(_DOT)
         self.size_bytes += len(block) - dots
         if self.fault is None:
-            if block.count(b"\n") != ends or block.count(b"\r") != ends:
+            if crlfs != ends or block.count(b"\n") != ends:
                 self.fault = DataFault.BARE
             elif b"\0" in block:
                 self.fault = DataFault.NUL

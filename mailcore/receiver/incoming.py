@@ -85,6 +85,8 @@ class IncomingMessage:
         """Lets the header, our trace field included, be checked and rewritten; before the first piece of data."""
         self.section = section
         trace = section.take(self._blocks[0])
+        if trace is self._blocks[0]:
+            return
         self._sums = BlockSums()
         self._sums.feed(trace)
         self._blocks = [trace]

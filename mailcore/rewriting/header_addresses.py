@@ -41,19 +41,21 @@ _TOKEN = re.compile(
 _COMMENT = re.compile(rb"[^()\\]+|\\.|[()]", re.DOTALL)  # quotes mean nothing in a comment
 
 
-_ADDRESS_FIELD = re.compile(  # with its value, folded or not
-    rb"^(?:" + b"|".join(sorted(SENDERS | RECIPIENTS)) + rb")[ \t]*:([^\r\n]*(?:\r?\n[ \t][^\r\n]*)*)",
-    re.IGNORECASE | re.MULTILINE,
-)
+_FIELD_PATTERN = b"(?:" + b"|".join(sorted(SENDERS | RECIPIENTS)) + rb")[ \t]*:([^\r\n]*(?:\r?\n[ \t][^\r\n]*)*)"
+_FIRST_FIELD = re.compile(_FIELD_PATTERN, re.IGNORECASE)  # with its value, folded or not
+_LATER_FIELD = re.compile(rb"\n" + _FIELD_PATTERN, re.IGNORECASE)  # its fixed beginning makes the search fast
 _ODD = re.compile(rb'["(;:]|<[^@>]*>')  # an "@" beside one of these may be of no address
 _ENCODED_WORD = re.compile(r"=\?[^?]+\?[BbQq]\?[^?]*\?=\Z")  # RFC 2047 2
 
 
 def is_complete(header: bytes) -> bool:
     """Returns whether no address field can hold an address without a domain. False: one may."""
-    for match in _ADDRESS_FIELD.finditer(header):
-        value = match[1]
-        if _ODD.search(value) or not all(b"@" in element for element in value.split(b",")):
+    first = _FIRST_FIELD.match(header)
+    values = _LATER_FIELD.findall(header)
+    for value in values if first is None else [first[1], *values]:
+        if b"@" not in value or _ODD.search(value):
+            return False
+        if b"," in value and not all(b"@" in element for element in value.split(b",")):
             return False
     return True
 

@@ -45,20 +45,31 @@ def test_cut_anywhere_the_same_comes_out(data: st.DataObject) -> None:
         assert parts == whole
 
 
-@given(PIECES)
-def test_byte_for_byte_or_not_at_all(content: bytes) -> None:
+def check(content: bytes, places: Iterable[int]) -> None:
     """An oracle of its own: the first CRLF "." CRLF, the CRLF of DATA itself counting, ends the data."""
     stream = content + b"\r\n.\r\n"
     end = (b"\r\n" + stream).index(b"\r\n.\r\n")
     expected = stream[:end]
-    data, reader = read(stream[at : at + 1] for at in range(len(stream)))
+    data, reader = read(cut(stream, places))
     assert reader.rest == stream[end + 3 :]
-    left_over = re.sub(rb"\r\n", b"", expected)
+    left_over = expected.replace(b"\r\n", b"")
     if b"\r" in left_over or b"\n" in left_over or b"\0" in expected:
-        assert reader.fault is not None
+        assert reader.fault is not None, (stream, places)
     else:
-        assert reader.fault is None
-        assert data == expected
+        assert (reader.fault, data) == (None, expected), (stream, places)
+        assert reader.size_bytes == len(expected) - len(re.findall(rb"(?:\A|\r\n)\.", expected)), (stream, places)
+
+
+@given(PIECES)
+def test_byte_for_byte_or_not_at_all(content: bytes) -> None:
+    check(content, range(len(content) + 5))
+
+
+def test_all_short_data_and_all_places_where_it_may_be_cut() -> None:
+    for length in range(6):
+        for symbols in itertools.product((b"a", b"\r", b"\n", b"."), repeat=length):
+            for place in range(length + 6):
+                check(b"".join(symbols), [place])
 
 
 @pytest.mark.parametrize(
