@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mailcore.envelope import AsideKind, Recipient, Verdict
+from mailcore.envelope import AsideKind, Envelope, Recipient, Verdict
+from mailcore.manager.active_set import deferred_in
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.passes import Passes
 from mailcore.manager.route_hold import hold_by_route
@@ -39,6 +40,17 @@ class Admission:
         self.passes = passes
         self._recipients = RecipientReader(context.queue)
         self._asked: dict[str, tuple[Active, int]] = {}  # batches that the scheduler asked for; it asks once
+
+    def takes(self, lane: str, envelope: Envelope) -> bool:
+        """Returns whether a deferred message may enter now, before its time: all its recipients wait only for another attempt,
+        and the active set has room, which deferred mail shares as when it comes due (law: turns-for-new-and-deferred)."""
+        context = self.context
+        if not lane.startswith("retry.") or context.stalled or context.restored.backup_at:
+            return False
+        if envelope.aside or envelope.not_before or envelope.first_due_at or envelope.held_because:
+            return False
+        deferred, limit = deferred_in(context)
+        return deferred < limit and len(context.queue.active) < context.scheduler.tuning.globals.message_active_limit
 
     def enter(self, active: Active, now: float) -> None:
         """Routes the first recipients of a message that entered the active set, and admits them."""

@@ -2,7 +2,8 @@
 once that record is synced: from then on recovery carries it out if this process cannot.
 
 A message at rest is claimed out of its lane. A message being worked on is taken from the scheduler first, and its deliveries
-in flight are awaited. ``passes`` writes the message to its new lane.
+in flight are awaited. ``passes`` writes the message to its new lane; a message that only waits for its next attempt needs none
+for a retry: it is tried at once while the active set has room.
 
 Keeps law: answered-after-sync (docs/laws.md).
 """
@@ -22,6 +23,7 @@ from mailcore.counted import counted
 from mailcore.envelope import AsideKind, DataPlace, Envelope, Origin, Recipient
 from mailcore.faults import Code, FaultError
 from mailcore.frames import Request
+from mailcore.log.record import Record
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.flow import Flow
 from mailcore.manager.passes import Passes
@@ -40,6 +42,7 @@ from mailcore.routing.route import RouteError, parse_route
 __all__ = ["BadRequest", "Orders"]
 
 MESSAGES_MAX = 1_000  # of one request, so that mail is not kept waiting
+TURN = 50  # changes after which other work has its turn
 BUSY_TRIES = 100  # how often a message whose pass is ending is looked at
 BUSY_S = 0.02  # between them; a spool file is synced in less
 DESTINATIONS_KEPT = 20  # of one message
@@ -73,7 +76,7 @@ class Orders:
             messages = [[arguments.pop("queue_id", ""), arguments.pop("lane", ""), arguments.pop("offset", -1)]]
         _check(operation, messages, arguments, self.context.wall())
         self._check_route(arguments)
-        changed: list[Active] = []
+        moving: list[Active] = []
         answer = Ordered(changed=0, recipients=0, in_flight={}, errors={}, dead=[], elsewhere=[])
         destinations: set[str] = set()
         for queue_id, lane, offset, *numbers in messages:
@@ -85,23 +88,28 @@ class Orders:
                 if isinstance(gone, Elsewhere):
                     answer.elsewhere.append(queue_id)
                 continue
-            changed.append(fit.active)
+            if not fit.starts:
+                moving.append(fit.active)
             answer.changed += 1
+            if answer.changed % TURN == 0:  # what was changed so far goes out meanwhile
+                self.context.go_on()
+                await asyncio.sleep(0)
             answer.recipients += fit.recipients
             if fit.in_flight:
                 answer.in_flight[queue_id] = fit.in_flight
             destinations |= fit.destinations
-        if changed:
+        if answer.changed:
             await self.context.commit.wait()
             self.context.go_on()
-            await self._until_seen(changed)
+            if moving:
+                await self._until_seen(moving)
             if operation == "retry":
                 answer.dead = sorted(filter(self.context.scheduler.is_dead, destinations))[:DEAD_SHOWN]
         elif self.context.queue.is_moving(answer.elsewhere):
             await self.flow_checkpoint()  # then a new search finds them where they came to rest a moment ago
         return answer
 
-    async def _until_seen(self, changed: Sequence[Active]) -> None:
+    async def _until_seen(self, moving: Sequence[Active]) -> None:
         """Waits until the next reader finds the messages in their new lanes. The change itself is durable already.
 
         Waits at most BUSY_TRIES * BUSY_S for passes that are ending (the disk may refuse writes), then for a checkpoint; not
@@ -109,7 +117,7 @@ class Orders:
         """
         active = self.context.queue.active
         for _ in range(BUSY_TRIES):
-            if not any(one.ending and active.get(one.queue_id) is one for one in changed):
+            if not any(one.ending and active.get(one.queue_id) is one for one in moving):
                 break
             await asyncio.sleep(BUSY_S)
         await self.flow_checkpoint()
@@ -160,9 +168,14 @@ class Orders:
         elif context.restored.covers(lane, offset):
             raise Gone("message came out of a backup and is about to be held; retry then", code=Code.BUSY)
         else:
-            fitting = self._check_fits_at_rest(lane, offset, queue_id, orders)
-            active = context.queue.claim(lane, offset, queue_id, context.now())
-            fit = _Fit(active, len(fitting.numbers), [], fitting.destinations)
+            record, envelope = context.queue.resting(lane, offset, queue_id)
+            fitting = self._check_fits_at_rest(lane, record, envelope, orders)
+            starts = operation == "retry" and not arguments and self.flow.admission.takes(lane, envelope)
+            active = context.queue.take(lane, record, envelope, context.now())
+            fit = _Fit(active, len(fitting.numbers), [], fitting.destinations, starts)
+            if starts:
+                self._start(active, orders, request)
+                return fit
         active = fit.active
         context.overtaking.watch(queue_id, fit.in_flight)
         why = context.restored.held_if_undeleted(active.lane, active.offset) if operation == "undelete" else None
@@ -173,6 +186,14 @@ class Orders:
         self.flow.stop_for_order(active)
         context.log.administered(queue_id, operation, request.who, request.why)
         return fit
+
+    def _start(self, active: Active, orders: Sequence[Administrative], request: Request) -> None:
+        """Tries a message at once, without a move to another lane: its START makes it due for recovery, too."""
+        for order in orders:
+            self.context.queue.administer(order)
+        self.context.log.administered(active.queue_id, request.operation, request.who, request.why)
+        active.rested_until = 0.0
+        self.flow.admission.enter(active, self.context.now())
 
     def _fit_active(self, active: Active, orders: Sequence[Administrative]) -> _Fit:
         """Counts the recipients that the change fits, after the orders that wait for deliveries in flight. Raises Gone."""
@@ -192,11 +213,11 @@ class Orders:
         in_flight = sorted(flying.intersection(fitting.numbers))
         return _Fit(active, len(fitting.numbers), in_flight, fitting.destinations)
 
-    def _check_fits_at_rest(self, lane: str, offset: int, queue_id: str, orders: Sequence[Administrative]) -> _Fitting:
+    def _check_fits_at_rest(
+        self, lane: str, record: Record, envelope: Envelope, orders: Sequence[Administrative]
+    ) -> _Fitting:
         """Returns the recipients of a message at rest that the change fits. Raises Gone."""
-        context = self.context
-        _, envelope = context.queue.resting(lane, offset, queue_id)
-        now = context.wall()
+        context, offset, now = self.context, record.offset, self.context.wall()
         if context.restored.is_of_maildrop(lane, envelope):
             raise Gone("message came out of a backup and is about to be held; retry then", code=Code.BUSY)
         at_rest = recipients_at(context.queue, lane, offset, envelope)
@@ -255,6 +276,7 @@ class _Fit:
     recipients: int
     in_flight: list[int]  # numbers of recipients
     destinations: frozenset[str]  # of the recipients, the first DESTINATIONS_KEPT
+    starts: bool = False  # it is tried at once; others move to another lane first
 
 
 class _Fitting(NamedTuple):

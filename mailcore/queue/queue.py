@@ -225,7 +225,10 @@ class Queue:
 
     def claim(self, lane: str, offset: int, queue_id: str, now: float) -> Active:
         """Takes a message out of the middle of its lane, for an operator. Raises Elsewhere."""
-        record, envelope = self.resting(lane, offset, queue_id)
+        return self.take(lane, *self.resting(lane, offset, queue_id), now)
+
+    def take(self, lane: str, record: Record, envelope: Envelope, now: float) -> Active:
+        """Takes a message out of the middle of its lane, as ``resting`` has just returned it."""
         active = self._begin(lane, record, envelope, now)
         interval = interval_of(lane, self.undo_time_s)
         if interval:  # as the runner does: no clock makes it wait longer than its lane
@@ -237,9 +240,7 @@ class Queue:
         runner = self.runners.get(lane)
         if runner is None or offset >= runner.readable_end:
             raise Elsewhere(f"there is no message at {lane}:{offset}")
-        reader = self.reader(lane)
-        reader.refresh()
-        record = reader.read(offset, runner.readable_end)
+        record = self.reader(lane).read(offset, runner.readable_end)
         if record is None or record.type != RecordType.ENVELOPE:
             raise Elsewhere(f"there is no message at {lane}:{offset}")
         envelope = decode_envelope(record.body)

@@ -102,8 +102,11 @@ async def test_a_message_at_rest_is_tried_now_rerouted_and_delayed(tmp_path: Pat
     ):
         tried, rerouted, delayed = [await in_retry(core) for _ in range(3)]
         await core.order("retry", tried)
-        item = await core.until_in(tried, "retry.60")
-        assert item["attempts"] == 2
+
+        async def tried_again() -> bool:
+            return (await core.until_in(tried, "retry.60"))["attempts"] == 2
+
+        await core.eventually(tried_again, "a second attempt")
         await core.order("reroute", rerouted, route=route_to(lab, 1, "relay"))
         await lab.wait_for(1)
         until = time.time() + 3
