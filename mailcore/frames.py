@@ -91,6 +91,7 @@ class Deliver(msgspec.Struct, frozen=True, array_like=True, tag=3):
     is_ours: bool = False  # from our own users, networks or bounces, and there are DKIM keys: to be signed
     arc: str = ""  # mail of others, to be sealed: the state of its ARC chain when it came; "": not to be sealed
     author_domains: tuple[str, ...] | None = None  # Envelope.author_domains
+    fallbacks: tuple[NextHop, ...] = ()  # tried in this order when no host of ``next_hop`` can be found or reached
 
 
 class Delivered(msgspec.Struct, frozen=True, array_like=True, tag=4):

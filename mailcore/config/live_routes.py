@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
+from mailcore.config.fallback_lines import configured_fallbacks
 from mailcore.config.route_files import RouteTables, read_tables
 from mailcore.config.routing_of import missing_routing, routing_of
 from mailcore.config.settings import Settings
@@ -28,8 +29,8 @@ LOOK_S = 0.5  # how often to look whether a file has changed; a change is in for
 class RouteLog(Protocol):
     """Logs changes of the files: ``MailLog``."""
 
-    def routes_read(self, files: int, routes: int) -> None:
-        """Logs that other routes are in use."""
+    def routes_read(self, files: int, routes: int, fallbacks: int) -> None:
+        """Logs that other routes and fallback next hops are in use."""
 
     def routes_refused(self, faults: Sequence[str], *, in_use: bool) -> None:
         """Logs that the files cannot be used."""
@@ -37,7 +38,8 @@ class RouteLog(Protocol):
 
 class _Read(NamedTuple):
     routing: Routing
-    entries: int  # of all tables
+    routes: int  # of all tables
+    fallbacks: int  # transports and destinations with one of their own
     tables: RouteTables | None
 
 
@@ -73,9 +75,15 @@ class LiveRoutes:
         """Returns the tables of the routing in use; empty ones while there is none. Needs ``keeps_tables``."""
         settings = self._settings
         if self._files is None:
-            return RouteTables(settings.routes, settings.sender_routes, settings.login_routes, {})
+            return RouteTables(
+                settings.routes,
+                settings.sender_routes,
+                settings.login_routes,
+                configured_fallbacks(settings.transports),
+                {},
+            )
         value = self._files.value
-        return value.tables if value is not None and value.tables is not None else RouteTables({}, {}, {}, {})
+        return value.tables if value is not None and value.tables is not None else RouteTables({}, {}, {}, {}, {})
 
     def look(self) -> None:
         """Begins to read the files if they have changed."""
@@ -91,7 +99,9 @@ class LiveRoutes:
     def _read(self) -> _Read:
         tables = read_tables(self._settings)
         count = len(tables.routes) + len(tables.sender_routes) + len(tables.login_routes)
-        return _Read(tables.routing(self._settings), count, tables if self._keeps_tables else None)
+        return _Read(
+            tables.routing(self._settings), count, len(tables.fallbacks), tables if self._keeps_tables else None
+        )
 
     def _reported(self, faults: Sequence[str]) -> None:
         value = self._files.value if self._files is not None else None  # None at the start
@@ -102,4 +112,4 @@ class LiveRoutes:
             self.routing = value.routing
             self._changed(value.routing)
             if self._log is not None:
-                self._log.routes_read(len(self._settings.route_maps.files), value.entries)
+                self._log.routes_read(len(self._settings.route_maps.files), value.routes, value.fallbacks)

@@ -20,6 +20,7 @@ __all__ = [
     "chunking_of_transport",
     "conversion_of_transport",
     "conversions",
+    "fallback_hop",
     "fallback_hops",
     "fallback_of_transport",
     "line_length_of_transport",
@@ -69,8 +70,8 @@ def protocol_of_transport() -> str:
     return protocol
 
 
-def _fallback(text: str) -> str:
-    """Reads a next hop as in routes. Raises BadValue."""
+def fallback_hop(text: str) -> str:
+    """Reads a fallback next hop: a next hop as in routes, but no Unix socket. Raises BadValue."""
     try:
         route = parse_route(f"x:{text}")
         if route.next_hop.startswith("/"):
@@ -87,7 +88,7 @@ def fallback_of_transport() -> tuple[str, ...]:
         (),
         "next hops that are tried, in this order, when no host of the destination can be found or reached, as Postfix's "
         "smtp_fallback_relay",
-        _fallback,
+        fallback_hop,
         values.distinct,
     )
     return hops

@@ -19,7 +19,7 @@ __all__ = ["RouteMaps", "absolute"]
 @dataclass(frozen=True, kw_only=True)
 class RouteMaps:
     """[route_maps]: files with more routes, a pattern and a route in each line, which are read again when they change. For the
-    same pattern, the first file goes before the others, and all files before the table of the same name in this file."""
+    same pattern, the first file goes before the others, and all files before what this file says under the same name."""
 
     routes: tuple[str, ...] = texts(
         (), "files with more [routes], as Postfix's transport_maps; each a path", route_file, values.distinct
@@ -31,11 +31,18 @@ class RouteMaps:
         values.distinct,
     )
     login_routes: tuple[str, ...] = texts((), "files with more [login_routes]", route_file, values.distinct)
+    fallback_relay: tuple[str, ...] = texts(
+        (),
+        "files with fallback next hops, which go before `fallback_relay` of a transport; a line is a transport or a "
+        "destination, such as smtp:example.org, and next hops, as in Postfix's smtp_fallback_relay, or none",
+        route_file,
+        values.distinct,
+    )
 
     @property
     def files(self) -> tuple[str, ...]:
         """Returns the paths of all files, each once."""
-        return tuple(dict.fromkeys((*self.routes, *self.sender_routes, *self.login_routes)))
+        return tuple(dict.fromkeys((*self.routes, *self.sender_routes, *self.login_routes, *self.fallback_relay)))
 
 
 def absolute(section: dict[str, Any], base: Path) -> None:

@@ -11,7 +11,7 @@ from mailcore.config.client_auth import LoginFileError, parse_logins, read_secre
 from mailcore.config.protocol import fallback_hops
 from mailcore.config.settings import Settings
 from mailcore.config.tls import level_of
-from mailcore.routing.resolve import next_hop_of
+from mailcore.routing.next_hop import next_hop_of
 from mailcore.routing.route import Route, RouteError, parse_route, route_to
 
 __all__ = ["login_warnings", "unchecked_logins"]

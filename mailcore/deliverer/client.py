@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -75,7 +75,7 @@ class _Session(NamedTuple):
 
 class Client:
     """Delivers entries. ``our_name`` is the name in EHLO, ``lmtp`` are the transports that speak LMTP, ``chunked`` those that
-    prefer BDAT, ``fallbacks`` the next hops of each transport that are tried when no host can be found or reached.
+    prefer BDAT. Fallback next hops come with each entry, so that the manager's file of them counts, as it is then.
 
     Raises UnicodeEncodeError when ``our_name`` is not ASCII.
     """
@@ -91,7 +91,6 @@ class Client:
         auth: ClientAuth = NO_LOGINS,
         sts: StsPolicies | None = None,
         lmtp: Collection[str] = (),
-        fallbacks: Mapping[str, Sequence[NextHop]] = {},
         masks: KeywordMasks | None = None,
         conversion: Conversion | None = None,
         counting: TlsCounting | None = None,
@@ -103,7 +102,6 @@ class Client:
         self._sts = sts
         self._lmtp = frozenset(lmtp)
         self._chunked = frozenset(chunked)
-        self._fallbacks = fallbacks
         self._masks = masks
         self._conversion = conversion or Conversion()
         self._counting = counting
@@ -160,19 +158,18 @@ class Client:
             if outcome is not None:
                 return self._delivered(work, hop, _Session(connection, outcome, started_at, policy), 0.0)
         answer = await self._deliver_to_some_host(work, data, hop)
-        return await self._fall_back(work, data, answer) if self._fallbacks else answer
+        return await self._fall_back(work, data, answer) if work.fallbacks else answer
 
     async def _fall_back(
         self, work: Deliver, data: MessageData, answer: tuple[Delivered, DataError | None]
     ) -> tuple[Delivered, DataError | None]:
-        """Tries the fallback next hops of the transport, as long as no host could be found or reached."""
-        hops = self._fallbacks.get(work.transport, ())
-        if work.next_hop in hops:  # it is one itself
+        """Tries the fallback next hops, as long as no host could be found or reached."""
+        if work.next_hop in work.fallbacks:  # it is one itself
             return answer
-        for hop in hops:
+        for hop in work.fallbacks:
             if not _is_unreachable(answer[0]):
                 break
-            answer = await self.deliver(msgspec.structs.replace(work, next_hop=hop), data)
+            answer = await self.deliver(msgspec.structs.replace(work, next_hop=hop, fallbacks=()), data)
         return answer
 
     def close(self) -> None:

@@ -29,7 +29,7 @@ import uvloop
 
 from mailcore.config.arc import Arc
 from mailcore.config.host_finder_of import host_finder_of, our_name
-from mailcore.config.protocol import chunked_transports, conversions, fallback_hops, line_limits
+from mailcore.config.protocol import chunked_transports, conversions, line_limits
 from mailcore.config.settings import Settings
 from mailcore.config.values import listen_address
 from mailcore.deliverer.client import Client
@@ -46,7 +46,6 @@ from mailcore.exhaustion import is_exhausted
 from mailcore.frames import Deliver, Delivered, FrameDecoder, FrameWriter, Hello, WireError
 from mailcore.log.disk import Disk
 from mailcore.routing.own_addresses import OwnAddresses
-from mailcore.routing.resolve import next_hop_of
 from mailcore.supervisor.listen import fitting_path
 from mailcore.supervisor.pulse import beat
 from mailcore.tls.policy import Policies
@@ -162,8 +161,6 @@ class Deliverer:
             kept_max = settings.tls.sts_policies_max
             sts = StsPolicies(settings.sts_directory, finder, fetcher, kept_max, time.time, loop.time, _not_kept)
         lmtp = settings.lmtp_transports
-        hops_of = fallback_hops(settings.transports)
-        fallbacks = {name: [next_hop_of(hop, limits.port) for hop in hops] for name, hops in hops_of.items()}
         self._signing = Signing(settings.dkim, _key_unusable, loop.time, time.time)
         self._lines = LineLimits(line_limits(settings.transports))
         self._client = Client(
@@ -176,7 +173,6 @@ class Deliverer:
             settings.client_auth,
             sts,
             lmtp,
-            fallbacks,
             masks_of(settings),
             Conversion(conversions(settings.transports), self._signing, self._lines),
             open_counting(settings, sts, _not_counted) if open_counting is not None else None,

@@ -31,7 +31,7 @@ from mailcore.queue.rewrite import finish_deleted
 from mailcore.queue.runner import Runner
 from mailcore.remote_reply import suspended
 from mailcore.routing.networks import Networks, is_ours
-from mailcore.routing.resolve import next_hop_named
+from mailcore.routing.next_hop import next_hop_named
 from mailcore.scheduler.entry import Entry
 
 __all__ = ["DelivererLink", "Flight", "Flow"]
@@ -224,7 +224,8 @@ class Flow:
         first = pending[entry.recipients[0]]
         # Not by the routes of today: they may have changed since the recipients were admitted, and the scheduler counts this
         # delivery for the destination of then.
-        next_hop = next_hop_named(active.destinations[first.number], self.context.settings.deliverer.port)
+        destination = active.destinations[first.number]
+        next_hop = next_hop_named(destination, self.context.settings.deliverer.port)
         transport = self.context.settings.transports.get(entry.transport)
         if len(entry.recipients) == 1:  # most mail
             recipients, options = [(first.number, first.address)], [first.options]
@@ -254,6 +255,7 @@ class Flow:
                 self._signs and is_ours(envelope, self._networks),
                 chain_state(envelope.authentication) if self._seals else "",
                 envelope.author_domains,
+                self.context.routing.fallbacks.of(destination),
             )
         )
 

@@ -27,12 +27,13 @@ import msgspec
 from mailcore.envelope import Status
 from mailcore.frames import NextHop
 from mailcore.routing.address import a_labels, comparable, is_mailbox, split, split_extension
-from mailcore.routing.route import BUILT_IN, DISCARD, UNIX, Route, RouteError, code_and_text, domain_name, parse_route
+from mailcore.routing.fallbacks import Fallbacks
+from mailcore.routing.next_hop import LMTP_PORT
+from mailcore.routing.route import BUILT_IN, DISCARD, Route, RouteError, code_and_text, domain_name, parse_route
 
-__all__ = ["Refused", "Resolve", "Resolved", "Routing", "RoutingMissing", "next_hop_named", "next_hop_of"]
+__all__ = ["Refused", "Resolve", "Resolved", "Routing", "RoutingMissing"]
 
 DOMAINS_REMEMBERED = 10_000  # about 5 MB; when it is full it is cleared
-LMTP_PORT = 24  # as Postfix's lmtp_tcp_port; RFC 2033 names no port and forbids 25
 DEFAULT_TRANSPORT = "smtp"  # always there (config.Settings.transports)
 
 
@@ -57,29 +58,13 @@ class Refused(msgspec.Struct, frozen=True):
 Resolve = Callable[[str, str], Resolved | Refused]  # of an address and ``Recipient.route``
 
 
-def next_hop_of(route: Route, port: int) -> NextHop:
-    """Returns the next hop of a route that names one; ``port`` is that of hosts found by MX."""
-    return NextHop(route.next_hop, route.port if route.port is not None else port, route.mx)
-
-
-@functools.lru_cache(DOMAINS_REMEMBERED)
-def next_hop_named(destination: str, port: int) -> NextHop:
-    """Returns the next hop of ``Resolved.destination``; ``port`` is the one that destinations are named without."""
-    host = destination.partition(":")[2]
-    if host.startswith(UNIX):
-        return NextHop(host.removeprefix(UNIX), 0, False)
-    is_mx = not host.startswith("[")
-    host, _, own_port = host.partition(":") if is_mx else host[1:].partition("]")
-    return NextHop(host, int(own_port.removeprefix(":") or port), is_mx)
-
-
 class Routing:
     """The routes table, in the form in which it is searched.
 
     ``routes`` maps patterns to routes as in the configuration file, ``transports`` are the names there are, ``port`` is
     that of hosts found by MX, ``lmtp`` are the transports that speak LMTP, ``delimiter`` separates
-    extensions. Raises RouteError at a route that cannot be read
-    (the configuration refuses it before).
+    extensions. ``fallbacks`` belong to the same set of files, so that both are replaced at once. Raises RouteError at a route
+    that cannot be read (the configuration refuses it before).
     """
 
     def __init__(
@@ -91,7 +76,9 @@ class Routing:
         sender_routes: Mapping[str, str] = {},
         login_routes: Mapping[str, str] = {},
         delimiter: str = "",
+        fallbacks: Fallbacks | None = None,
     ) -> None:
+        self.fallbacks = fallbacks if fallbacks is not None else Fallbacks({})
         self._delimiter = delimiter
         self._transports = frozenset(transports)
         self._lmtp = frozenset(lmtp)

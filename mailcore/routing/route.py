@@ -22,6 +22,7 @@ __all__ = [
     "RouteError",
     "code_and_text",
     "domain_name",
+    "is_address",
     "parse_route",
     "route_to",
 ]
@@ -126,7 +127,7 @@ def route_to(transport: str, next_hop: str) -> Route:
     if next_hop.count(":") > 1:
         raise RouteError("write an IPv6 address in brackets, such as [2001:db8::1]")
     domain, colon, port = next_hop.partition(":")
-    if _is_address(domain):
+    if is_address(domain):
         raise RouteError(f"write an address in brackets: [{domain}]")
     return Route(transport, domain_name(domain), _port(port) if colon else None)
 
@@ -163,7 +164,8 @@ def code_and_text(route: Route, otherwise: str) -> tuple[str, str]:
     return code[0], route.text[code.end() :].strip() or otherwise
 
 
-def _is_address(text: str) -> bool:
+def is_address(text: str) -> bool:
+    """Tells whether a text is an IPv4 or an IPv6 address."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -176,7 +178,7 @@ def _host(text: str) -> str:
     literal = (
         text[5:] if text.lower().startswith("ipv6:") else text
     )  # RFC 5321 4.1.3 writes [IPv6:...], transport(5) too
-    if _is_address(literal):
+    if is_address(literal):
         return ipaddress.ip_address(literal).compressed
     if ":" in text or re.fullmatch(r"[0-9.]+", text):
         raise RouteError(f"[{text}] is not a valid address")

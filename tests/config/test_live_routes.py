@@ -12,6 +12,7 @@ from mailcore.config.live_routes import LiveRoutes
 from mailcore.config.load import load_text
 from mailcore.config.settings import Settings
 from mailcore.envelope import Status
+from mailcore.frames import NextHop
 from mailcore.routing.resolve import Refused, Resolved, Routing
 from tests.eventually import eventually
 
@@ -20,11 +21,11 @@ class Log:
     """Keeps the lines that the routes log."""
 
     def __init__(self) -> None:
-        self.read: list[tuple[int, int]] = []
+        self.read: list[tuple[int, int, int]] = []
         self.refused: list[tuple[list[str], bool]] = []
 
-    def routes_read(self, files: int, routes: int) -> None:
-        self.read.append((files, routes))
+    def routes_read(self, files: int, routes: int, fallbacks: int) -> None:
+        self.read.append((files, routes, fallbacks))
 
     def routes_refused(self, faults: Sequence[str], *, in_use: bool) -> None:
         self.refused.append((list(faults), in_use))
@@ -65,7 +66,7 @@ async def test_a_change_replaces_the_routing_and_a_bad_file_does_not(
     assert destination(before) == "smtp:any.example"
     file.write_text("sender.example relay:[192.0.2.2]\n")
     await looking(routes, lambda: log.read)
-    assert log.read == [(1, 2)]
+    assert log.read == [(1, 2, 0)]
     assert swapped == [routes.routing]
     assert destination(routes.routing) == "relay:[192.0.2.2]"
     assert destination(before) == "smtp:any.example", "it is another one"
@@ -109,3 +110,29 @@ async def test_without_files_nothing_is_watched(tmp_path: Path, threads: ThreadP
     routes.look()
     assert routes.tables.sender_routes == {"<>": "bulk"}
     assert destination(routes.routing) == "smtp:any.example"
+
+
+async def test_without_a_usable_file_of_fallbacks_there_is_no_fallback(
+    tmp_path: Path, threads: ThreadPoolExecutor
+) -> None:
+    """law: routes-stay-good. Mail that an operator reroutes goes meanwhile: to its next hop, or nowhere."""
+    text = '[transports.smtp]\nfallback_relay = ["toml.example"]\n[route_maps]\n'
+    of_transport = (NextHop("toml.example", 25, True),)
+    other = LiveRoutes(load_text(tmp_path / "waypost.toml", text + 'routes = ["map"]\n'), None, threads)
+    assert other.routing.fallbacks.of("smtp:any.example") == of_transport
+    log = Log()
+    settings = load_text(tmp_path / "waypost.toml", text + 'fallback_relay = ["map"]\n')
+    routes = LiveRoutes(settings, log, threads, keeps_tables=True)
+    assert log.refused
+    assert isinstance(routes.routing.resolve("a@any.example", "smtp:[192.0.2.7]"), Resolved)
+    assert routes.routing.fallbacks.of("smtp:[192.0.2.7]") == ()
+    (tmp_path / "map").write_text("smtp:.example [192.0.2.8]\n")
+    await looking(routes, lambda: log.read)
+    assert log.read == [(1, 1, 2)]
+    assert routes.routing.fallbacks.of("smtp:[192.0.2.7]") == of_transport
+    assert routes.routing.fallbacks.of("smtp:any.example") == (NextHop("192.0.2.8", 25, False),)
+    before = routes.routing
+    (tmp_path / "map").write_text("smtp:.example 192.0.2.9\n")
+    await looking(routes, lambda: len(log.refused) == 2)
+    assert routes.routing is before
+    assert routes.tables.places["fallback_relay"]["smtp:.example"].line == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -102,6 +102,7 @@ class Sender:
         eight_bit: bool = False,
         smtputf8: bool = False,
         host: str = "example.org",
+        fallbacks: Sequence[NextHop] = (),
     ) -> Deliver:
         self._entries += 1
         path = self.directory / f"data.{self._entries}"
@@ -119,6 +120,7 @@ class Sender:
             eight_bit=eight_bit,
             smtputf8=smtputf8,
             tls=tls,
+            fallbacks=tuple(fallbacks),
         )
 
     def open(self, work: Deliver, sums: bytes = b"") -> MessageData:

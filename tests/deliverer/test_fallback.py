@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from pathlib import Path
 
 import pytest
 
-from mailcore.deliverer.client import Client
 from mailcore.envelope import Status
 from mailcore.frames import Delivered, NextHop
 from mailcore.routing.mx import Address, HostFinder
 from mailcore.routing.resolve import Refused
-from tests.deliverer.delivery import LIMITS, Sender, outcomes
+from tests.deliverer.delivery import Sender, outcomes
 from tests.deliverer.scripted_server import Act, Answer, ScriptedServer, serving
 
 UNKNOWN = Refused(Status.BOUNCED, "5.4.4", "Host or domain name not found")
@@ -34,11 +32,7 @@ class Hosts(HostFinder):
 
 
 async def sent(directory: Path, port: int, found: tuple[Address, ...] | Refused, *fallbacks: NextHop) -> Delivered:
-    finder = Hosts(found)
-    sender = Sender(directory, port, finder)
-    hops = {"smtp": list(fallbacks)}
-    sender.client = Client(LIMITS, finder, "our.example.net", asyncio.get_running_loop(), fallbacks=hops)
-    return await sender.send("to@example.org")
+    return await Sender(directory, port, Hosts(found)).send("to@example.org", fallbacks=fallbacks)
 
 
 @pytest.mark.parametrize("found", [UNKNOWN, LATER, (Address("mx.example.org", "127.0.0.9"),)])

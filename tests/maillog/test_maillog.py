@@ -166,7 +166,7 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
     log.failed("manager", "the home is locked")
     log.start_refused("the spool directory /s is empty")
     log.adopted("spool", "/s", "anna")
-    log.routes_read(2, 1)
+    log.routes_read(2, 1, 3)
     log.routes_refused(["/r:1: 'x' must have a route behind it"], in_use=True)
     log.flush()
     found = lines(tmp_path)
@@ -188,7 +188,7 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
     assert "waypost/master: warning: process receiver.0 pid 42 ended: signal 9; restarting it" in found
     assert "waypost/master: fatal: process manager: the home is locked" in found
     assert "waypost/master: fatal: not started: the spool directory /s is empty" in found
-    assert "waypost/trivial-rewrite: route_maps: 2 files in use, 1 route" in found
+    assert "waypost/trivial-rewrite: route_maps: 2 files in use, 1 route, 3 fallbacks" in found
     then = "the routes read before stay in use"
     assert f"waypost/trivial-rewrite: warning: route_maps: /r:1: 'x' must have a route behind it; {then}" in found
     assert [each["event"] for each in objects(tmp_path)] == [

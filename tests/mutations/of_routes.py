@@ -24,8 +24,15 @@ MUTATIONS = [
     Mutation(
         "mail in the active set goes by the routes of today",
         "mailcore/manager/flow.py",
-        "        next_hop = next_hop_named(active.destinations[first.number], self.context.settings.deliverer.port)\n",
+        "        next_hop = next_hop_named(destination, self.context.settings.deliverer.port)\n",
         "        next_hop = self.context.routing.resolve(first.address, first.route).next_hop  # type: ignore[union-attr]\n",
         "tests/manager/test_flow.py -k keeps_its_route",
+    ),
+    Mutation(
+        "without usable files of fallbacks the transport's are used",
+        "mailcore/config/routing_of.py",
+        "    fallbacks = _fallbacks(settings, {} if settings.route_maps.fallback_relay else None)\n",
+        "    fallbacks = _fallbacks(settings, None)\n",
+        "tests/config/test_live_routes.py -k usable_file_of_fallbacks",
     ),
 ]

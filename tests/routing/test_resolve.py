@@ -7,7 +7,8 @@ import pytest
 from mailcore.envelope import Status
 from mailcore.frames import NextHop
 from mailcore.routing import resolve
-from mailcore.routing.resolve import Refused, Resolved, Routing, next_hop_named
+from mailcore.routing.next_hop import next_hop_named
+from mailcore.routing.resolve import Refused, Resolved, Routing
 from mailcore.routing.route import RouteError
 
 TRANSPORTS = ("smtp", "relay", "bulk")
