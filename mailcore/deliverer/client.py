@@ -12,7 +12,8 @@ Laws:
 
 Knows nothing of queues; DNS is behind the HostFinder.
 
-Keeps law: site-failure-is-the-site, law: tls-level-is-kept, law: stale-connection-is-no-failure (docs/laws.md).
+Keeps law: site-failure-is-the-site, law: fallback-returns-nothing, law: tls-level-is-kept, law: stale-connection-is-no-failure
+(docs/laws.md).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from mailcore.config.settings import Deliverer
 from mailcore.deliverer.connection import Cause, Connection
 from mailcore.deliverer.connection_cache import AddressKey, ConnectionCache, HopKey
 from mailcore.deliverer.conversion import Conversion, Misfit
+from mailcore.deliverer.fallback import fault_of, is_unreachable, unusable
 from mailcore.deliverer.keyword_masks import NO_MASK, KeywordMasks, Mask
 from mailcore.deliverer.login import LoginFile
 from mailcore.deliverer.message_data import DataError, MessageData
@@ -49,7 +51,7 @@ from mailcore.deliverer.transaction import transact
 from mailcore.envelope import Status, Verdict
 from mailcore.esmtp import EXTENSIONS, REQUIRETLS, Extension
 from mailcore.frames import Deliver, Delivered, NextHop
-from mailcore.routing.mx import HOST_NOT_FOUND, Address, HostFinder
+from mailcore.routing.mx import Address, HostFinder
 from mailcore.routing.resolve import Refused
 from mailcore.tls.ca_file import Complain, silent
 from mailcore.tls.dane import policy_of_host
@@ -163,14 +165,33 @@ class Client:
     async def _fall_back(
         self, work: Deliver, data: MessageData, answer: tuple[Delivered, DataError | None]
     ) -> tuple[Delivered, DataError | None]:
-        """Tries the fallback next hops, as long as no host could be found or reached."""
-        if work.next_hop in work.fallbacks:  # it is one itself
+        """Tries the fallback next hops, as long as no host could be found or reached.
+
+        Not for a domain that has us among its MX hosts: the fallback would look for the domain's hosts and find us, so that
+        mail would go round between us (as Postfix's smtp_fallback_relay).
+        """
+        first = answer[0]
+        if work.next_hop in work.fallbacks or not is_unreachable(first) or self._finder.is_served_by_us(work.next_hop):
             return answer
         for hop in work.fallbacks:
-            if not _is_unreachable(answer[0]):
+            why = await self._loop_of(hop)
+            if not why:
+                answer = await self.deliver(msgspec.structs.replace(work, next_hop=hop, fallbacks=()), data)
+                why = fault_of(answer[0])
+            if why:
+                answer = unusable(first, why), None
+            elif not is_unreachable(answer[0]):
                 break
-            answer = await self.deliver(msgspec.structs.replace(work, next_hop=hop, fallbacks=()), data)
         return answer
+
+    async def _loop_of(self, hop: NextHop) -> str:
+        """Returns in which way a fallback next hop is ourselves; "" if it is not. Those found by MX are the finder's."""
+        addresses = () if hop.mx else await self._finder.find(hop)
+        if isinstance(addresses, Refused) or not any(
+            self._finder.is_ours(each.address, hop.port) for each in addresses
+        ):
+            return ""
+        return f"mail for {hop.host} loops back to myself"
 
     def close(self) -> None:
         """Says QUIT on all kept connections."""
@@ -377,13 +398,6 @@ def _together(result: Delivered, more: Delivered) -> Delivered:
         result,
         verdicts=result.verdicts + more.verdicts,
         transmit_s=result.transmit_s + more.connect_s + more.transmit_s,
-    )
-
-
-def _is_unreachable(result: Delivered) -> bool:
-    """Returns whether no host of the next hop could be talked to, or found; a domain that takes no mail is not meant."""
-    return result.site_failure or (
-        result.relay == "none" and any(verdict.dsn == HOST_NOT_FOUND for verdict in result.verdicts)
     )
 
 

@@ -134,7 +134,8 @@ class HostFinder:
         self._clock = clock
         self._hosts_file = hosts_file
         self._resolvers = Resolvers(nameservers, clock, resolv_conf)
-        self._known: dict[_Wanted, tuple[float, _Found | Refused]] = {}  # until when, what
+        # Until when, what, and whether we are one of the MX hosts.
+        self._known: dict[_Wanted, tuple[float, _Found | Refused, bool]] = {}
         self._asking: dict[_Wanted, asyncio.Task[_Found | Refused]] = {}
         self._tlsa = TlsaFinder(self._ask_tlsa, clock)
 
@@ -146,6 +147,15 @@ class HostFinder:
         """
         found = await self._find(_Wanted(next_hop, validated))
         return found if isinstance(found, Refused) else self._order(found)
+
+    def is_ours(self, address: str, port: int) -> bool:
+        """Returns whether a connection to this address and port would come to a receiver of ours."""
+        return self._own_addresses is not None and self._own_addresses.hold(address, port)
+
+    def is_served_by_us(self, next_hop: NextHop) -> bool:
+        """Returns whether we are one of the MX hosts of a domain, by the answer of its last look-up."""
+        known = [self._known.get(_Wanted(next_hop, validated)) for validated in (False, True)]
+        return any(each[2] for each in known if each is not None)
 
     async def tlsa(self, host: str, port: int) -> TlsaAnswer:
         """Returns the TLSA records of a host and port."""
@@ -234,13 +244,14 @@ class HostFinder:
         resolver = (self._resolvers.local() if wanted.validated else None) or self._resolvers.all()
         try:
             ask = self._by_mx if next_hop.mx else self._by_name
-            found, ttl_s = await ask(next_hop.host, resolver)
+            found, ttl_s, is_ours = await ask(next_hop.host, resolver)
             if next_hop.mx and self._own_addresses is not None:
-                found = self._without_loops(found, next_hop, self._own_addresses)
+                others = self._without_loops(found, next_hop, self._own_addresses)
+                found, is_ours = others, is_ours or others is not found
             while len(self._known) >= ENTRIES_MAX:
                 del self._known[next(iter(self._known))]  # the one remembered first
             self._known.pop(wanted, None)
-            self._known[wanted] = (self._clock() + ttl_s, found)
+            self._known[wanted] = (self._clock() + ttl_s, found, is_ours)
             return found
         finally:
             del self._asking[wanted]
@@ -256,45 +267,47 @@ class HostFinder:
 
     # One host, taken as it is
 
-    async def _by_name(self, host: str, resolver: _Resolver) -> tuple[_Found | Refused, float]:
+    async def _by_name(self, host: str, resolver: _Resolver) -> tuple[_Found | Refused, float, bool]:
         if host.startswith("/"):  # a Unix socket: the host is ours, as in Postfix's log
-            return _Found((((Address(self._own_name or "localhost", host),),),)), TTL_S_MAX
+            return _Found((((Address(self._own_name or "localhost", host),),),)), TTL_S_MAX, False
         try:
             literal = ipaddress.ip_address(host).compressed
         except ValueError:
             pass
         else:
-            return _Found((((Address(literal, literal),),),)), TTL_S_MAX
+            return _Found((((Address(literal, literal),),),)), TTL_S_MAX, False
         fixed = in_hosts_file(self._hosts_file, host)[: self._addresses_max]
         if fixed:
-            return _Found(((tuple(Address(host, address) for address in fixed),),)), NEGATIVE_TTL_S
+            return _Found(((tuple(Address(host, address) for address in fixed),),)), NEGATIVE_TTL_S, False
         addresses, ttl_s, missing = await self._addresses(host, resolver)
         if addresses:
-            return _Found(((addresses,),)), ttl_s
-        return _no_host(host, "A", missing)
+            return _Found(((addresses,),)), ttl_s, False
+        return *_no_host(host, "A", missing), False
 
     # A domain, by MX
 
-    async def _by_mx(self, domain: str, resolver: _Resolver) -> tuple[_Found | Refused, float]:
+    async def _by_mx(self, domain: str, resolver: _Resolver) -> tuple[_Found | Refused, float, bool]:
+        """Returns also whether we are one of the MX hosts, by our name."""
         answer = await self._query(domain, "MX", resolver)
         if answer.missing is _Missing.DATA:  # RFC 5321 5.1: the implicit MX
             addresses, ttl_s, missing = await self._addresses(domain, resolver)
             if addresses:
-                return _Found(((_on_the_way(addresses, answer),),)), min(ttl_s, answer.ttl_s)
-            return _no_host(domain, "A", missing)
+                return _Found(((_on_the_way(addresses, answer),),)), min(ttl_s, answer.ttl_s), False
+            return *_no_host(domain, "A", missing), False
         if answer.missing is not _Missing.NO:
-            return _no_host(domain, "MX", answer.missing)
+            return *_no_host(domain, "MX", answer.missing), False
         hosts = [(record.preference, record.exchange.to_text(omit_final_dot=True).lower()) for record in answer.records]
         if all(host in (".", "") for _, host in hosts):
             words = f"Domain {domain} does not accept mail (nullMX)"
-            return Refused(Status.BOUNCED, "5.1.10", words), max(answer.ttl_s, NEGATIVE_TTL_S)
+            return Refused(Status.BOUNCED, "5.1.10", words), max(answer.ttl_s, NEGATIVE_TTL_S), False
         hosts = [(preference, host) for preference, host in hosts if host not in (".", "")]
         ours = [preference for preference, host in hosts if host == self._own_name]
         if ours:
             hosts = [(preference, host) for preference, host in hosts if preference < min(ours)]
             if not hosts:
-                return _loop(domain), answer.ttl_s
-        return await self._addresses_of_all(domain, self._ranked(hosts)[:MX_HOSTS_MAX], answer, resolver)
+                return _loop(domain), answer.ttl_s, True
+        found, ttl_s = await self._addresses_of_all(domain, self._ranked(hosts)[:MX_HOSTS_MAX], answer, resolver)
+        return found, ttl_s, bool(ours)
 
     def _ranked(self, hosts: list[tuple[int, str]]) -> list[tuple[int, str]]:
         return sorted(self._shuffled(hosts), key=lambda host: host[0])

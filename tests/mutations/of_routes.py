@@ -35,4 +35,18 @@ MUTATIONS = [
         "    fallbacks = _fallbacks(settings, None)\n",
         "tests/config/test_live_routes.py -k usable_file_of_fallbacks",
     ),
+    Mutation(
+        "mail is returned because its fallback does not exist",
+        "mailcore/deliverer/client.py",
+        "                why = fault_of(answer[0])\n",
+        "",
+        "tests/deliverer/test_fallback.py -k takes_no_mail_returns",
+    ),
+    Mutation(
+        "a fallback that is ourselves gets the mail",
+        "mailcore/deliverer/client.py",
+        "            why = await self._loop_of(hop)\n",
+        '            why = ""\n',
+        "tests/deliverer/test_fallback.py -k ourselves",
+    ),
 ]

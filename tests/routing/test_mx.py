@@ -236,6 +236,22 @@ async def test_the_hosts_file_comes_before_dns(at: Setting) -> None:
     assert await at.host("mx1.test") == (Address("mx1.test", "192.0.2.7"),)
 
 
+# Domains that have us among their MX hosts
+
+
+@pytest.mark.parametrize(
+    ("domain", "expected"), [("us-backup.test", True), ("us-first.test", True), ("simple.test", False), ("no.test", False)]
+)  # fmt: skip
+async def test_a_domain_is_served_by_us_if_we_are_one_of_its_mx_hosts(at: Setting, domain: str, expected: bool) -> None:
+    assert not at.finder.is_served_by_us(NextHop(domain, 25, True)), "it was not looked up yet"
+    for _ in range(2):
+        await at.mx(domain)
+        assert at.finder.is_served_by_us(NextHop(domain, 25, True)) is expected
+        at.clock.now += 1e6
+    await at.host(domain)
+    assert not at.finder.is_served_by_us(NextHop(domain, 25, False))
+
+
 # Servers
 
 

@@ -39,6 +39,8 @@ async def test_no_host_of_a_domain_is_a_receiver_of_ours(tmp_path: Path, listeni
             behind = await finder.find(NextHop("behind.test", 25, True))
             assert not isinstance(behind, Refused)
             assert [address.address for address in behind] == ["127.0.0.3"]
+            assert finder.is_served_by_us(NextHop("behind.test", 25, True))
+        assert not finder.is_served_by_us(NextHop("bare.test", 26, True))
         assert not isinstance(await finder.find(NextHop("bare.test", 26, True)), Refused)  # another server's port
         assert not isinstance(await finder.find(NextHop("bare.test", 25, False)), Refused)  # as the operator says
 
