@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from mailcore.control.protocol.routing import Resolved, Route, Routes
+from mailcore.control.protocol.routing import Fallback, Resolved, Route, Routes
 from mailcore.counted import counted
 from mailcore.terminal.command import DONE, NOT_DONE, add_common, control_client
 from mailcore.terminal.output import complain, print_json, rows_to_lines, say, whole_table, width
@@ -16,14 +16,14 @@ __all__ = ["configure"]
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this command to ``parser``."""
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    listing = commands.add_parser("list", help="list the routes, the most specific first")
+    listing = commands.add_parser("list", help="list the routes, the most specific first, and fallback next hops")
     add_common(listing)
     listing.set_defaults(run=_list)
     resolving = commands.add_parser(
         "resolve",
-        help="show where mail for an address would go: route, destination, hosts",
-        description="Show where mail for an address would go: route, destination and hosts. Nothing is sent. "
-        "Exit status 1 if the address would be refused, or no host was found.",
+        help="show where mail for an address would go: route, destination, fallback, hosts",
+        description="Show where mail for an address would go: route, destination, fallback next hops and hosts. Nothing is "
+        "sent. Exit status 1 if the address would be refused, or no host was found.",
     )
     resolving.add_argument("address", metavar="ADDRESS")
     resolving.add_argument("--sender", metavar="ADDRESS", help="of mail from this sender; <> for a bounce")
@@ -50,7 +50,20 @@ def _list(arguments: argparse.Namespace) -> int:
         say(line)
     if answer.more:
         complain(f"{counted(answer.more, 'more route')} not shown; waypost route resolve ADDRESS looks at all of them")
+    if answer.fallbacks:
+        say("")
+        for line in whole_table(
+            ("FALLBACK OF", "NEXT HOPS", "WRITTEN IN"), map(_fallback, answer.fallbacks), width(sys.stdout)
+        ):
+            say(line)
+    if answer.more_fallbacks:
+        complain(f"{counted(answer.more_fallbacks, 'more fallback')} not shown")
     return DONE
+
+
+def _fallback(found: Fallback) -> tuple[str, str, str]:
+    written = f"{found.file}:{found.line}" if found.file else f"[transports.{found.scope}]"
+    return found.scope, ", ".join(found.next_hops) or "none", written
 
 
 def _next_hop(route: Route) -> str:
@@ -79,6 +92,9 @@ def _resolve(arguments: argparse.Namespace) -> int:
             pairs.append(("mail is", answer.becomes))
         else:
             pairs += [("transport", answer.transport), ("destination", answer.destination)]
+        if answer.fallback_scope:
+            pairs.append(("fallback", ", ".join(answer.fallbacks) or "none"))
+            pairs.append(("written in", f"{answer.fallback_written} ({answer.fallback_scope})"))
         for host in answer.hosts:
             preference = "" if host.preference is None else f"{host.preference} "
             pairs.append(("host", f"{preference}{host.name} ({', '.join(host.addresses)})"))

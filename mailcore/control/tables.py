@@ -20,11 +20,11 @@ import msgspec
 from mailcore.bounds import Bounds
 from mailcore.config.host_finder_of import host_finder_of
 from mailcore.config.live_routes import LiveRoutes
-from mailcore.config.route_files import Place
+from mailcore.config.route_files import FALLBACKS, Place, RouteTables
 from mailcore.config.settings import DEFAULT_ROUTE, Settings
 from mailcore.control.operations import Answers
 from mailcore.control.protocol.operation import Arguments
-from mailcore.control.protocol.routing import Host, ResolveArguments, Resolved, Route, Routes
+from mailcore.control.protocol.routing import Fallback, Host, ResolveArguments, Resolved, Route, Routes
 from mailcore.control.protocol.state import Disk, Disks
 from mailcore.control.protocol.tuning import ParameterKnown, ParametersKnown
 from mailcore.control.session import Session
@@ -105,6 +105,8 @@ class Tables:
             default=_route("*", routes.get("*", DEFAULT_ROUTE), places),
             transports=sorted(self._settings.transports),
             more=max(0, len(patterns) - ROUTES_SHOWN_MAX),
+            fallbacks=[_fallback(scope, tables) for scope in sorted(tables.fallbacks)[:ROUTES_SHOWN_MAX]],
+            more_fallbacks=max(0, len(tables.fallbacks) - ROUTES_SHOWN_MAX),
         )
 
     async def _resolve(self, session: Session, arguments: ResolveArguments) -> AsyncGenerator[Any, None]:
@@ -134,6 +136,11 @@ class Tables:
             return
         answer.transport, answer.destination = resolved.transport, resolved.destination
         answer.next_hop = resolved.destination.partition(":")[2]
+        scope = answer.fallback_scope = routing.fallbacks.deciding(resolved.destination)
+        if scope:
+            answer.fallbacks = list(tables.fallbacks[scope]) if routing.fallbacks.of(resolved.destination) else []
+            at = tables.places.get(FALLBACKS, {}).get(scope)
+            answer.fallback_written = str(at) if at is not None else f"[transports.{scope}]"
         answer.hosts, answer.dns_error = await self._hosts(resolved.next_hop)
         yield answer
 
@@ -199,6 +206,16 @@ def _route(pattern: str, text: str, places: Mapping[str, Place]) -> Route:
         next_hop=next_hop,
         line=place.line if place is not None else None,
         becomes=becomes,
+        file=place.path if place is not None else "",
+    )
+
+
+def _fallback(scope: str, tables: RouteTables) -> Fallback:
+    place = tables.places.get(FALLBACKS, {}).get(scope)
+    return Fallback(
+        scope=scope,
+        next_hops=list(tables.fallbacks[scope]),
+        line=place.line if place is not None else None,
         file=place.path if place is not None else "",
     )
 

@@ -171,7 +171,7 @@ class Client:
         mail would go round between us (as Postfix's smtp_fallback_relay).
         """
         first = answer[0]
-        if work.next_hop in work.fallbacks or not is_unreachable(first) or self._finder.is_served_by_us(work.next_hop):
+        if not is_unreachable(first) or self._finder.is_served_by_us(work.next_hop):
             return answer
         for hop in work.fallbacks:
             why = await self._loop_of(hop)

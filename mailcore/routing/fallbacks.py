@@ -45,14 +45,19 @@ class Fallbacks:
         self._known: dict[str, tuple[NextHop, ...]] = {}  # by destination
 
     def of(self, destination: str) -> tuple[NextHop, ...]:
-        """Returns the fallback next hops of a destination, "transport:next hop", in the order in which they are tried."""
+        """Returns the fallback next hops of a destination, "transport:next hop", in the order in which they are tried.
+
+        A destination that is one of them has no other.
+        """
         if not self._by_scope:
             return ()
         known = self._known.get(destination)
         if known is None:
             if len(self._known) >= DESTINATIONS_REMEMBERED:
                 self._known.clear()
-            known = self._known[destination] = self._by_scope.get(self.deciding(destination), ())
+            hops = self._by_scope.get(self.deciding(destination), ())
+            is_one_itself = bool(hops) and next_hop_named(destination, self._port) in hops
+            known = self._known[destination] = () if is_one_itself else hops
         return known
 
     def deciding(self, destination: str) -> str:

@@ -156,6 +156,27 @@ async def test_a_route_of_a_file_is_shown_with_its_line(
         )
 
 
+async def test_fallback_next_hops_are_shown_with_their_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "fallback"
+    file.write_text("smtp:[192.0.2.1] [192.0.2.8], backup.example\nsmtp:quiet.example none\n")
+    maps = f'[route_maps]\nfallback_relay = ["{file}"]\n[transports.relay]\nfallback_relay = ["[192.0.2.9]"]\n'
+    monkeypatch.setattr(running_control, "CONFIGURATION", running_control.CONFIGURATION + maps)
+    async with running_control.open_control() as running:
+        waypost = Waypost(running, capsys)
+        listed = " ".join((await waypost("route", "list")).out.split())
+        assert "FALLBACK OF NEXT HOPS WRITTEN IN relay [192.0.2.9] [transports.relay] smtp:[192.0.2.1]" in listed
+        assert f"smtp:quiet.example none {file}:2" in listed
+        resolved = " ".join((await waypost("route", "resolve", "a@[192.0.2.1]")).out.split())
+        assert f"fallback: [192.0.2.8], backup.example written in: {file}:1 (smtp:[192.0.2.1])" in resolved
+        quiet = " ".join((await waypost("route", "resolve", "a@quiet.example")).out.split())
+        assert f"fallback: none written in: {file}:2" in quiet
+        assert "fallback" not in (await waypost("route", "resolve", "a@[192.0.2.7]")).out
+        monkeypatch.setattr(tables, "ROUTES_SHOWN_MAX", 2)
+        assert "1 more fallback not shown" in (await waypost("route", "list")).err
+
+
 DATA = b"Subject: =?utf-8?q?gr=C3=BC=C3=9Fe?=\r\n  folded\r\nX-Bad: \x1b[2J\r\n\r\n\x1b]0;owned\x07 line\r\n..dot\r\n"
 
 

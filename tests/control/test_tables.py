@@ -126,6 +126,9 @@ async def test_an_address_is_resolved_to_its_hosts_as_a_deliverer_would(routed: 
         "dns_error": "",
         "becomes": "",
         "written": "[routes]",
+        "fallbacks": [],
+        "fallback_scope": "",
+        "fallback_written": "",
     }
 
 
@@ -196,3 +199,37 @@ sender_routes = ["{senders}"]
         await eventually(lambda: len(running.server.routes.tables.routes) == 4)
         answer = await control.call("routes")
         assert ([each["pattern"] for each in answer["routes"]], answer["more"]) == (["a.example"], 2)
+
+
+async def test_fallback_next_hops_say_where_they_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "fallback"
+    file.write_text("# customers\nsmtp:.b.example none\nsmtp:a.example [192.0.2.9], Backup.example\n")
+    maps = f"""
+[transports.smtp]
+fallback_relay = ["[192.0.2.8]"]
+[route_maps]
+fallback_relay = ["{file}"]
+"""
+    monkeypatch.setattr(running_module, "CONFIGURATION", running_module.CONFIGURATION + maps)
+    async with open_control(manager=False) as running, running.client() as control:
+        answer = await control.call("routes")
+        assert answer["fallbacks"] == [
+            {"scope": "smtp", "next_hops": ["[192.0.2.8]"], "line": None, "file": ""},
+            {"scope": "smtp:.b.example", "next_hops": [], "line": 2, "file": str(file)},
+            {"scope": "smtp:a.example", "next_hops": ["[192.0.2.9]", "backup.example"], "line": 3, "file": str(file)},
+        ]
+        assert (answer["more_fallbacks"], answer["routes"]) == (0, [])
+
+        async def decided(domain: str) -> tuple[list[str], str, str]:
+            found = await control.call("resolve", {"address": f"a@{domain}"})
+            return found["fallbacks"], found["fallback_scope"], found["fallback_written"]
+
+        assert await decided("a.example") == (["[192.0.2.9]", "backup.example"], "smtp:a.example", f"{file}:3")
+        assert await decided("x.b.example") == ([], "smtp:.b.example", f"{file}:2")
+        assert await decided("b.example") == (["[192.0.2.8]"], "smtp", "[transports.smtp]")
+        assert await decided("[192.0.2.8]") == ([], "smtp", "[transports.smtp]"), "it is the fallback itself"
+        file.write_text("smtp [192.0.2.10]\n")
+        await eventually(lambda: running.server.routes.tables.fallbacks["smtp"] == ("[192.0.2.10]",))
+        assert await decided("x.b.example") == (["[192.0.2.10]"], "smtp", f"{file}:1")
+        monkeypatch.setattr(tables, "ROUTES_SHOWN_MAX", 0)
+        assert (await control.call("routes"))["more_fallbacks"] == 1

@@ -68,6 +68,13 @@ def test_next_hops_are_read_as_those_of_routes_of_the_transport() -> None:
     assert found.of("store:[x.test]:24") == (NextHop("a.test", 24, False), NextHop("b.test", 2525, False))
 
 
+@pytest.mark.parametrize("destination", ["smtp:b.test:587", "smtp:[c.test]", "smtp:d.test"])
+def test_a_fallback_has_none_itself(destination: str) -> None:
+    found = Fallbacks({"smtp": ("b.test:587", "[c.test]:25", "d.test")})
+    assert found.of(destination) == ()
+    assert len(found.of("smtp:b.test")) == len(found.of("smtp:c.test")) == len(found.of("smtp:[d.test]")) == 3
+
+
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fallbacks, "DESTINATIONS_REMEMBERED", 3)
     found = Fallbacks(BY_SCOPE)

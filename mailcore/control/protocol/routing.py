@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from mailcore.control.protocol.operation import Access, Address, Answerer, Arguments, Operation, Result
 
-__all__ = ["OPERATIONS", "Host", "ResolveArguments", "Resolved", "Route", "Routes"]
+__all__ = ["OPERATIONS", "Fallback", "Host", "ResolveArguments", "Resolved", "Route", "Routes"]
 
 
 class ResolveArguments(Arguments, frozen=True, kw_only=True):
@@ -32,6 +32,15 @@ class Route(Result):
     file: str = ""  # of [route_maps]; "": the configuration file
 
 
+class Fallback(Result):
+    """The fallback next hops of a transport, or of some of its destinations."""
+
+    scope: str  # "transport", "transport:destination" or "transport:.domain"
+    next_hops: list[str]  # []: there is no fallback
+    line: int | None  # in ``file``; None: not known here
+    file: str = ""  # of [route_maps]; "": the configuration file
+
+
 class Routes(Result):
     """The routes table, in the order in which its rows count."""
 
@@ -39,6 +48,8 @@ class Routes(Result):
     default: Route
     transports: list[str]
     more: int = 0  # routes that are not in ``routes``, because there are too many
+    fallbacks: list[Fallback] = []
+    more_fallbacks: int = 0  # those that are not in ``fallbacks``, because there are too many
 
 
 class Host(Result):
@@ -64,6 +75,9 @@ class Resolved(Result):
     written: str = (
         ""  # the route: "FILE:LINE" in a file of [route_maps], or "[routes]", the table of the configuration file
     )
+    fallbacks: list[str] = []  # next hops that are tried when no host can be found or reached, in this order
+    fallback_scope: str = ""  # the transport or "transport:destination" that decides about them; "": nothing is set
+    fallback_written: str = ""  # where that is written: "FILE:LINE", or "[transports.NAME]"
 
 
 _READ = Access.READ

@@ -58,6 +58,25 @@ def test_a_route_of_a_file_is_shown_with_its_line(viewer: Client) -> None:
         assert "/etc/waypost/senders:2" in piece(viewer, "a@example.com")
 
 
+def test_fallback_next_hops_are_shown_with_their_place(viewer: Client, core: FakeCore) -> None:
+    assert "Fallback" not in markup_of(viewer.get("/routes/"))
+    assert "Fallback" not in piece(viewer, "a@example.com")
+    of_file = {"scope": "smtp:.b.example", "next_hops": [], "line": 3, "file": "/etc/waypost/fallback"}
+    of_transport = {"scope": "smtp", "next_hops": ["[a.example]:587", "<b>.example"], "line": None}
+    core.answers["routes"] = ROUTES | {"fallbacks": [of_transport, of_file], "more_fallbacks": 2}
+    page = markup_of(viewer.get("/routes/"))
+    assert "<bdi>[a.example]:587</bdi>, <bdi>&lt;b&gt;.example</bdi>" in page
+    assert "<bdi>/etc/waypost/fallback</bdi>:3" in page
+    assert "2 more rows not shown" in page
+    place = {"fallback_scope": "smtp", "fallback_written": "/etc/waypost/fallback:9"}
+    core.answers["resolve"] = FOUND | place | {"fallbacks": ["[a.example]:587", "<b>.example"]}
+    found = piece(viewer, "a@example.com")
+    assert "<bdi>[a.example]:587</bdi>, <bdi>&lt;b&gt;.example</bdi>" in found
+    assert "<bdi>/etc/waypost/fallback:9</bdi>" in found
+    core.answers["resolve"] = FOUND | place
+    assert "none" in piece(viewer, "a@example.com")
+
+
 def test_routes_are_shown_in_the_order_in_which_they_count(viewer: Client, core: FakeCore) -> None:
     text = markup_of(viewer.get("/routes/"))
     assert text.index("example.org") < text.index("all others")
