@@ -10,24 +10,26 @@ Values only; ``mailcore.config.route_files`` reads the files.
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from mailcore.bounds import BadValue, bad, shown
 from mailcore.config import values
 from mailcore.config.protocol import fallback_hop
+from mailcore.frames import NextHop
 from mailcore.routing.next_hop import LMTP_PORT, next_hop_of
-from mailcore.routing.route import UNIX, Route, is_address, route_to
+from mailcore.routing.route import UNIX, is_address, route_to
 
 if TYPE_CHECKING:
     from mailcore.config.transports import Transport
-    from mailcore.frames import NextHop
 
 __all__ = ["NONE", "configured_fallbacks", "fallback_hops_of", "fallback_scope"]
 
 NONE = "none"  # instead of next hops: no fallback, also if the transport or a less specific line has one
+HOPS_REMEMBERED = 1_000  # many lines have the same next hops
 HOPS_MAX = 20  # of one line: each may take connect_timeout_s for each of its addresses, while the message waits
 
 _SCOPE = (
@@ -81,33 +83,44 @@ def fallback_hops_of(
     if len(words) > HOPS_MAX:
         raise BadValue("", scope, f"must have at most {HOPS_MAX} next hops (got {len(words)})")
     transport, _, destination = scope.partition(":")
-    hops = [_hop(scope, word, transport in lmtp) for word in words]
-    values.distinct([_written(hop) for hop in hops])
-    port = LMTP_PORT if transport in lmtp else port
-    for hop in hops:
-        at = next_hop_of(hop, port)
-        if destination and _is_at(destination, at, port):
-            raise BadValue("", scope, f"must not have itself as its fallback (got {shown(_written(hop))})")
-        if is_address(at.host) and loops(at.host, at.port):
+    is_lmtp = transport in lmtp
+    hops = [_hop(scope, word, is_lmtp, port) for word in words]
+    values.distinct([hop.written for hop in hops])
+    for written, at, is_literal in hops:
+        if destination and _is_at(destination, at, LMTP_PORT if is_lmtp else port):
+            raise BadValue("", scope, f"must not have itself as its fallback (got {shown(written)})")
+        if is_literal and loops(at.host, at.port):
             reason = f"must not have this Waypost itself as its fallback: it listens on {at.host}, port {at.port}"
             raise BadValue("", scope, reason)
-    return tuple([_written(hop) for hop in hops])
+    return tuple([hop.written for hop in hops])
 
 
-def _hop(scope: str, text: str, is_lmtp: bool) -> Route:
+class _Hop(NamedTuple):
+    """A fallback next hop as it is written in its one spelling, and as deliverers get it."""
+
+    written: str
+    at: NextHop
+    is_literal: bool
+
+
+def _hop(scope: str, text: str, is_lmtp: bool, port: int) -> _Hop:
     try:
-        hop = route_to("x", fallback_hop(text))
+        return _read_hop(text, is_lmtp, port)
     except BadValue as error:
         raise BadValue("", scope, f"has a fallback that {error.reason}") from None
-    return replace(hop, mx=False) if is_lmtp else hop
 
 
-def _written(hop: Route) -> str:
-    return str(hop).partition(":")[2]
+@functools.lru_cache(HOPS_REMEMBERED)
+def _read_hop(text: str, is_lmtp: bool, port: int) -> _Hop:
+    route = route_to("x", fallback_hop(text))
+    if is_lmtp:
+        route = replace(route, mx=False)
+    written = str(route).partition(":")[2]
+    return _Hop(written, next_hop_of(route, LMTP_PORT if is_lmtp else port), is_address(route.next_hop))
 
 
 def _is_at(destination: str, hop: NextHop, port: int) -> bool:
     """Tells whether a scope's destination is this next hop."""
-    if destination.startswith((".", UNIX)):
+    if hop.host not in destination or destination.startswith((".", UNIX)):
         return False
     return next_hop_of(route_to("x", destination), port) == hop

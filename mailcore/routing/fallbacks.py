@@ -10,6 +10,7 @@ Laws: pure, no I/O, no clock. Runs in the manager for every delivery: an answer 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from mailcore.frames import NextHop
@@ -38,8 +39,10 @@ class Fallbacks:
 
     def __init__(self, by_scope: Mapping[str, Sequence[str]], port: int = 25, lmtp: Collection[str] = ()) -> None:
         self._port = port
+        read = functools.cache(fallback_hop)  # many scopes have the same next hops
+        lmtp = frozenset(lmtp)
         self._by_scope = {
-            scope: tuple(fallback_hop(scope.partition(":")[0], text, port, lmtp) for text in texts)
+            scope: tuple([read(scope.partition(":")[0], text, port, lmtp) for text in texts])
             for scope, texts in by_scope.items()
         }
         self._known: dict[str, tuple[NextHop, ...]] = {}  # by destination

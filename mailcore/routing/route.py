@@ -166,6 +166,8 @@ def code_and_text(route: Route, otherwise: str) -> tuple[str, str]:
 
 def is_address(text: str) -> bool:
     """Tells whether a text is an IPv4 or an IPv6 address."""
+    if ":" not in text and not text.replace(".", "").isdigit():  # most are names, and an exception is slow
+        return False
     try:
         ipaddress.ip_address(text)
     except ValueError:
