@@ -1,16 +1,20 @@
 """Names the logins to next hops whose level checks no certificate, so that a man in the middle would get the password.
 
-Looks for the level as a deliverer does. Which transport has the mail for a next hop is read from the routes.
+Looks for the level as a deliverer does. Which transport has the mail for a next hop is read from the routes, also those in
+files.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 from mailcore.config.client_auth import LoginFileError, parse_logins, read_secret
 from mailcore.config.protocol import fallback_hops
+from mailcore.config.route_files import with_route_files
 from mailcore.config.settings import Settings
 from mailcore.config.tls import level_of
+from mailcore.rewriting.map_text import MapFault
 from mailcore.routing.next_hop import next_hop_of
 from mailcore.routing.route import Route, RouteError, parse_route, route_to
 
@@ -34,6 +38,8 @@ def login_warnings(settings: Settings) -> Iterator[str]:
 
 def unchecked_logins(settings: Settings) -> Iterator[tuple[str, str]]:
     """Yields next hop and level of each such login; nothing if this user cannot read the file of logins."""
+    with contextlib.suppress(MapFault):  # check-config and doctor report the faults of the files
+        settings = with_route_files(settings)
     port = settings.deliverer.port
     path = settings.client_auth.password_file
     try:

@@ -104,3 +104,24 @@ def test_a_login_towards_a_next_hop_that_is_not_checked_is_warned_of(
         said = list(login_warnings(load(config)))
         words = f"[client_auth] password_file: {line} has the level {level}, which checks no certificate, so {effect}; "
         assert said == ([words + f'set [tls_policy."{line}"] level = "verify"'] if level else [])
+
+
+@pytest.mark.parametrize(
+    ("table", "written"),
+    [
+        ("routes", "a.test strict:[mx.test]"),
+        ("fallback_relay", "strict:a.test [mx.test]"),
+        ("routes", "a.test nowhere"),
+    ],
+)
+def test_a_login_for_a_next_hop_of_a_file_is_that_of_its_transport(tmp_path: Path, table: str, written: str) -> None:
+    config, passwords = tmp_path / "waypost.toml", tmp_path / "passwords"
+    passwords.write_text("[mx.test] joe:hunter2\n")
+    passwords.chmod(0o600)
+    (tmp_path / "map").write_text(f"{written}\n")
+    config.write_text(
+        f"[client_auth]\npassword_file = 'passwords'\n[route_maps]\n{table} = ['map']\n"
+        "[transports.strict]\ntls = 'verify'\n"
+    )
+    warned = len(list(login_warnings(load(config))))
+    assert warned == (written.endswith("nowhere"))  # then it is that of "*"
