@@ -2,8 +2,8 @@
 
 Values of tuned.toml that are not in force are printed on stderr, with their line; the exit status stays 0, as Waypost ignores
 them. Faults of the file of users are printed, too, with exit status 1: the users of these lines cannot log in; so are those of
-the files of [rewriting] and [recipients]: Waypost does not take them into use. With a fault in a file of [route_maps] Waypost
-does not start, so the exit status is 2. With --file-only none of these files is looked at.
+the files of [rewriting] and [recipients]: Waypost does not take them into use. With a fault in a file of [route_maps] all mail
+waits after a start, so the exit status is 2. With --file-only none of these files is looked at.
 """
 
 from __future__ import annotations
