@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from mailcore.bounds import BadValue
+from mailcore.config.protocol import fallback_hop
 from mailcore.config.settings import SHIPPED_TRANSPORTS
 from mailcore.import_postfix.draft import Draft, Take
 from mailcore.import_postfix.ehlo_keywords import keywords_of_transport
@@ -27,6 +29,7 @@ _TAKEN_BY_TRANSPORT = frozenset(
         "smtp_discard_ehlo_keywords",
         "lmtp_discard_lhlo_keywords",
         "smtp_fallback_relay",
+        "lmtp_fallback_relay",
         "fallback_relay",
         "disable_mime_output_conversion",
     )
@@ -93,8 +96,7 @@ def _service(machine: Machine, draft: Draft, service: Service, name: str) -> Non
     _implicit_tls(machine, draft, service, name)
     _conversion(machine, draft, service, name)
     keywords_of_transport(machine, draft, service.command, service.overrides, name)
-    if service.command == "smtp":
-        _fallback(machine, draft, service, name)
+    _fallback(machine, draft, service, name)
     for option in sorted(service.overrides):
         if option not in _SILENT | _TAKEN_BY_TRANSPORT | HOUSEKEEPING:
             said = f"cannot be set for a single transport; not set in [transports.{name}]"
@@ -122,8 +124,9 @@ def _conversion(machine: Machine, draft: Draft, service: Service, name: str) -> 
 
 def _fallback(machine: Machine, draft: Draft, service: Service, name: str) -> None:
     """Takes over the fallback next hops of a transport."""
-    new = "smtp_fallback_relay"
-    key = new if new in machine.cf or new in service.overrides else "fallback_relay"
+    key = f"{service.command}_fallback_relay"
+    if service.command == "smtp" and key not in machine.cf and key not in service.overrides:
+        key = "fallback_relay"  # its name before Postfix 2.3
     text = machine.cf.value(key, service.overrides)
     machine.seen.add(key)
     if not text:
@@ -132,9 +135,10 @@ def _fallback(machine: Machine, draft: Draft, service: Service, name: str) -> No
     hops, faults = list[str](), list[str]()
     for each in re.split(r"[,\s]+", text.strip()):
         try:
-            hops.append(str(next_hop(each)[0]).partition(":")[2])
-        except ValueFault as fault:
+            hops.append(fallback_hop(str(next_hop(each.removeprefix("inet:"))[0]).partition(":")[2]))
+        except (ValueFault, BadValue) as fault:
             faults.append(str(fault))
+    hops = list(dict.fromkeys(hops))
     if hops:
         draft.transports[name]["fallback_relay"] = hops
         draft.taken(where, f"{key} = {text}", f"[transports.{name}] fallback_relay = {', '.join(hops)}")

@@ -61,6 +61,18 @@ smtp_fallback_relay = [backup.example]:587, other.example
     assert [each.fate for each in said_of(draft, "3 lines")] == [Fate.TAKEN, Fate.TAKEN]
 
 
+def test_fallbacks_of_lmtp_are_those_of_its_own_transports(tmp_path: Path) -> None:
+    main = """smtp_fallback_relay = [backup.example], [BACKUP.example]
+lmtp_fallback_relay = inet:[store.example]:2424 other.example unix:private/lmtp
+"""
+    draft, settings = told_of(tmp_path, main)
+    assert settings.transports["smtp"].fallback_relay == ("[backup.example]",)
+    assert settings.transports["lmtp"].fallback_relay == ("[store.example]:2424", "other.example")
+    taken, left = said_of(draft, "lmtp_fallback_relay")
+    assert (taken.fate, left.fate) == (Fate.TAKEN, Fate.LEFT)
+    assert "left out of fallback_relay of [transports.lmtp]" in left.said
+
+
 def test_that_a_relayhost_by_sender_is_not_for_relay_domains_here_is_said(tmp_path: Path) -> None:
     main = """relay_domains = own.example
 sender_dependent_relayhost_maps = hash:DIR/relays
