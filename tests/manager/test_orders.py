@@ -104,7 +104,7 @@ async def test_a_message_at_rest_is_tried_now_rerouted_and_delayed(tmp_path: Pat
         await core.order("retry", tried)
 
         async def tried_again() -> bool:
-            return (await core.until_in(tried, "retry.60"))["attempts"] == 2
+            return bool((await core.until_in(tried, "retry.60"))["attempts"] == 2)
 
         await core.eventually(tried_again, "a second attempt")
         await core.order("reroute", rerouted, route=route_to(lab, 1, "relay"))
