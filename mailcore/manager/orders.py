@@ -81,14 +81,17 @@ class Orders:
         destinations: set[str] = set()
         for queue_id, lane, offset, *numbers in messages:
             some = {**arguments, NUMBERS: numbers[0]} if numbers and numbers[0] is not None else arguments
+            started = None
             try:
-                fit = await self._order(queue_id, lane, offset, operation, some, request)
+                if operation == "retry" and not some:
+                    started = self._try_now(queue_id, lane, offset, request)
+                fit = started or await self._order(queue_id, lane, offset, operation, some, request)
             except Gone as gone:
                 answer.errors[queue_id] = gone.fault
                 if isinstance(gone, Elsewhere):
                     answer.elsewhere.append(queue_id)
                 continue
-            if not fit.starts:
+            if started is None:
                 moving.append(fit.active)
             answer.changed += 1
             if answer.changed % TURN == 0:  # what was changed so far goes out meanwhile
@@ -170,12 +173,8 @@ class Orders:
         else:
             record, envelope = context.queue.resting(lane, offset, queue_id)
             fitting = self._check_fits_at_rest(lane, record, envelope, orders)
-            starts = operation == "retry" and not arguments and self.flow.admission.takes(lane, envelope)
             active = context.queue.take(lane, record, envelope, context.now())
-            fit = _Fit(active, len(fitting.numbers), [], fitting.destinations, starts)
-            if starts:
-                self._start(active, orders, request)
-                return fit
+            fit = _Fit(active, len(fitting.numbers), [], fitting.destinations)
         active = fit.active
         context.overtaking.watch(queue_id, fit.in_flight)
         why = context.restored.held_if_undeleted(active.lane, active.offset) if operation == "undelete" else None
@@ -187,13 +186,26 @@ class Orders:
         context.log.administered(queue_id, operation, request.who, request.why)
         return fit
 
-    def _start(self, active: Active, orders: Sequence[Administrative], request: Request) -> None:
-        """Tries a message at once, without a move to another lane: its START makes it due for recovery, too."""
-        for order in orders:
-            self.context.queue.administer(order)
-        self.context.log.administered(active.queue_id, request.operation, request.who, request.why)
+    def _try_now(self, queue_id: str, lane: str, offset: int, request: Request) -> _Fit | None:
+        """Tries a message that only waits for its next attempt, without a move: its START makes it due for recovery, too.
+
+        Returns None if a retry must take the way of other changes. Raises Elsewhere.
+        """
+        context, queue = self.context, self.context.queue
+        if queue_id in queue.active or queue.recovered:
+            return None
+        record, envelope = queue.resting(lane, offset, queue_id)
+        if not self.flow.admission.takes(lane, envelope):
+            return None
+        active = queue.take(lane, record, envelope, context.now())
         active.rested_until = 0.0
-        self.flow.admission.enter(active, self.context.now())
+        queue.administer(Administrative("retry", queue_id, request.who, request.why, context.wall(), {}))
+        context.log.administered(queue_id, "retry", request.who, request.why)
+        self.flow.admission.enter(active, context.now())
+        known = {
+            recipient.destination for recipient in envelope.recipients[:DESTINATIONS_KEPT] if recipient.destination
+        }
+        return _Fit(active, envelope.recipient_count, [], frozenset(known))
 
     def _fit_active(self, active: Active, orders: Sequence[Administrative]) -> _Fit:
         """Counts the recipients that the change fits, after the orders that wait for deliveries in flight. Raises Gone."""
@@ -276,7 +288,6 @@ class _Fit:
     recipients: int
     in_flight: list[int]  # numbers of recipients
     destinations: frozenset[str]  # of the recipients, the first DESTINATIONS_KEPT
-    starts: bool = False  # it is tried at once; others move to another lane first
 
 
 class _Fitting(NamedTuple):
