@@ -101,6 +101,13 @@ class Dnsbl:
     timeout_s: float = number(
         10.0, 0.1, 60, "seconds", "time for the answers of all lists; one that is late counts as not listed"
     )
+    late_rest_s: int = whole(
+        60,
+        0,
+        3600,
+        "seconds",
+        "time for which a list is not asked that was late for three clients in a row; 0: it is asked",
+    )
     min_ttl_s: int = whole(60, 1, 86_400, "seconds", "shortest time that the answers about a client are kept")
     max_ttl_s: int = whole(3600, 1, 86_400, "seconds", "longest time that the answers about a client are kept")
     clients_max: int = whole(

@@ -5,6 +5,8 @@ Laws
   client were not on it; the log says so, with a limit.
 - So does a list that has 127.0.0.1 on it, which no list may have (RFC 5782 5): one that was shut down answers to every name. It
   is asked for this with the first client, and again every ``max_ttl_s``.
+- A list that was late LATE_MAX times in a row is not asked for ``late_rest_s``: one dead list would keep each new client
+  waiting. Then one client tries it again.
 - Look-ups begin when a client connects; nothing waits for them before a recipient is named, and then ``timeout_s`` for all.
 - Answers are kept in bounded memory; one look-up serves all sessions of a client.
 
@@ -30,6 +32,7 @@ Lookup = Callable[[str, str], Awaitable[tuple[list[str], float, bool]]]
 
 TEXT_MAX = 200  # characters of a TXT record in the reply
 NAMES_MAX = 3  # lists named in the reply
+LATE_MAX = 3  # times in a row
 LOGGED_S, LOGGED_BURST = 0.2, 20  # lines a second about lists that fail, after a burst
 
 
@@ -74,6 +77,8 @@ class DnsLists:
         self._asking: dict[str, asyncio.Task[Listing]] = {}
         self._testing: dict[str, asyncio.Task[None]] = {}  # by domain: whether it lists every client
         self._tested: dict[str, tuple[float, bool]] = {}  # until when that is known, and whether it does
+        self._late: dict[str, int] = {}  # by domain: how often in a row it was late
+        self._rests_until: dict[str, float] = {}  # by domain
         self._logged = Allowance(LOGGED_S, LOGGED_BURST, clock())
 
     def begin(self, address: str) -> None:
@@ -105,17 +110,21 @@ class DnsLists:
         if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
             address = address.ipv4_mapped
         name = address.reverse_pointer.rpartition(".")[0].rpartition(".")[0]  # without in-addr.arpa, ip6.arpa
-        tasks = {domain: self._loop.create_task(self._lookup_in(f"{name}.{domain}", domain)) for domain in self._lists}
-        tests = [test for domain in self._lists if (test := self._test_due(domain)) is not None]
-        await asyncio.wait([*tasks.values(), *tests], timeout=settings.timeout_s)
-        score, ttl_s = 0, float(settings.max_ttl_s)
+        domains = [domain for domain in self._lists if not self._rests(domain)]
+        tasks = {domain: self._loop.create_task(self._lookup_in(f"{name}.{domain}", domain)) for domain in domains}
+        tests = [test for domain in domains if (test := self._test_due(domain)) is not None]
+        if tasks:
+            await asyncio.wait([*tasks.values(), *tests], timeout=settings.timeout_s)
+        score, ttl_s = 0, float(settings.max_ttl_s if len(domains) == len(self._lists) else settings.min_ttl_s)
         listed: list[tuple[int, str]] = []
         for domain, task in tasks.items():
             if not task.done():
                 task.cancel()
-                self._failed(domain, "does not answer in time")
+                self._was_late(domain)
                 ttl_s = settings.min_ttl_s
                 continue
+            self._late.pop(domain, None)
+            self._rests_until.pop(domain, None)
             answers, of_answers_s = task.result()
             ttl_s = min(ttl_s, of_answers_s)
             if self._tested.get(domain, (0.0, False))[1]:
@@ -134,6 +143,25 @@ class DnsLists:
         self._known.pop(given, None)
         self._known[given] = self._clock() + max(settings.min_ttl_s, ttl_s), found
         return found
+
+    def _rests(self, domain: str) -> bool:
+        """Returns whether a list is not asked now. At the end of its rest, the client that asks is the only one."""
+        until = self._rests_until.get(domain)
+        if until is None:
+            return False
+        if until > self._clock():
+            return True
+        self._rests_until[domain] = self._clock() + self._settings.timeout_s
+        return False
+
+    def _was_late(self, domain: str) -> None:
+        late = self._late[domain] = self._late.get(domain, 0) + 1
+        rest_s = self._settings.late_rest_s
+        if late < LATE_MAX or not rest_s:
+            self._failed(domain, "does not answer in time")
+            return
+        self._rests_until[domain] = self._clock() + rest_s
+        self._failed(domain, f"does not answer in time and is not asked for {rest_s} s")
 
     async def _lookup_in(self, name: str, domain: str) -> tuple[list[ipaddress.IPv4Address], float]:
         """Returns the answers of a list that count, and how many seconds they hold."""

@@ -177,6 +177,37 @@ async def test_the_text_has_no_time_beyond_that_of_the_lists() -> None:
     assert await lists.listing("192.0.2.1") == (1, ("bad.example",), "because")
 
 
+async def test_a_dead_list_does_not_keep_each_new_client_waiting() -> None:
+    """Three clients wait for it, and then one in each ``late_rest_s``; when it answers, it is asked for each again."""
+    asked, loop = Asked(), asyncio.get_running_loop()
+    settings = Dnsbl(sites=("dead.example",), timeout_s=0.1, late_rest_s=60)
+    lists = DnsLists(settings, asked.lookup, asked, loop, lambda: asked.now)
+    numbers = iter(range(1, 250))
+
+    def questions() -> int:
+        return sum(name.endswith("2.0.192.dead.example") for name in asked.names)
+
+    async def clients(count: int) -> list[int]:
+        """The look-ups of the dead list that each new client caused."""
+        caused = []
+        for _ in range(count):
+            before = questions()
+            await lists.listing(f"192.0.2.{next(numbers)}")
+            caused.append(questions() - before)
+        return caused
+
+    assert await clients(6) == [1, 1, 1, 0, 0, 0]
+    assert asked.failures[-1] == "dead.example does not answer in time and is not asked for 60 s"
+    asked.now = 61.0
+    assert await clients(3) == [1, 0, 0], "one client tries it again"
+    asked.now = 122.0
+    await asyncio.gather(*(lists.listing(f"192.0.2.{next(numbers)}") for _ in range(3)))
+    assert questions() == 5, "one of three that come at the same time"
+    asked.gate.set()
+    asked.now = 183.0
+    assert await clients(3) == [1, 1, 1]
+
+
 async def test_names_of_ipv6_addresses_have_nibbles() -> None:
     asked = Asked()
     asked.gate.set()
