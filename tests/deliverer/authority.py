@@ -79,9 +79,10 @@ class Authority(Issued):
         begins: datetime.timedelta = -DAY,
         ends: datetime.timedelta = 30 * DAY,
         self_signed: bool = False,
+        key: ec.EllipticCurvePrivateKey | None = None,
     ) -> Issued:
-        """A server's certificate for ``names`` (in subjectAltName; none: no such extension)."""
-        key = ec.generate_private_key(ec.SECP256R1())
+        """A server's certificate for ``names`` (in subjectAltName; none: no such extension), with a new key or ``key``."""
+        key = key or ec.generate_private_key(ec.SECP256R1())
         subject = _name(common_name or "server")
         issuer = subject if self_signed else self.certificate.subject
         builder = _builder(subject, issuer, key, begins, ends)

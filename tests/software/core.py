@@ -10,21 +10,25 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
 
-from tests.deliverer.authority import Authority
+from tests.deliverer.authority import Authority, Issued
 from tests.eventually import PATIENCE_S
 from tests.running.running_core import RunningCore, Sections
 
-__all__ = ["core_with", "exact", "smtp_session", "tls_files"]
+__all__ = ["core_with", "exact", "smtp_session", "tls_files", "with_key"]
+
+
+def with_key(issued: Issued) -> bytes:
+    """Returns a certificate and its key as PEM."""
+    key = issued.key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return key + issued.pem
 
 
 def tls_files(directory: Path, authority: Authority, *names: str) -> Path:
     """Returns a PEM file with a key and its certificate for ``names``."""
-    issued = authority.issue(*names)
     pem = directory / f"{names[0]}.pem"
-    key = issued.key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    pem.write_bytes(key + issued.pem)
+    pem.write_bytes(with_key(authority.issue(*names)))
     return pem
 
 
@@ -36,17 +40,18 @@ async def core_with(
     sections: Sections | None = None,
     routes: Mapping[str, str] | None = None,
     listeners: Sequence[Mapping[str, str]] = (),
+    certificates: Sequence[Mapping[str, object]] = (),
 ) -> AsyncIterator[RunningCore]:
-    """A core with a certificate, whose next hop is at ``port``."""
+    """A core with a certificate, whose next hop is at ``port``; ``certificates`` are further ones, by name."""
     pem = str(tls_files(directory, authority, "mx.waypost.test", "localhost"))
     receiver = {"hostname": "mx.waypost.test", "tls_certificate": pem, "tls_key": pem}
     merged = {**(sections or {}), "receiver": {**receiver, **(sections or {}).get("receiver", {})}}
     core = RunningCore(directory, {"*": f"smtp:[127.0.0.1]:{port}", **(routes or {})}, merged)
     with core.config.open("a") as config:
-        for listener in listeners:
-            config.write(
-                "\n[[listener]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in listener.items())
-            )
+        for table, rows in (("listener", listeners), ("certificate", certificates)):
+            for row in rows:
+                lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in row.items())
+                config.write(f"\n[[{table}]]\n{lines}")
     await core.start()
     try:
         yield core

@@ -13,9 +13,11 @@ from pathlib import Path
 from tests.end_to_end.appliance import free_port
 from tests.software.programs import program, started, unpacked
 
-__all__ = ["Exim", "exim"]
+__all__ = ["PACKAGES", "Exim", "exim"]
 
+PACKAGES = ("exim4-daemon-light", "libidn12")  # nothing else that ./test installs needs libidn
 USER_ID = 64_999
+BEHIND = "driver = manualroute\n  route_list = * localhost byname"
 _CONFIGURATION = """
 exim_path = {binary}
 exim_user = Debian-exim
@@ -46,8 +48,7 @@ rcpt:
 
 begin routers
 all:
-  driver = manualroute
-  route_list = * localhost byname
+  {router}
   self = send
   transport = out
 
@@ -83,22 +84,25 @@ def _name_the_user(directory: Path) -> None:
 
 
 @contextlib.asynccontextmanager
-async def exim(directory: Path, behind: int, pem: Path, transport: str = "") -> AsyncIterator[Exim]:
-    """``directory`` is one that other users can enter; mail goes on to the port ``behind``, as ``transport`` says."""
+async def exim(
+    directory: Path, behind: int, pem: Path, transport: str = "", router: str = BEHIND
+) -> AsyncIterator[Exim]:
+    """``directory`` is one that other users can enter; mail goes on to the port ``behind``, as ``transport`` says.
+
+    It goes to localhost, or to the hosts that ``router`` finds.
+    """
     made = Exim(directory / "exim", free_port())
     for name in ("spool", "log"):
         (made.directory / name).mkdir(parents=True)
     os.chmod(pem, 0o644)
     for path in (made.directory, *made.directory.iterdir()):
         os.chown(path, USER_ID, USER_ID)
-    usr = (
-        unpacked(directory, "exim4-daemon-light", "libidn12") / "usr"
-    )  # nothing else that ./test installs needs libidn
+    usr = unpacked(directory, *PACKAGES) / "usr"
     binary = usr / "sbin" / "exim4"
     (library,) = usr.glob("lib/*/libidn.so.12")
     configuration = directory / "exim.conf"
     values = {"binary": binary, "directory": made.directory, "port": made.port, "pem": pem, "behind": behind}
-    configuration.write_text(_CONFIGURATION.format(transport=transport, **values))
+    configuration.write_text(_CONFIGURATION.format(transport=transport, router=router, **values))
     _name_the_user(directory)
     binds = " && ".join(f"mount --bind {directory / name} /etc/{name}" for name in ("passwd", "group"))
     command = f"{binds} && exec {binary} -C {configuration} -bdf -q1s"

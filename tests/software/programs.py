@@ -17,8 +17,11 @@ import pytest
 
 from tests.eventually import PATIENCE_S, eventually
 
-__all__ = ["open_directory", "program", "run", "started", "unpacked"]
+__all__ = ["DOWNLOADED", "downloaded", "open_directory", "program", "run", "started", "unpacked"]
 
+DOWNLOADED = (
+    "WAYPOST_TEST_PACKAGES"  # in the environment: a directory with Debian packages, for tests without a network
+)
 PLACES = "/usr/sbin:/usr/bin:/usr/lib/postfix/sbin:/usr/local/sbin"
 
 
@@ -42,16 +45,26 @@ def open_directory() -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def downloaded(directory: Path, *packages: str) -> list[Path]:
+    """Gets Debian packages from ``$WAYPOST_TEST_PACKAGES`` or, if it is not set, from Debian; returns their files."""
+    if given := os.environ.get(DOWNLOADED):
+        directory = Path(given)
+    found: list[Path] = []
+    for package in packages:
+        if not given:
+            command = ["apt-get", "download", package]
+            subprocess.run(command, cwd=directory, check=True, capture_output=True, timeout=PATIENCE_S)
+        found += directory.glob(f"{package}_*.deb")
+    assert len(found) == len(packages), f"{packages}, but {found}"
+    return found
+
+
 def unpacked(directory: Path, *packages: str) -> Path:
     """Unpacks Debian packages that cannot be installed beside Postfix; returns the directory that holds their files."""
     target = directory / "unpacked"
     target.mkdir()
-    for package in packages:
-        subprocess.run(
-            ["apt-get", "download", package], cwd=target, check=True, capture_output=True, timeout=PATIENCE_S
-        )
-        (found,) = target.glob(f"{package}_*.deb")
-        subprocess.run(["dpkg", "-x", found, target], check=True, timeout=PATIENCE_S)
+    for file in downloaded(target, *packages):
+        subprocess.run(["dpkg", "-x", file, target], check=True, timeout=PATIENCE_S)
     return target
 
 

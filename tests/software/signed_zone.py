@@ -48,9 +48,12 @@ def _signed(directory: Path, name: str, records: str) -> tuple[Path, str]:
 
 
 @contextlib.asynccontextmanager
-async def validating_server(directory: Path, zones: Mapping[str, str]) -> AsyncIterator[str]:
-    """``zones`` maps names to records. Yields the address for ``nameservers``; its answers about them have the AD bit."""
-    authority, resolver = free_port(), free_port()
+async def validating_server(directory: Path, zones: Mapping[str, str], port: int = 0) -> AsyncIterator[str]:
+    """``zones`` maps names to records. Yields the address for ``nameservers``; its answers about them have the AD bit.
+
+    It has any free port, or ``port``.
+    """
+    authority, resolver = free_port(), port or free_port()
     served, anchors, forwarded = "", "", ""
     for name, records in zones.items():
         file, key = _signed(directory, name, records)
@@ -58,12 +61,12 @@ async def validating_server(directory: Path, zones: Mapping[str, str]) -> AsyncI
         anchors += f'{name}. static-key 257 3 13 "{key}";\n'
         forwarded += f'zone "{name}" {{ type forward; forward only; forwarders {{ 127.0.0.1 port {authority}; }}; }};\n'
     commands = []
-    for who, port, more, rest in (
+    for who, its_port, more, rest in (
         ("authority", authority, "recursion no; dnssec-validation no;", served),
         ("resolver", resolver, "recursion yes; dnssec-validation yes;", f"trust-anchors {{\n{anchors}}};\n{forwarded}"),
     ):
         path = directory / f"{who}.conf"
-        path.write_text(_OPTIONS.format(directory=directory, name=who, port=port, more=more) + rest)
+        path.write_text(_OPTIONS.format(directory=directory, name=who, port=its_port, more=more) + rest)
         commands.append((program("named"), "-g", "-n", "1", "-c", path))
     async with (
         started(commands[0], authority, directory / "authority.log"),
