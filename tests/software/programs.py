@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -45,26 +47,33 @@ def open_directory() -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def downloaded(directory: Path, *packages: str) -> list[Path]:
-    """Gets Debian packages from ``$WAYPOST_TEST_PACKAGES`` or, if it is not set, from Debian; returns their files."""
-    if given := os.environ.get(DOWNLOADED):
-        directory = Path(given)
-    found: list[Path] = []
-    for package in packages:
-        if not given:
-            command = ["apt-get", "download", package]
-            subprocess.run(command, cwd=directory, check=True, capture_output=True, timeout=PATIENCE_S)
-        found += directory.glob(f"{package}_*.deb")
-    assert len(found) == len(packages), f"{packages}, but {found}"
-    return found
+@functools.cache
+def _packages() -> Path:
+    directory = Path(tempfile.mkdtemp(prefix="wp-deb."))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
+
+
+def downloaded(package: str) -> Path:
+    """Gets a Debian package from ``$WAYPOST_TEST_PACKAGES`` or, once a run, from Debian; returns its file."""
+    given = os.environ.get(DOWNLOADED)
+    directory = Path(given) if given else _packages()
+    if not (found := list(directory.glob(f"{package}_*.deb"))):
+        assert not given, f"{package} is not in {given}"
+        command = ["apt-get", "download", package]
+        got = subprocess.run(command, check=False, cwd=directory, capture_output=True, text=True, timeout=PATIENCE_S)
+        assert got.returncode == 0, f"{' '.join(command)}: {got.stdout}{got.stderr}"
+        found = list(directory.glob(f"{package}_*.deb"))
+    (file,) = found
+    return file
 
 
 def unpacked(directory: Path, *packages: str) -> Path:
     """Unpacks Debian packages that cannot be installed beside Postfix; returns the directory that holds their files."""
     target = directory / "unpacked"
     target.mkdir()
-    for file in downloaded(target, *packages):
-        subprocess.run(["dpkg", "-x", file, target], check=True, timeout=PATIENCE_S)
+    for package in packages:
+        subprocess.run(["dpkg", "-x", downloaded(package), target], check=True, timeout=PATIENCE_S)
     return target
 
 
