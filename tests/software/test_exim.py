@@ -68,7 +68,7 @@ async def test_exim_is_the_next_hop(tmp_path: Path) -> None:
                     (came,) = [line for line in hop.log.splitlines() if " <= jörg@" in line]
             (message,) = behind.messages
     assert re.search(r" P=utf8esmtps L. X=TLS1\.3", came), came
-    assert {line["status"] for line in deliveries} == {"sent"}
+    assert {line["status"] for line in deliveries} == {"sent"}, deliveries
     assert {"SMTPUTF8", "ENVID=QQ+2B1", "RET=HDRS"} <= set(message.sender.upper().split()[1:])
     assert all("NOTIFY=SUCCESS" in each for each in message.recipients)
     assert exact(message.data, UTF8_HEADER + MESSAGE)

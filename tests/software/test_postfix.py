@@ -88,7 +88,7 @@ async def test_postfix_is_the_next_hop(tmp_path: Path) -> None:
     assert {each.partition(">")[0] for each in message.recipients} == {"<ä@example.org", "<b@example.org"}
     assert all("NOTIFY=SUCCESS" in each for each in message.recipients)
     assert exact(message.data, UTF8_HEADER + MESSAGE)
-    assert {line["status"] for line in sent} == {"sent"}
+    assert {line["status"] for line in sent} == {"sent"}, sent
 
 
 async def test_what_postfix_refuses_bounces_with_its_words(tmp_path: Path) -> None:
