@@ -94,7 +94,7 @@ class Orders:
             if started is None:
                 moving.append(fit.active)
             answer.changed += 1
-            if answer.changed % TURN == 0:  # what was changed so far goes out meanwhile
+            if answer.changed % TURN == 0:  # mail tried so far goes out meanwhile
                 self.context.go_on()
                 await asyncio.sleep(0)
             answer.recipients += fit.recipients

@@ -21,8 +21,8 @@ __all__ = ["DataFault", "DataReader", "HeaderScan"]
 
 _END = b"\r\n.\r\n"
 _DOT = b"\r\n."  # stuffed, or the end's
-# A CR that is bare or has a line behind it that begins with a dot. Most data has none but the end's, and this search, which
-# jumps from CR to CR, takes half the time of counting pairs of octets.
+# Finds a CR that is bare, or whose line end is followed by a dot. In most data the first one is that of the end, and this
+# search, which jumps from CR to CR, takes half the time of counting pairs of octets.
 _ODD = re.compile(rb"\r(?!\n(?!\.))")
 _BEGINNINGS = (b"\r\n.\r", b"\r\n.", b"\r\n", b"\r")  # of the end, longest first
 LINE_KEPT_MAX = 1_000  # RFC 5322 2.1.1: a line has at most 998 characters; longer ones are not looked at beyond that
