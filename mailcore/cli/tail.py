@@ -39,7 +39,7 @@ WARNINGS = frozenset(
         "recipient_store_damaged", "recipient_store_failed",
         "recipients_refused", "record_set_aside", "refusals_not_recorded", "rewriting_failed",
         "routes_refused", "session_failed",
-        "spans_rejected", "stopped_accepting", "sync_failed", "tls_counts_left_out", "tls_report_failed",
+        "spans_rejected", "stopped_accepting", "sync_failed", "tls_counts_left_out", "tls_failed", "tls_report_failed",
         "tls_report_given_up", "tls_reports_stopped", "traces_failed", "traces_lost", "tuned_ignored",
         "users_refused",
     }

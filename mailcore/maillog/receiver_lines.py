@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mailcore.counted import counted
 from mailcore.maillog.lines import Lines
-from mailcore.maillog.text import free, seconds, word
+from mailcore.maillog.text import client_text, free, seconds, word
 
 __all__ = ["ReceiverLines"]
 
@@ -52,6 +52,11 @@ class ReceiverLines(Lines):
         """Logs a connection of a load balancer that was closed because its PROXY header cannot be believed."""
         self._warning("smtpd", f"PROXY header from balancer [{word(balancer)}]: {free(why)}; connection closed")
         self._object("proxy_refused", balancer=balancer, why=why)
+
+    def tls_failed(self, client_address: str, client_name: str, why: str) -> None:
+        """Logs that TLS with a client failed: no handshake, or the client does not accept our certificate."""
+        self._warning("smtpd", f"TLS with {client_text(client_name or 'unknown', client_address)} failed: {free(why)}")
+        self._object("tls_failed", client_address=client_address, client_name=client_name, why=why)
 
     def lane_lags(self, lane: str, lag_bytes: int) -> None:
         """Logs that the manager does not read the lane as fast as it is written; new mail gets 452."""

@@ -116,5 +116,8 @@ class Intake(MessageIntake, Protocol):
     def proxy_refused(self, balancer: str, why: str) -> None:
         """Logs a connection that was closed because its PROXY header cannot be believed."""
 
+    def tls_failed(self, client_address: str, client_name: str, why: str) -> None:
+        """Logs that TLS with a client failed, which ended its session."""
+
     def accept_paused(self, error: OSError, pause_s: float) -> None:
         """Logs that no connection can be accepted for ``pause_s``."""

@@ -54,6 +54,8 @@ LAG_LOOK_S = 3.0  # how often the restart positions are read; they are written e
 RETRY_S = 5.0  # between tries to write the lane again
 FAILURES_LOGGED_S = 0.1  # a second: one traceback in ten seconds, after a burst
 FAILURES_BURST = 20
+TLS_LOGGED_S = 0.2  # a second, after a burst: programs that look for open ports fail all the time
+TLS_LOGGED_BURST = 50
 MILTERS_LOGGED_S = 1.0  # a second, after a burst: a milter that is down fails in each session
 MILTERS_LOGGED_BURST = 100
 REFUSED = b"451 4.3.0 Error: the recipients cannot be determined; try again later"
@@ -92,6 +94,7 @@ class Reception:
         self.refused = self.refusals.record
         self._failures = Allowance(FAILURES_LOGGED_S, FAILURES_BURST, loop.time())
         self._proxies_logged = Allowance(FAILURES_LOGGED_S, FAILURES_BURST, loop.time())
+        self._tls_logged = Allowance(TLS_LOGGED_S, TLS_LOGGED_BURST, loop.time())
         self._milters_logged = Allowance(MILTERS_LOGGED_S, MILTERS_LOGGED_BURST, loop.time())
         self._accepted: list[Envelope] = []  # durable, not yet logged and reported
         self._durable_end = writer.durable  # of what was confirmed to us
@@ -198,6 +201,12 @@ class Reception:
         """Logs a connection that was closed because of its PROXY header, unless there are too many of them."""
         if self._proxies_logged.taken(self._loop.time()):
             self._log.proxy_refused(balancer, why)
+            self._log.flush()
+
+    def tls_failed(self, client_address: str, client_name: str, why: str) -> None:
+        """Logs that TLS with a client failed, unless that happens too often."""
+        if self._tls_logged.taken(self._loop.time()):
+            self._log.tls_failed(client_address, client_name, why)
             self._log.flush()
 
     def accept_paused(self, error: OSError, pause_s: float) -> None:

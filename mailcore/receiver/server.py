@@ -50,6 +50,7 @@ from mailcore.receiver.proxy_header import Passed
 from mailcore.receiver.proxy_reader import HEADER_TIMEOUT_S, HeaderReader
 from mailcore.receiver.server_context import DEFAULTS, NO_CLIENTS, ServerContext
 from mailcore.receiver.session import ServerSession
+from mailcore.receiver.tls_failure import why_failed
 from mailcore.routing.networks import ByNetwork
 from mailcore.routing.reverse_names import ReverseNames
 
@@ -313,7 +314,12 @@ class Server:
                 )
             else:
                 await self.loop.connect_accepted_socket(lambda: session, connection)
-        except (OSError, asyncio.CancelledError):  # it is gone already, or the handshake failed or took too long
+        except (
+            OSError,
+            asyncio.CancelledError,
+        ) as error:  # it is gone already, or the handshake failed or took too long
+            if context.is_implicit and isinstance(error, OSError):
+                self.intake.tls_failed(session.address, session.client_name, why_failed(error))
             connection.close()
             self.closed(session)
 

@@ -26,6 +26,7 @@ from mailcore.receiver.named_client import NO_ADDRESS
 from mailcore.receiver.recipient_session import RecipientSession
 from mailcore.receiver.requests import settle
 from mailcore.receiver.server_context import ServerContext
+from mailcore.receiver.tls_failure import why_failed
 from mailcore.request_priority import MT_PRIORITY
 
 __all__ = ["ACTIONS", "COMMANDS", "ServerSession"]
@@ -66,6 +67,12 @@ class ServerSession(RecipientSession):
             self.state = State.COMMAND
             self._secured(transport)
         super().connection_made(transport)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Ends the session; logs an alert of a client that has seen our certificate after its handshake (TLS 1.3)."""
+        if isinstance(error, ssl.SSLError) and self.tls and self.state is not State.CLOSED:
+            self.context.intake.tls_failed(self.address, self.client_name, why_failed(error))
+        super().connection_lost(error)
 
     def _secured(self, transport: asyncio.BaseTransport) -> None:
         """Notes the encryption of the transport, and forgets all that came before it (law: starttls-forgets)."""
@@ -293,8 +300,12 @@ class ServerSession(RecipientSession):
             upgraded = await self.loop.start_tls(
                 transport, self, context, server_side=True, ssl_handshake_timeout=self.context.settings.idle_timeout_s
             )
-        except (OSError, asyncio.CancelledError):  # the client went away, or speaks no TLS version that we speak
+        except asyncio.CancelledError:  # by us
             upgraded = None
+        except OSError as error:  # the client went away, or speaks no TLS version that we speak
+            upgraded = None
+            if self.state is not State.CLOSED:
+                self.context.intake.tls_failed(self.address, self.client_name, why_failed(error))
         finally:
             self._handshake = None
         if self.state is State.CLOSED:

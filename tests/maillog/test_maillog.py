@@ -400,6 +400,7 @@ def test_a_client_is_named_as_it_is_known(log: MailLog, tmp_path: Path) -> None:
     log.accepted(envelope(original_client="first.example[203.0.113.9]", original_queue_id="4Abc"))
     log.rate_exceeded("Connection", 61.0, "203.0.113.9", "203.0.113.0/24")
     log.proxy_refused("192.0.2.10", "the header of version 1 is malformed")
+    log.tls_failed("192.0.2.11", "", "no shared cipher")
     log.flush()
     found = lines(tmp_path)
     assert "client=client.example[" in found[0]
@@ -407,6 +408,7 @@ def test_a_client_is_named_as_it_is_known(log: MailLog, tmp_path: Path) -> None:
     assert ", orig_queue_id=4Abc, orig_client=first.example[203.0.113.9]" in found[3]
     limit = "Connection rate limit exceeded: 61 from [203.0.113.9] of network 203.0.113.0/24"
     header = "PROXY header from balancer [192.0.2.10]: the header of version 1 is malformed; connection closed"
-    assert found[6:] == [f"waypost/smtpd: warning: {limit}", f"waypost/smtpd: warning: {header}"]
+    tls = "TLS with unknown[192.0.2.11] failed: no shared cipher"
+    assert found[6:] == [f"waypost/smtpd: warning: {each}" for each in (limit, header, tls)]
     assert objects(tmp_path)[1]["original_client"] == "first.example[203.0.113.9]"
     assert "original_client" not in objects(tmp_path)[0]

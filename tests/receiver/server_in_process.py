@@ -110,6 +110,7 @@ class MemoryIntake:
         self.longest_write = 0
         self.stress: list[tuple[bool, int]] = []
         self.proxies_refused: list[tuple[str, str]] = []
+        self.tls_failures: list[str] = []
         self.reply = b""  # of store
         self.upload_reply = b""
         self.mail_reply = b""
@@ -173,6 +174,9 @@ class MemoryIntake:
 
     def proxy_refused(self, balancer: str, why: str) -> None:
         self.proxies_refused.append((balancer, why))
+
+    def tls_failed(self, client_address: str, client_name: str, why: str) -> None:
+        self.tls_failures.append(why)
 
     def accept_paused(self, error: OSError, pause_s: float) -> None:
         self.paused.append(error)
