@@ -45,6 +45,7 @@ class LaneReader:
         self._previous_ends: dict[int, int] = {}  # base -> ``previous_end`` in its header; never changes
         self._damaged: set[int] = set()
         self._open: dict[int, Segment] = {}
+        self._named = -1, ""  # the last base whose path was asked for, and the path
         self._seen_end = 0  # of the newest segment's file; records beyond it lie in segments that are not known yet
         self.refresh()
 
@@ -81,7 +82,10 @@ class LaneReader:
 
     def path(self, base: int) -> str:
         """Returns the path of the segment at ``base``."""
-        return os.path.join(self.directory, name_of(base))
+        named = self._named  # another thread may change it
+        if named[0] != base:  # it is asked for with each message, mostly of the same segment
+            named = self._named = base, os.path.join(self.directory, name_of(base))
+        return named[1]
 
     def segment(self, base: int) -> Segment | None:
         """Returns the open segment; None if it is deleted or its header is damaged (damage is reported once)."""

@@ -110,10 +110,10 @@ class Flow:
                     self.admission.enter(active, now)
                 continue
             self._retry_turn = not self._retry_turn
-            if not any(
-                self._next_retry(wall, now) if retry else self._next_new(wall, now)
-                for retry in (self._retry_turn, not self._retry_turn)
-            ):
+            first, other = (
+                (self._next_retry, self._next_new) if self._retry_turn else (self._next_new, self._next_retry)
+            )
+            if not (first(wall, now) or other(wall, now)):
                 return False
         return True
 
