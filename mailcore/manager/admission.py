@@ -6,7 +6,7 @@ Laws
 - A recipient that can't be routed gets a verdict here, unknown to the scheduler; while such verdicts wait for their sync, no
   more recipients of the message are read.
 
-Keeps law: memory-bounded (docs/laws.md).
+Keeps law: memory-bounded, law: turns-for-new-and-deferred (docs/laws.md).
 """
 
 from __future__ import annotations

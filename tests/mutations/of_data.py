@@ -171,4 +171,25 @@ MUTATIONS = [
         "    spooled = envelope.data is DataPlace.INLINE\n",
         f"{CARRYING_TESTS} -k however_often",
     ),
+    Mutation(
+        "a bare CR in the last two octets of a block is taken for that of the end",
+        "mailcore/receiver/data.py",
+        "if odd < (len(block) if end < 0 else end):",
+        "if odd < len(block) - 2:",
+        "tests/receiver/test_data.py -k all_short_data",
+    ),
+    Mutation(
+        "a retry fills the active set beyond its limit",
+        "mailcore/manager/admission.py",
+        "        return deferred < limit and len(context.queue.active) < context.scheduler",
+        "        return deferred >= 0 or len(context.queue.active) < context.scheduler",
+        "tests/manager/test_retry_at_once.py -k no_room",
+    ),
+    Mutation(
+        "a DNS list that is dead is asked for each client",
+        "mailcore/receiver/dns_lists.py",
+        "        if late < LATE_MAX or not rest_s:\n",
+        "        if True:\n",
+        "tests/receiver/test_dns_lists.py -k dead_list",
+    ),
 ]
