@@ -55,7 +55,7 @@ class LineBreaker:
             if found >= 0 and (found == at or text[found - 1] != 13):  # a bare LF ends no line
                 found = text.rfind(_CRLF, at, end + 2) + 1 or -1
             if found >= 0:
-                at, free, begins = found + 1, limit, True
+                at, free, begins = _beyond_short_lines(text, found + 1, limit), limit, True
             elif size <= end:
                 free, begins = end - size, False
                 break
@@ -65,6 +65,20 @@ class LineBreaker:
                 free, begins = limit - 1, False
         self._free, self._begins = free, begins
         return b"".join([*pieces, text[start:]]) if pieces else text
+
+
+def _beyond_short_lines(text: bytes, at: int, limit: int) -> int:
+    """Returns the beginning of a line before which no line from ``at`` on is too long; ``at`` begins a line, too.
+
+    Stops where the end of a line is not as usual; the caller goes on from there.
+    """
+    rfind, step, last = text.rfind, limit + 2, len(text) - limit - 2
+    while at < last:
+        found = rfind(b"\n", at, at + step)
+        if found <= at or text[found - 1] != 13:
+            break
+        at = found + 1
+    return at
 
 
 class LineLimits:
