@@ -24,6 +24,7 @@ _DOT = b"\r\n."  # stuffed, or the end's
 # Finds a CR that is bare, or whose line end is followed by a dot. In most data the first one is that of the end, and this
 # search, which jumps from CR to CR, takes half the time of counting pairs of octets.
 _ODD = re.compile(rb"\r(?!\n(?!\.))")
+_BARE_LF = re.compile(rb"\n(?<!\r\n)")
 _BEGINNINGS = (b"\r\n.\r", b"\r\n.", b"\r\n", b"\r")  # of the end, longest first
 LINE_KEPT_MAX = 1_000  # RFC 5322 2.1.1: a line has at most 998 characters; longer ones are not looked at beyond that
 
@@ -74,14 +75,13 @@ class DataReader:
                         break
         if not block:
             return b""
-        # A block never ends inside a CRLF and never begins behind the CR of one, so counting tells.
-        ends = block.count(b"\r")
-        crlfs, dots = ends, 0
+        is_bare, dots = False, 0
         if odd < (len(block) if end < 0 else end):  # not the end's, and not held back
-            crlfs, dots = block.count(b"\r\n"), block.count(_DOT)
+            # A block never ends inside a CRLF and never begins behind the CR of one, so counting tells.
+            is_bare, dots = block.count(b"\r\n") != block.count(b"\r"), block.count(_DOT)
         self.size_bytes += len(block) - dots
         if self.fault is None:
-            if crlfs != ends or block.count(b"\n") != ends:
+            if is_bare or _BARE_LF.search(block) is not None:
                 self.fault = DataFault.BARE
             elif b"\0" in block:
                 self.fault = DataFault.NUL
