@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mailcore.authenticity.public_key import read_key
+from mailcore.authenticity.tags import tags_of
 from mailcore.bounds import BadValue
 from mailcore.config.arc import Arc
 from mailcore.config.dkim import DkimKey, domain_name, selector_name
@@ -122,7 +123,7 @@ def _strings(record: str) -> str:
 class _Found(NamedTuple):
     """The result for one key.
 
-    ``state`` is "ok", "key_unusable", "no_record", "other_key", "revoked", "not_valid" or "no_answer".
+    ``state`` is "ok", "key_unusable", "no_record", "other_key", "revoked", "not_valid", "testing" or "no_answer".
     """
 
     state: str
@@ -217,11 +218,16 @@ def _compared(key: SigningKey, name: str, records: tuple[str, ...]) -> _Found:
     if public != key.public:
         return _Found("other_key", f"{name} has another key: {plain(public[:20])}…, here it is {key.public[:20]}…")
     # As a server reads it that checks our signature: a key without k= is RSA, and s= and h= may exclude mail and SHA-256.
-    verifying = read_key(_ESCAPED.sub(_character, text), key.algorithm)
-    if verifying.key is None:
-        return _Found(
-            "not_valid", f"{name}: {verifying.reason}; change it to {name}. IN TXT ( {_strings(key.record)} )"
-        )
+    whole = _ESCAPED.sub(_character, text)
+    verifying = read_key(whole, key.algorithm)
+    tags = {} if verifying.key is None else tags_of(whole)
+    # Some servers are strict about it, and none of them says so.
+    reason = "v= is not the first tag" if "v" in tags and next(iter(tags)) != "v" else verifying.reason
+    better = f"change it to {name}. IN TXT ( {_strings(key.record)} )"
+    if reason:
+        return _Found("not_valid", f"{name}: {reason}; {better}")
+    if "y" in {flag.strip() for flag in tags.get("t", "").split(":")}:
+        return _Found("testing", f"{name} has t=y: servers take the mail as unsigned (RFC 6376 3.6.1); {better}")
     return _Found("ok", "")
 
 

@@ -70,7 +70,7 @@ class LineBreaker:
 def _beyond_short_lines(text: bytes, at: int, limit: int) -> int:
     """Returns the beginning of a line before which no line from ``at`` on is too long; ``at`` begins a line, too.
 
-    Stops where the end of a line is not as usual; the caller goes on from there.
+    Stops where the end of a line is not as usual; the caller continues there.
     """
     rfind, step, last = text.rfind, limit + 2, len(text) - limit - 2
     while at < last:

@@ -105,6 +105,8 @@ def test_keys_are_compared_with_their_records(said: Said, tmp_path: Path) -> Non
         (("v=DKIM1", "v=DKIM2"), "not_valid", "the record is not a key"),
         (("p=", "k=ed25519; p="), "not_valid", "the key record has an error"),
         (("p=", "s=email\\; t=s; p="), "ok", ""),
+        (("v=DKIM1; k=ed25519", "k=ed25519; v=DKIM1"), "not_valid", "v= is not the first tag"),
+        (("p=", "t=y:s; p="), "testing", "servers take the mail as unsigned"),
     ],
 )
 def test_a_record_that_no_server_takes_is_not_valid(
