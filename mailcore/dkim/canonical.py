@@ -63,6 +63,14 @@ def _with_single_spaces(text: bytes) -> bytes:
     return text
 
 
+def _without_ends(text: bytes) -> tuple[bytes, int]:
+    """Returns the text without the CRLFs at its end, and how many they were."""
+    at = len(text)
+    while text.endswith(CRLF, 0, at):
+        at -= 2
+    return text[:at], (len(text) - at) // 2
+
+
 class BodyHash:
     """Hashes a body that comes in blocks of any size, in canonical form; memory does not grow with the body."""
 
@@ -97,7 +105,9 @@ class BodyHash:
             text = text[:-1]
             self._blank = True
         kept = text.rstrip(CRLF)
-        ends = (len(text) - len(kept)) // 2
+        ends = text.count(CRLF, len(kept))
+        if 2 * ends != len(text) - len(kept):  # binary data: a CR or LF alone is text
+            kept, ends = _without_ends(text)
         if kept:
             self._has_text = True
             while self._ends > ENDS_AT_ONCE:
@@ -110,6 +120,10 @@ class BodyHash:
 
     def digest(self) -> bytes:
         """Returns the SHA-256 of the body; call it once, after the last block."""
+        if self._return:  # binary data may end in it
+            self._return = False
+            self._hash.update(CRLF * self._ends + (b" \r" if self._blank else b"\r"))
+            self._has_text = True
         if self._has_text:
             self._hash.update(CRLF)
         return self._hash.digest()

@@ -34,6 +34,23 @@ def test_a_body_in_blocks_has_the_hash_of_dkimpy(body: bytes, cuts: list[int]) -
     assert hashed.digest() == hashlib.sha256(Relaxed.canonicalize_body(body)).digest()
 
 
+BINARY = st.sampled_from([b"a", b"\r\n", b" ", b"\t", b"\r", b"\n", b"\r\n\r\n", b" \r\n", b"\r\n."])
+
+
+@given(st.lists(BINARY, max_size=25).map(b"".join), st.lists(st.integers(0, 40), max_size=8))
+def test_a_binary_body_in_blocks_has_the_hash_of_dkimpy(body: bytes, cuts: list[int]) -> None:
+    """A CR or LF alone is text, also at the end (BINARYMIME). Blanks at the end of an unfinished line are no text."""
+    body = body.rstrip(b" \t")
+    stored = stuffed(body)
+    hashed = BodyHash()
+    at = 0
+    for cut in sorted(cuts):
+        hashed.feed(stored[at : max(cut, at)])
+        at = max(cut, at)
+    hashed.feed(stored[at:])
+    assert hashed.digest() == hashlib.sha256(Relaxed.canonicalize_body(body)).digest()
+
+
 @given(st.lists(PIECES, max_size=40).map(b"".join))
 def test_unstuffed_is_the_way_back(data: bytes) -> None:
     assert unstuffed(stuffed(data)) == data
