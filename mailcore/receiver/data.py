@@ -121,10 +121,11 @@ class HeaderScan:
         else:
             lines = (self._line + block).split(b"\r\n")
             self._line = lines.pop()[:LINE_KEPT_MAX]
-        for line in lines:
-            if not line:
+        for stored in lines:
+            if not stored:
                 self.finished = True
                 return
+            line = stored[1:] if stored[0] == 46 and len(stored) > 1 else stored  # without the stuffed dot
             first = line[0]
             if first in self._tag_initials and not self.tag:
                 name, colon, value = line[:LINE_KEPT_MAX].partition(b":")

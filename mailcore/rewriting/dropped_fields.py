@@ -28,7 +28,7 @@ class FieldNames:
 
     def __init__(self, given: Iterable[str]) -> None:
         self.names = frozenset(name.lower().encode() for name in given)
-        pattern = rb"(?:%b)[ \t]*:" % b"|".join(sorted(map(re.escape, self.names)))
+        pattern = rb"\.?(?:%b)[ \t]*:" % b"|".join(sorted(map(re.escape, self.names)))
         self._first = re.compile(pattern, re.IGNORECASE)
         self._later = re.compile(rb"\r\n" + pattern, re.IGNORECASE)  # its fixed beginning makes the search fast
 

@@ -42,9 +42,13 @@ _COMMENT = re.compile(rb"[^()\\]+|\\.|[()]", re.DOTALL)  # quotes mean nothing i
 
 
 _FIELD_PATTERN = b"(?:" + b"|".join(sorted(SENDERS | RECIPIENTS)) + rb")[ \t]*:([^\r\n]*(?:\r?\n[ \t][^\r\n]*)*)"
-_FIRST_FIELD = re.compile(_FIELD_PATTERN, re.IGNORECASE)  # with its value, folded or not
-_LATER_FIELD = re.compile(rb"\n" + _FIELD_PATTERN, re.IGNORECASE)  # its fixed beginning makes the search fast
-_ODD = re.compile(rb'["(;:]|<[^@>]*>')  # an "@" beside one of these may be of no address
+_FIRST_FIELD = re.compile(
+    rb"\.?" + _FIELD_PATTERN, re.IGNORECASE
+)  # with its value, folded or not; it may be dot-stuffed
+_LATER_FIELD = re.compile(rb"\n\.?" + _FIELD_PATTERN, re.IGNORECASE)  # its fixed beginning makes the search fast
+_ODD = re.compile(
+    rb'["(;:]|<[^@<>]*>'
+)  # an "@" beside one of these may be of no address; takes time by the bytes alone
 _ENCODED_WORD = re.compile(r"=\?[^?]+\?[BbQq]\?[^?]*\?=\Z")  # RFC 2047 2
 
 

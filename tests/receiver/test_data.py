@@ -131,6 +131,12 @@ def test_the_header_is_seen_however_it_is_cut(places: list[int]) -> None:
     assert scan.tag == "spring sale"
 
 
+def test_a_name_that_is_dot_stuffed_is_that_field_at_the_next_hop() -> None:
+    scan = HeaderScan(b"x-tag")
+    scan.feed(b".Received: a\r\n.Message-ID: <1@x>\r\n.X-Tag: sale\r\n..Received: no\r\n\r\n.Received: body\r\n")
+    assert (scan.received, scan.message_id, scan.tag) == (1, "<1@x>", "sale")
+
+
 @pytest.mark.parametrize("name", [b"received", b"message-id"])
 def test_a_field_that_is_counted_or_found_anyway_may_be_the_tag(name: bytes) -> None:
     scan = HeaderScan(name)

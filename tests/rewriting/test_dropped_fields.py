@@ -45,6 +45,11 @@ CASES = [
     (b"X-Bcc: 1\r\nBccx: 2\r\nA: Bcc: 3\r\nA: 1\r\n\r\n", b"X-Bcc: 1\r\nBccx: 2\r\nA: Bcc: 3\r\nA: 1\r\n\r\n"),
     (b"A: a\nBcc: b\rBcc: c\r\nBcc: d\r\n\r\n", b"A: a\nBcc: b\rBcc: c\r\n\r\n"),  # of BINARYMIME
     (b"..a: 1\r\nBcc: 1\r\n\r\n..\r\n", b"..a: 1\r\n\r\n..\r\n"),
+    (
+        b"A: 1\r\n.Bcc: 1\r\n.return-path: <>\r\nB: 2\r\n\r\n",
+        b"A: 1\r\nB: 2\r\n\r\n",
+    ),  # dot-stuffed: Bcc at the next hop
+    (b".Bcc: 1\r\nA: 1\r\n\r\n.Bcc: 2\r\n", b"A: 1\r\n\r\n.Bcc: 2\r\n"),
     (b"", b""),
 ]
 

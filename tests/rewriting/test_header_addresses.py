@@ -97,6 +97,21 @@ def test_a_header_that_is_complete_is_told_at_once(header: bytes) -> None:
     assert is_complete(header)
 
 
+@pytest.mark.parametrize(
+    "header",
+    [b"From: root\r\n", b"A: b\r\nTo: a@b.example, root\r\n", b".From: root\r\n", b"A: b\r\n.from: root\r\n",
+     b"From: Kim <kim>, a@b.example\r\n", b"From: a@b.example <<kim>\r\n", b"Cc: (a@b) kim\r\n"],
+)  # fmt: skip
+def test_a_header_that_may_hold_a_local_part_alone_is_not_complete(header: bytes) -> None:
+    """A dot-stuffed name is that field at the next hop."""
+    assert not is_complete(header)
+
+
+def test_a_header_of_many_brackets_takes_time_by_its_bytes() -> None:
+    """With a search that begins again at each bracket this takes an hour."""
+    assert is_complete(b"To: a@b.example" + (b"\r\n " + b"<" * 900) * 1_000 + b"\r\n")
+
+
 def test_the_patterns_of_a_field_have_the_time_of_its_message(tmp_path: Path) -> None:
     (tmp_path / "map").write_text("/^kim@/ kim@out.example\n")
     addresses = HeaderAddresses([read_map(f"regexp:{tmp_path / 'map'}")])
