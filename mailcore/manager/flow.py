@@ -36,7 +36,7 @@ from mailcore.scheduler.entry import Entry
 
 __all__ = ["DelivererLink", "Flight", "Flow"]
 
-FULL_S = 0.1  # interval between two searches for room while the active set is full
+FULL_S = 0.1  # interval between two searches for room while the active set, or the share of deferred mail, is full
 FILL_MAX = (
     20  # messages brought in per turn of the loop, so that verdicts and new mail are not kept waiting by a full lane
 )
@@ -100,6 +100,8 @@ class Flow:
         wall = context.wall()
         self._deferred_active, self._deferred_limit = deferred_in(context)
         self.passes.free_others(now)
+        if self._deferred_active >= self._deferred_limit:
+            self.passes.make_room(now)
         for _ in range(FILL_MAX):
             if self._full:
                 self.passes.make_room(now)
@@ -183,13 +185,14 @@ class Flow:
 
     def next_due_in(self) -> float | None:
         """Returns the seconds until a message may enter, a suspension ends or its mail is looked at; None without any."""
-        now = self.context.now()
+        context, now = self.context, self.context.now()
         times: list[float | None] = []
-        if self._full:
+        share_is_full = self._deferred_active >= self._deferred_limit
+        if self._full or (share_is_full and context.scheduler.any_suspended):
             times.append(FULL_S)
-        elif self._deferred_active < self._deferred_limit:  # otherwise no message enters before another has left
+        elif not share_is_full:  # otherwise no deferred message enters before another has left
             times.append(max(0.0, self._retry_at - now))  # ``fill`` has just looked
-        wake = self.context.scheduler.wake_at()
+        wake = context.scheduler.wake_at()
         times += [None if wake is None else max(0.0, wake - now), self.passes.others_due_in(now)]
         return min((time for time in times if time is not None), default=None)
 

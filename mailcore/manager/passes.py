@@ -377,9 +377,9 @@ class Passes:
     # -- room for others
 
     def make_room(self, now: float) -> None:
-        """Moves mail that waits only for suspended destinations out of the full active set, into the shortest retry lane.
+        """Moves mail that waits only for suspended destinations out of the active set, into the shortest retry lane.
 
-        So a suspension does not stop other mail.
+        So a suspension does not stop other mail when the active set, or the share of deferred mail in it, is full.
         """
         if not self.context.scheduler.any_suspended or now < self._room_at:
             return

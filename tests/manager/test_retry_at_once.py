@@ -65,6 +65,28 @@ async def test_what_the_active_set_has_no_room_for_is_tried_afterwards(tmp_path:
         assert recipients_of(lab.messages) == sorted(f"r{number}@example.org" for number in range(SEVERAL))
 
 
+async def test_mail_of_a_suspended_destination_leaves_room_for_other_deferred_mail(tmp_path: Path) -> None:
+    """Its messages fill the share of deferred mail in the active set (half of ten), not the active set."""
+    sections: Sections = {**LONG, "scheduler": {**LONG["scheduler"], "message_active_limit": 10}}
+    async with (
+        Lab([f"{NEVER}:127.0.0.1:0", f"{NEVER}:127.0.0.1:0"]) as lab,
+        running(tmp_path, lab, sections, routes={"other.example": route_to(lab, 1)}) as core,
+    ):
+        waiting = [await in_retry(core, f"r{number}@example.org") for number in range(SEVERAL)]
+        await core.ask("suspend", destination=route_to(lab, 0))
+        assert (await core.ask("retry", queue_ids=waiting))["changed"] == SEVERAL
+        other = await in_retry(core, "a@other.example")
+        await lab.hops[1].set_behaviour("accept")
+        await core.order("retry", other)
+        await lab.wait_for(1)
+        assert recipients_of(lab.messages) == ["a@other.example"]
+
+        async def left() -> bool:
+            return bool((await core.size())["messages"] == SEVERAL)
+
+        await core.eventually(left, "the end of the other message")
+
+
 async def test_a_recipient_that_is_held_stays_held(tmp_path: Path) -> None:
     async with Lab([f"{NEVER}:127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as core:
         queue_id = await in_retry(core, "a@example.org", "b@example.org")
