@@ -53,8 +53,8 @@ def _open_rewriting(settings: Settings, log: MapLog, threads: ThreadPoolExecutor
         return None
     from mailcore.config.live_maps import LiveMaps
 
-    origin = settings.lenient.own_domain(settings.receiver.hostname or socket.gethostname())
-    return LiveMaps(settings.rewriting, log, threads, origin)
+    hostname = settings.receiver.hostname or socket.gethostname()
+    return LiveMaps(settings.rewriting, log, threads, settings.lenient.own_domain(hostname), hostname)
 
 
 def _sender_check(settings: Authenticity, hostname: str, ask: Ask, failed: Failed) -> SenderCheck:

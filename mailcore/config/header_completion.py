@@ -1,4 +1,4 @@
-"""Addresses without a domain in header fields of local clients, where [rewriting] has nothing that works on headers."""
+"""Addresses without a domain and missing fields in headers of clients, where [rewriting] has no files."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from mailcore.config.local_clients import LocalClients
 from mailcore.config.rewriting import Rewriting
 from mailcore.rewriting.header_addresses import HeaderAddresses, is_complete
 from mailcore.rewriting.header_section import HeaderRules, HeaderSection, Note
+from mailcore.rewriting.missing_fields import MissingFields, NewMessage
 
 __all__ = ["HeaderCompletion", "HeaderLog", "Headers", "log_notes"]
 
@@ -31,7 +32,7 @@ class HeaderLog(Protocol):
 class Headers(Protocol):
     """Opens the work on headers: ``LiveMaps`` with [rewriting], else ``HeaderCompletion``."""
 
-    def header_of_client(self, address: str, trusted: bool, login: str) -> HeaderSection | None:
+    def header_of_client(self, address: str, trusted: bool, login: str, message: NewMessage) -> HeaderSection | None:
         """Returns what works on the header of a client's message; None if nothing does."""
 
     def header(self, *, is_local: bool = True) -> HeaderSection | None:
@@ -42,9 +43,11 @@ class Headers(Protocol):
 
 
 class HeaderCompletion:
-    """Completes with ``domain``; see ``Headers``."""
+    """Completes with ``domain`` and, in a Message-ID, ``hostname``; see ``Headers``."""
 
-    def __init__(self, settings: Rewriting, domain: str, log: HeaderLog) -> None:
+    def __init__(self, settings: Rewriting, domain: str, hostname: str, log: HeaderLog) -> None:
+        self._missing = MissingFields(hostname, domain)
+        self._adds_always = settings.always_add_missing_headers
         self._local = LocalClients(settings.local_header_rewrite_clients)
         self._log = log
         self._rules = HeaderRules(
@@ -55,9 +58,13 @@ class HeaderCompletion:
             is_settled=is_complete,
         )
 
-    def header_of_client(self, address: str, trusted: bool, login: str) -> HeaderSection | None:
-        """Returns what completes the header of a local client's message; None for other clients."""
-        return self.header() if self._local.hold(address, trusted, login) else None
+    def header_of_client(self, address: str, trusted: bool, login: str, message: NewMessage) -> HeaderSection | None:
+        """Returns what completes the header of a local client's message; None for others, unless fields are always added."""
+        is_local = self._local.hold(address, trusted, login)
+        if not (is_local or self._adds_always):
+            return None
+        rewriter = self._rules.rewriter if is_local else None
+        return HeaderSection(self._rules, rewriter, time.monotonic, self._missing, message)
 
     def header(self, *, is_local: bool = True) -> HeaderSection | None:
         """Returns what completes a header; None if it is not local. May run in a thread."""

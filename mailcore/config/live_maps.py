@@ -22,7 +22,8 @@ from mailcore.config.maps import Files, read_files
 from mailcore.config.rewriting import REGEXP, Rewriting
 from mailcore.config.watched_files import WatchedFiles
 from mailcore.envelope import Envelope, Recipient
-from mailcore.rewriting.header_section import HeaderSection, Note
+from mailcore.rewriting.header_section import HeaderRules, HeaderSection, Note
+from mailcore.rewriting.missing_fields import MissingFields, NewMessage
 from mailcore.rewriting.rewriting import Maps, Rewritten, rewrite
 
 __all__ = ["LOOK_S", "LiveMaps", "MapLog"]
@@ -49,9 +50,16 @@ class LiveMaps:
         log: MapLog,
         threads: ThreadPoolExecutor,
         domain: str = "",
+        hostname: str = "",
     ) -> None:
-        """``domain`` completes addresses in headers of local mail; "": they stay as they are."""
+        """``domain`` completes addresses in headers of local mail; "": they stay as they are.
+
+        ``hostname`` is our name in a Message-ID; "": no field is added that is missing.
+        """
         self._log = log
+        self._domain = domain
+        self._hostname = hostname
+        self._adds_always = settings.always_add_missing_headers
         self._local = LocalClients(settings.local_header_rewrite_clients)
         self._watched: WatchedFiles[Files] | None = None
         self._paths = [name.removeprefix(REGEXP) for name in settings.files]
@@ -74,19 +82,33 @@ class LiveMaps:
             return Rewritten(envelope, tuple(more), "the files of [rewriting] cannot be used")
         return rewrite(files.maps, envelope, more)
 
-    def header_of_client(self, address: str, trusted: bool, login: str) -> HeaderSection | None:
-        """Returns what checks and rewrites the header of a client's message; None if nothing does."""
-        return self.header(is_local=self._local.hold(address, trusted, login))
+    def header_of_client(self, address: str, trusted: bool, login: str, message: NewMessage) -> HeaderSection | None:
+        """Returns what checks, rewrites and completes the header of a client's message; None if nothing does."""
+        files = self.files
+        if files is None:  # the message gets 451
+            return None
+        is_local = self._local.hold(address, trusted, login)
+        missing = None
+        if self._hostname and (is_local or self._adds_always):
+            missing = MissingFields(self._hostname, self._domain, files.maps.sender_canonical)
+        return self._section(files.headers, is_local, missing, message)
 
     def header(self, *, is_local: bool = True) -> HeaderSection | None:
         """Returns what checks a header, and rewrites it if it ``is_local``; None if nothing does. May run in a thread."""
         files = self.files
-        if files is None:  # the message gets 451
+        return None if files is None else self._section(files.headers, is_local)
+
+    def _section(
+        self,
+        rules: HeaderRules,
+        is_local: bool,
+        missing: MissingFields | None = None,
+        message: NewMessage = ("", "", 0.0),
+    ) -> HeaderSection | None:
+        rewriter = rules.rewriter if is_local else None
+        if not rules.checks and rewriter is None and missing is None:
             return None
-        rewriter = files.headers.rewriter if is_local else None
-        if not files.headers.checks and rewriter is None:
-            return None
-        return HeaderSection(files.headers, rewriter, time.monotonic)
+        return HeaderSection(rules, rewriter, time.monotonic, missing, message)
 
     def checked(self, queue_id: str, client: str, sender: str, recipient: str, notes: Sequence[Note]) -> None:
         """Logs what header checks found."""

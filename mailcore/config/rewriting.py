@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mailcore.bounds import bad, choice, text, texts, whole
+from mailcore.bounds import bad, choice, flag, text, texts, whole
 from mailcore.config import values
 from mailcore.config.map_file import REGEXP, map_or_pattern_file, pattern_file
 
@@ -62,10 +62,14 @@ class Rewriting:
     )
     local_header_rewrite_clients: tuple[str, ...] = texts(
         ("127.0.0.0/8", "::1/128"),
-        "clients in whose header fields canonical addresses are used, and addresses without a domain get `[lenient] domain`: "
+        "clients in whose header fields canonical addresses are used, and addresses without a domain get `[lenient] domain`, "
+        "and for whose mail From, Date and Message-ID are added if they are missing: "
         "networks, networks for [relay] networks, or logins for users who have logged in; it is always done for local programs",
         _client,
         values.distinct,
+    )
+    always_add_missing_headers: bool = flag(
+        False, "add From, Date and Message-ID that are missing to mail of all clients, not only of the ones above"
     )
     header_checks: tuple[str, ...] = texts(
         (), "files of patterns that are compared with each header field; each a path", pattern_file, values.distinct

@@ -175,8 +175,9 @@ class ControlServer:
         """Opens the files of [rewriting] and looks at them, if there are any; headers are completed without them, too."""
         settings, loop, log = self.settings, asyncio.get_running_loop(), MailLog(self.settings.log_directory)
         rewriting = self._open_rewriting(settings, log, self.view.pool)
-        origin = settings.lenient.own_domain(settings.receiver.hostname or socket.gethostname())
-        self.injecting.headers = rewriting or HeaderCompletion(settings.rewriting, origin, log)
+        hostname = settings.receiver.hostname or socket.gethostname()
+        origin = settings.lenient.own_domain(hostname)
+        self.injecting.headers = rewriting or HeaderCompletion(settings.rewriting, origin, hostname, log)
         if rewriting is not None:
             self.injecting.rewriting = rewriting
             self.start(loop.create_task(rewriting.watch()))

@@ -10,13 +10,13 @@ Pure: the same arguments give the same bytes, so that a message that is taken ag
 
 from __future__ import annotations
 
-import email.utils
 import re
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from mailcore.rewriting.header_addresses import HeaderAddresses
+from mailcore.rewriting.missing_fields import missing_fields
 
 __all__ = ["HEADER_BYTES_MAX", "Field", "Header", "HeaderTooLong", "complete", "split_header"]
 
@@ -24,11 +24,9 @@ HEADER_BYTES_MAX = 1 << 20  # of a whole section; Postfix cuts a single field at
 
 FIELD_BYTES_MAX = 102_400  # of a field whose addresses are completed, as [rewriting] header_size_limit
 
-RESENT = b"resent-"
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)")
 _FIELD = re.compile(rb"([\x21-\x39\x3b-\x7e]+)[ \t]*:")
 _MAILBOX_LINE = re.compile(rb">*From ")
-_ATOMS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~. -]*\Z")
 
 
 class HeaderTooLong(Exception):
@@ -110,29 +108,22 @@ def complete(
     ``dropped``: the names of fields that are removed, in lower case.
     ``hostname`` is our name, ``origin`` the domain of addresses without one.
     """
-    prefix = "Resent-" if any(field.name.startswith(RESENT) for field in header.fields) else ""
     present = {field.name for field in header.fields}
     addresses = HeaderAddresses(domain=origin)
     lines = [_completed(addresses, field) for field in header.fields if field.name not in dropped]
     if lines and not lines[-1].endswith((b"\r", b"\n")):
         lines[-1] += b"\r\n"
-    if f"{prefix}message-id".lower().encode() not in present:
-        lines.append(f"{prefix}Message-ID: <{submitted:%Y%m%d%H%M%S}.{queue_id}@{hostname}>\r\n".encode())
-    if f"{prefix}date".lower().encode() not in present:
-        lines.append(f"{prefix}Date: {email.utils.format_datetime(submitted)}\r\n".encode())
-    if f"{prefix}from".lower().encode() not in present:
-        lines.append(f"{prefix}From: {_author(full_name, sender or f'MAILER-DAEMON@{origin}')}\r\n".encode())
-    return b"".join(lines) + b"\r\n"
+    added = missing_fields(
+        present,
+        queue_id=queue_id,
+        hostname=hostname,
+        origin=origin,
+        sender=sender,
+        full_name=full_name,
+        at=submitted.timestamp(),
+    )
+    return b"".join([*lines, added, b"\r\n"])
 
 
 def _completed(addresses: HeaderAddresses, field: Field) -> bytes:
     return field.lines if len(field.lines) > FIELD_BYTES_MAX else addresses.rewrite(field.name, field.lines)
-
-
-def _author(full_name: str, address: str) -> str:
-    name = re.sub(r"[\x00-\x1f\x7f]+", " ", full_name).strip()
-    if not name:
-        return address
-    if not _ATOMS.match(name) or "." in name:
-        name = '"' + re.sub(r'(["\\])', r"\\\1", name) + '"'
-    return f"{name} <{address}>"

@@ -177,7 +177,8 @@ class DataSession(LineSession):
             self._incoming.repair_bare_lf(settings.message_size_limit)
         if context.headers is not None:
             trusted = context.policy.trusts(self.address)
-            section = context.headers.header_of_client(self.address, trusted, self.login)
+            message = (envelope.queue_id, envelope.mail_from or "", envelope.arrived_at)
+            section = context.headers.header_of_client(self.address, trusted, self.login, message)
             if section is not None:
                 self._incoming.check_header(section)
         self.state = _DATA

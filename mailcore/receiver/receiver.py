@@ -172,7 +172,7 @@ class Receiving:
             lenient=settings.lenient,
             reverse_names=_reverse_names(settings, loop),
             milters=settings.milter,
-            headers=self.reception.rewriting or HeaderCompletion(settings.rewriting, own_domain, self.log),
+            headers=self.reception.rewriting or HeaderCompletion(settings.rewriting, own_domain, hostname, self.log),
             client_keywords=_client_keywords(settings),
             sender_check=self._sender_check(settings, loop, open_check),
             checks=self.checks,

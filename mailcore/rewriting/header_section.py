@@ -1,4 +1,5 @@
 """The header of a message as it passes by: each field is compared with the header checks, and its addresses are rewritten.
+Behind the last one come those that are missing, if they are to be added.
 
 Data is as on the wire: CRLF, dot-stuffed; a block may end in a line, never inside a CRLF. A field that nothing changes stays
 byte for byte as it is. A line that is neither a field nor folded ends the header, as the empty line does.
@@ -7,11 +8,13 @@ Laws
 - At most one field up to ``size_limit`` is kept. Of a longer one its beginning decides, and what follows goes the same way.
 - A check that cannot be finished is a refusal for now (451), or as if there were none, by setting; never a lost message.
 - What a check writes is a header field, or it is not written. A text for a reply, a reason or the log is cleaned first.
+- Where fields are added, what was sent stays and is in one piece before or behind them. An empty line follows them if a
+  line does that is not one. Header checks do not see them, and a field that a check removed is missing, as in Postfix.
 - A header costs time by its bytes, however the client cuts it into pieces; the client's own time does not count.
 
 Pure, except for the clock.
 
-Keeps law: headers-checked-or-kept (docs/laws.md).
+Keeps law: headers-checked-or-kept, law: missing-fields-are-only-added (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from mailcore.dsn_request import NOTIFY_NEVER
 from mailcore.envelope import Envelope, Recipient
 from mailcore.rewriting.actions import Action, Deed
 from mailcore.rewriting.budget import Budget, PatternTooSlow
+from mailcore.rewriting.missing_fields import COUNTED, MissingFields, NewMessage, has_all, names_of
 from mailcore.routing.address import is_mailbox
 from mailcore.routing.route import TEXT_MAX
 
@@ -43,6 +47,9 @@ REASON_MAX = 400  # characters of a reply or a reason
 _FIELD_END = re.compile(rb"\r\n(?![ \t])")
 _FIELD = re.compile(rb"\.?([!-9;-~]+)[ \t]*:")
 _CODE = re.compile(r"([45])\.\d{1,3}\.\d{1,3}(?=\s|\Z)")
+_MAILBOX_LINE = re.compile(rb">*From ", re.IGNORECASE)  # of a mailbox, at the top of a message
+_MAILBOX_FIELD = b"X-Mailbox-Line: "  # as Postfix names it
+_CRLF = b"\r\n"
 _LINE_END = re.compile(r"\r?\n|\r")
 
 Rewriter = Callable[[bytes, bytes, Budget], bytes]
@@ -72,7 +79,15 @@ class Note(NamedTuple):
 class HeaderSection:
     """``feed`` the data, then ``end``; the result of the checks is in the other members."""
 
-    def __init__(self, rules: HeaderRules, rewriter: Rewriter | None, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        rules: HeaderRules,
+        rewriter: Rewriter | None,
+        clock: Callable[[], float],
+        missing: MissingFields | None = None,
+        message: NewMessage = ("", "", 0.0),
+    ) -> None:
+        """``missing`` makes the fields that are added to ``message``; None: none are."""
         self.refusal = ""  # the reply that refuses the message, without CRLF
         self.too_slow = ""  # why the checks did not end, if that refuses the message
         self.held_because = ""
@@ -84,7 +99,11 @@ class HeaderSection:
         self._rules = rules
         self._rewriter = rewriter
         self._checks = rules.checks
-        self._is_settled = None if rules.checks else rules.is_settled
+        self._missing = missing
+        self._message = message
+        self._present: set[bytes] = set()  # the names of COUNTED that fields have; only filled for ``missing``
+        self._looks_ahead = not rules.checks and (rewriter is None or rules.is_settled is not None)
+        self._is_top = True  # nothing of the message has passed
         self._budget = Budget(rules.time_s, clock)
         self._held = b""  # the field that has begun
         self._sought = 0  # bytes of it in which its end was looked for
@@ -105,27 +124,41 @@ class HeaderSection:
         if self._is_over:
             return block
         with self._budget:
-            if self._is_settled is not None and self._leaves(block):
-                return block
-            return self._fed(self._held + block)
+            ahead = self._ahead(block) if self._looks_ahead else None
+            return self._fed(self._held + block) if ahead is None else ahead
 
-    def _leaves(self, block: bytes) -> bool:
-        """Returns whether the block has the whole header section, and nothing changes in it; asked of the first one only."""
-        assert self._is_settled is not None
-        end = block.find(b"\r\n\r\n")
-        self._is_over = end >= 0 and self._is_settled(block[: end + 2])
-        self._is_settled = None
-        return self._is_over
+    def _ahead(self, block: bytes) -> bytes | None:
+        """Returns the first block if it has the whole header section, and no field changes in it; else None."""
+        self._looks_ahead = False
+        end = block.find(b"\r\n\r\n") + 2
+        if end < 2:
+            return None
+        header = block[:end]
+        is_settled = None if self._rewriter is None else self._rules.is_settled
+        if is_settled is not None and not is_settled(header):
+            return None
+        if self._missing is None or has_all(header):
+            self._is_over = True
+            return block
+        names = names_of(header)
+        if names is None:
+            return None
+        self._is_over = True
+        self._present.update(names)
+        return header + self._addition(_CRLF) + block[end:]
 
     def _fed(self, data: bytes) -> bytes:
+        if self._missing is not None and self._is_top and _is_mailbox_line(data):
+            data = _MAILBOX_FIELD + data
         made: list[bytes] = []
         at = 0
         while not self.refusal and (end := self._next(data, at, made)) > at:
             at, self._sought = end, 0
         if self.refusal or end < 0:
             self._is_over = True
-            made.append(data[at:])
+            made += (self._addition(data[at : at + 2]), data[at:])
             at = len(data)
+        self._is_top = self._is_top and not at
         self._held = data[at:]
         self._sought = max(0, len(self._held) - 2)  # its last CRLF may be followed by a space
         return b"".join(made)
@@ -173,15 +206,30 @@ class HeaderSection:
     def end(self) -> bytes:
         """Returns the rest, at the end of the data."""
         rest, self._held = self._held, b""
-        if not rest or self._is_over:
+        if self._is_over:
             return rest
         self._is_over = True
-        if self._long:
-            return rest if self._long == "keep" else b""
-        if _FIELD.match(rest) is None:
-            return rest
         with self._budget:
-            return self._field(rest)
+            is_begun = self._long == "keep"  # the line that the data ended in is longer than ``rest``
+            if not self._long and _FIELD.match(rest) is None:
+                return self._addition(rest[:2]) + rest
+            last = (rest if is_begun else b"") if self._long else self._field(rest)
+            addition = self._addition(b"")
+        if addition and (last or is_begun) and not last.endswith(_CRLF):
+            last += _CRLF
+        return last + addition
+
+    def _addition(self, follows: bytes) -> bytes:
+        """Returns the fields that are missing, with an empty line if another one ``follows``; comes once."""
+        missing = self._missing
+        if missing is None or self.refusal:
+            return b""
+        try:
+            fields = missing.made(self._message, self._present, self._budget)
+        except PatternTooSlow as slow:
+            self._too_slow(f"From: {self._message[1]}", slow)
+            fields = missing.made(self._message, self._present)
+        return fields + _CRLF if fields and follows and follows != _CRLF else fields
 
     def _skip(self, data: bytes, at: int, made: list[bytes]) -> int:
         """Takes the rest of a field that is too long; returns where it ends, or where its end may begin."""
@@ -201,6 +249,8 @@ class HeaderSection:
         kept = field
         if action is not None:
             before, kept = self._act(action, field)
+        if self._missing is not None and (found := _FIELD.match(kept)) and (name := found[1].lower()) in COUNTED:
+            self._present.add(name)
         if not is_whole:
             self._long = "keep" if kept is field else "drop"
         elif self._rewriter is not None and kept and not self.refusal:
@@ -275,6 +325,13 @@ class HeaderSection:
     def _note(self, action: str, field: str, text: str) -> None:
         if len(self.notes) < NOTES_MAX:
             self.notes.append(Note(str(action), field[:200], text))
+
+
+def _is_mailbox_line(data: bytes) -> bool:
+    """Returns whether a line that a mailbox has before a message is at the top; False also if it is not complete."""
+    if _MAILBOX_LINE.match(data) is None or _FIELD.match(data) is not None:
+        return False
+    return _CRLF in data or len(data) > NAME_BYTES_MAX
 
 
 def _text(field: bytes) -> str:

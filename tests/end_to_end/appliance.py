@@ -62,6 +62,9 @@ class Appliance:
             "queue": {"retry_ladder_s": [1, 5], "segment_bytes": 4 << 20, "checkpoint_interval_s": 0.3},
             "scheduler": {"minimal_backoff_time": 1.0, "maximal_backoff_time": 5.0},
             "export": {"enabled": False},  # tests/export has those that want events
+            "rewriting": {
+                "local_header_rewrite_clients": []
+            },  # clients are servers elsewhere: their mail stays as it is
             "routes": dict(routes),
         }
         for section, values in (sections or {}).items():

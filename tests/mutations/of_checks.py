@@ -10,6 +10,7 @@ GREY, GREY_TESTS = "mailcore/receiver/greylist.py", "tests/receiver/test_greylis
 LISTS, LISTS_TESTS = "mailcore/receiver/dns_lists.py", "tests/receiver/test_dns_lists.py"
 VERIFY, VERIFY_TESTS = "mailcore/receiver/verification.py", "tests/receiver/test_verification.py"
 CHECKS, CHECKS_TESTS = "mailcore/rewriting/header_checks.py", "tests/rewriting/test_header_checks.py"
+SECTION, MISSING_TESTS = "mailcore/rewriting/header_section.py", "tests/rewriting/test_missing_fields.py"
 SENDING, SENDING_TESTS = "mailcore/tlsrpt/sending.py", "tests/tlsrpt/test_sending.py"
 
 MUTATIONS = [
@@ -166,5 +167,33 @@ MUTATIONS = [
         "        if self._bytes_of[domain] + size > self._bytes_max // DOMAIN_SHARE:\n",
         "        if self._bytes_of[domain] + size > self._bytes_max:\n",
         "tests/deliverer/test_tls_counting.py -k bounded",
+    ),
+    Mutation(
+        "a field that ends a message is glued to the one that is added",
+        SECTION,
+        "        if addition and (last or is_begun) and not last.endswith(_CRLF):\n",
+        "        if addition and last and not last.endswith(_CRLF):\n",
+        f"{MISSING_TESTS} -k ends_inside",
+    ),
+    Mutation(
+        "fields that are missing become part of the body",
+        SECTION,
+        "            made += (self._addition(data[at : at + 2]), data[at:])\n",
+        "            made += (data[at : at + 2], self._addition(data[at : at + 2]), data[at + 2 :])\n",
+        f"{MISSING_TESTS} -k wherever_the_data",
+    ),
+    Mutation(
+        "a line that is not a field hides that fields are missing",
+        "mailcore/rewriting/missing_fields.py",
+        '        and b"" not in names',
+        "        and True",
+        f"{MISSING_TESTS} -k known_to_be_whole",
+    ),
+    Mutation(
+        "missing fields are added to mail of all clients",
+        "mailcore/config/header_completion.py",
+        "        if not (is_local or self._adds_always):\n",
+        "        if not (is_local or self._adds_always is not None):\n",
+        "tests/receiver/test_missing_fields.py -k only_these",
     ),
 ]

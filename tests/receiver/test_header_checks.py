@@ -179,11 +179,11 @@ async def test_a_changed_file_is_used_in_the_session_and_a_wrong_one_is_not(tmp_
 @pytest.mark.parametrize("size", [0, 100_000])
 async def test_addresses_without_a_domain_are_completed_for_local_clients_alone(tmp_path: Path, size: int) -> None:
     body = b"0123456789\r\n" * (size // 12) + b"x\r\n"
-    header = b"From: root (Cron Daemon)\r\nTo: b@in.example\r\n\r\n"
+    header = b"From: root (Cron Daemon)\r\nTo: b@in.example\r\nDate: x\r\nMessage-ID: <1@b>\r\n\r\n"
     made = {"127.0.0.0/8": header.replace(b"root", b"root@own.example"), "192.0.2.0/24": header}
     for network, stored in made.items():
         rules = Rewriting(local_header_rewrite_clients=(network,))
-        completion = HeaderCompletion(rules, "own.example", MailLog(tmp_path))
+        completion = HeaderCompletion(rules, "own.example", "mx.own.example", MailLog(tmp_path))
         async with serving(rewriting=completion, inline_limit=10_000) as server:
             client = await server.ready()
             await client.to_data(b"a@in.example")
@@ -197,7 +197,7 @@ async def test_addresses_without_a_domain_are_completed_for_local_clients_alone(
 async def test_a_header_beyond_its_time_is_accepted_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mailcore.config.header_completion.TIME_S", 0.0)
     log = MailLog(tmp_path)
-    async with serving(rewriting=HeaderCompletion(Rewriting(), "own.example", log)) as server:
+    async with serving(rewriting=HeaderCompletion(Rewriting(), "own.example", "mx.own.example", log)) as server:
         client = await server.ready()
         await client.to_data(b"a@in.example")
         assert (await client.ask(b"To: root\r\n\r\nx\r\n.")).startswith(b"250 ")

@@ -22,8 +22,9 @@ from tests.eventually import eventually
 from tests.receiver.running_receiver import receiving, spooled_data
 from tests.receiver.server_in_process import Client, without_trace
 
-MESSAGE = b"Subject: x\r\nMessage-ID: <1@example.com>\r\n\r\nbody\r\n"
-BIG = b"Subject: big\r\n\r\n" + b"0123456789abcdef\r\n" * 20_000
+AUTHOR = b"From: a@example.com\r\nDate: Sun, 01 Mar 2026 12:00:00 +0000\r\nMessage-ID: <1@example.com>\r\n"
+MESSAGE = b"Subject: x\r\n" + AUTHOR + b"\r\nbody\r\n"
+BIG = b"Subject: big\r\n" + AUTHOR + b"\r\n" + b"0123456789abcdef\r\n" * 20_000
 
 
 async def send(client: Client, data: bytes = MESSAGE) -> bytes:
