@@ -28,7 +28,7 @@ _DOES = {
 # Settings that are taken over from main.cf, beside those of MEASURES and DESTINATION.
 # fmt: off
 _OF_MAIN_CF = frozenset((
-    "always_bcc", "canonical_classes", "canonical_maps", "default_transport", "header_checks",
+    "always_add_missing_headers", "always_bcc", "canonical_classes", "canonical_maps", "default_transport", "header_checks",
     "local_header_rewrite_clients", "milter_default_action", "mynetworks", "myorigin", "non_smtpd_milters",
     "recipient_bcc_maps", "recipient_canonical_maps", "recipient_delimiter", "relay_domains", "relay_recipient_maps",
     "relay_transport", "relayhost", "sender_bcc_maps", "sender_canonical_maps",

@@ -9,7 +9,7 @@ from mailcore.bounds import BadValue, bounds_by_name
 from mailcore.config import values
 from mailcore.config.map_file import INDEXED
 from mailcore.config.rewriting import CLASSES, LOGINS, MAPS, NETWORKS, Rewriting
-from mailcore.import_postfix.draft import Draft
+from mailcore.import_postfix.draft import Draft, Take
 from mailcore.import_postfix.machine import Machine
 from mailcore.import_postfix.tables import TableFault
 from mailcore.rewriting.address_map import read_map
@@ -43,6 +43,9 @@ def rewriting(machine: Machine, draft: Draft) -> None:
         _dropped(machine, draft)
     if "local_header_rewrite_clients" in machine.cf:
         _clients(machine, draft)
+    name = "always_add_missing_headers"
+    if name in machine.cf:
+        draft.measure("rewriting", name, machine.look(name), Take("flag"), machine.where(name), machine.what(name))
 
 
 def _files(machine: Machine, draft: Draft, name: str) -> None:

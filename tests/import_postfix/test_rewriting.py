@@ -44,3 +44,14 @@ def test_the_header_fields_that_are_dropped_are_taken_over(tmp_path: Path) -> No
     (tmp_path / "other").mkdir()
     _, settings = told_of(tmp_path / "other", "message_drop_headers =\n")
     assert settings.receiver.message_drop_headers == ()
+
+
+def test_missing_fields_for_all_clients_are_taken_over(tmp_path: Path) -> None:
+    main = "local_header_rewrite_clients = permit_sasl_authenticated\nalways_add_missing_headers = "
+    for value in ("yes", "no"):
+        (tmp_path / value).mkdir()
+        draft, settings = told_of(tmp_path / value, f"{main}{value}\n")
+        assert settings.rewriting.always_add_missing_headers is (value == "yes")
+        assert settings.rewriting.local_header_rewrite_clients == ("logins",)
+        (finding,) = said_of(draft, "always_add_missing_headers")
+        assert finding.fate is Fate.TAKEN
