@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import functools
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,7 +26,7 @@ from mailcore.routing.route import UNIX, is_address, route_to
 if TYPE_CHECKING:
     from mailcore.config.transports import Transport
 
-__all__ = ["NONE", "configured_fallbacks", "fallback_hops_of", "fallback_scope"]
+__all__ = ["NONE", "configured_fallbacks", "fallback_hops_of", "fallback_scope", "own_fallbacks"]
 
 NONE = "none"  # instead of next hops: no fallback, also if the transport or a less specific line has one
 HOPS_REMEMBERED = 1_000  # many lines have the same next hops
@@ -90,9 +90,26 @@ def fallback_hops_of(
         if destination and _is_at(destination, at, LMTP_PORT if is_lmtp else port):
             raise BadValue("", scope, f"must not have itself as its fallback (got {shown(written)})")
         if is_literal and loops(at.host, at.port):
-            reason = f"must not have this Waypost itself as its fallback: it listens on {at.host}, port {at.port}"
-            raise BadValue("", scope, reason)
+            raise BadValue("", scope, f"must not have this Waypost itself as its fallback: {_listening(written, at)}")
     return tuple([hop.written for hop in hops])
+
+
+def own_fallbacks(
+    fallbacks: Mapping[str, Sequence[str]], port: int, lmtp: Collection[str], loops: Callable[[str, int], bool]
+) -> Iterator[tuple[str, str]]:
+    """Yields transport and reason of each fallback in ``fallbacks``, by transport, that is an address we listen on.
+
+    The other arguments are those of ``fallback_hops_of``.
+    """
+    for transport, texts in fallbacks.items():
+        for text in texts:
+            written, at, is_literal = _read_hop(text, transport in lmtp, port)
+            if is_literal and loops(at.host, at.port):
+                yield transport, f"must not have this Waypost itself: {_listening(written, at)}"
+
+
+def _listening(written: str, at: NextHop) -> str:
+    return f"{shown(written)} leads to an address that it listens on, port {at.port}"
 
 
 class _Hop(NamedTuple):

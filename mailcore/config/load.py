@@ -21,6 +21,7 @@ from mailcore.config.arc import arc_faults
 from mailcore.config.dkim import DkimKey, check_key_file, dkim_faults
 from mailcore.config.document import ConfigError, Document
 from mailcore.config.ehlo_keywords import TABLES, keyword_tables
+from mailcore.config.fallback_lines import own_fallbacks
 from mailcore.config.lines import Path as Key
 from mailcore.config.listeners import SUBMISSION, Certificate, Listener, listener_faults
 from mailcore.config.milters import LISTS, Milter, milter_faults
@@ -41,6 +42,7 @@ from mailcore.config.settings import (
     TlsPolicy,
     Transport,
 )
+from mailcore.routing.own_addresses import OwnAddresses
 from mailcore.scheduler.parameters import check_backoff
 
 __all__ = [
@@ -93,6 +95,7 @@ class _Reading(Document):
         self._tls(sections["receiver"])
         certificates = self._certificates(sections["receiver"])
         listeners = self._listeners(sections["receiver"])
+        self._fallbacks(transports, port, sections["receiver"], listeners)
         self._arc(sections["arc"], sections["authenticity"])
         keys = self._dkim()
         milters = self._milters(sections["receiver"], listeners)
@@ -288,6 +291,16 @@ class _Reading(Document):
         for number, name, reason in listener_faults(listeners, short, has_certificate):
             self._fault(("listener", number, name), reason)
         return tuple(listeners)
+
+    def _fallbacks(
+        self, transports: dict[str, dict[str, Any]], port: int, receiver: dict[str, Any], listeners: Sequence[Listener]
+    ) -> None:
+        addresses = [*receiver.get("listen", Receiver().listen), *(each.address for each in listeners if each.address)]
+        own = OwnAddresses(values.listen_address(each) for each in addresses)
+        fallbacks = {name: each["fallback_relay"] for name, each in transports.items() if "fallback_relay" in each}
+        lmtp = [name for name, each in transports.items() if each.get("protocol") == "lmtp"]
+        for name, reason in own_fallbacks(fallbacks, port, lmtp, own.hold):
+            self._fault(("transports", name, "fallback_relay"), reason)
 
     def _milters(self, receiver: dict[str, Any], listeners: Sequence[Listener]) -> tuple[Milter, ...]:
         milters = [Milter(**each) for each in self._tables("milter", Milter)]

@@ -94,8 +94,11 @@ def test_the_first_file_goes_first_and_the_transport_last(tmp_path: Path) -> Non
         ("smtp:first.example b.example", "'smtp:first.example' must not be there twice; it is also in line 1"),
         ("smtp:a.example b.example a.example:25", "must not have itself as its fallback (got 'a.example:25')"),
         ("store:a.example a.example", "must not have itself as its fallback"),
-        ("smtp [192.0.2.20]", "must not have this Waypost itself as its fallback: it listens on 192.0.2.20, port 25"),
-        ("smtp:a.example [192.0.2.20]:587", "it listens on 192.0.2.20, port 587"),
+        (
+            "smtp [192.0.2.20]",
+            "must not have this Waypost itself as its fallback: '[192.0.2.20]' leads to an address that it listens on, port 25",
+        ),
+        ("smtp:a.example [192.0.2.20]:587", "'[192.0.2.20]:587' leads to an address that it listens on, port 587"),
     ],
 )
 def test_a_fault_names_file_and_line(tmp_path: Path, line: str, fault: str) -> None:
@@ -120,7 +123,26 @@ def test_a_listener_on_all_addresses_is_this_host(tmp_path: Path) -> None:
     (tmp_path / "map").write_text("smtp [127.0.0.1]:2525\n")
     text = '[receiver]\nlisten = ["0.0.0.0:2525"]\n[route_maps]\nfallback_relay = ["map"]\n'
     (told,) = route_faults(load_text(tmp_path / "waypost.toml", text))
-    assert "it listens on 127.0.0.1, port 2525" in told
+    assert "'[127.0.0.1]:2525' leads to an address that it listens on, port 2525" in told
+
+
+@pytest.mark.parametrize("form", ["0.0.0.0", "::", "::ffff:127.0.0.1", "::ffff:7f00:1", "IPv6:::ffff:127.0.0.1"])
+def test_an_address_that_we_listen_on_is_known_in_each_form(tmp_path: Path, form: str) -> None:
+    """law: fallback-returns-nothing."""
+    (tmp_path / "map").write_text(f"smtp [{form}]:2525\n")
+    text = '[receiver]\nlisten = ["127.0.0.1:2525"]\n[route_maps]\nfallback_relay = ["map"]\n'
+    (told,) = route_faults(load_text(tmp_path / "waypost.toml", text))
+    assert "must not have this Waypost itself as its fallback: '[" in told
+
+
+@pytest.mark.parametrize("form", ["127.0.0.1", "0.0.0.0", "::ffff:127.0.0.1", "IPv6:::ffff:7f00:1"])
+@pytest.mark.parametrize("listen", ['[receiver]\nlisten = ["127.0.0.1:24"]', '[[listener]]\naddress = "127.0.0.1:24"'])
+def test_a_transport_has_no_address_that_we_listen_on(tmp_path: Path, form: str, listen: str) -> None:
+    """law: fallback-returns-nothing."""
+    text = f'{listen}\n[transports.store]\nprotocol = "lmtp"\nfallback_relay = ["[{form}]"]\n'
+    with pytest.raises(ConfigError, match=r":5: .*fallback_relay must not have this Waypost itself: '\[.*leads to"):
+        load_text(tmp_path / "waypost.toml", text)
+    load_text(tmp_path / "waypost.toml", text.replace('"lmtp"', '"smtp"'))
 
 
 def test_a_fault_of_a_fallback_keeps_the_routes_too(tmp_path: Path) -> None:

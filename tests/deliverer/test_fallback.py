@@ -31,12 +31,12 @@ class Hosts(HostFinder):
             (), addresses_max=5, own_name="", chance=random.Random(1), clock=lambda: 0.0, own_addresses=own
         )
         self._first = found
-        self._by_name_given = by_name
+        self.given: dict[str, tuple[Address, ...] | Refused] = dict(by_name)
 
     async def find(self, next_hop: NextHop, *, validated: bool = False) -> tuple[Address, ...] | Refused:
         if next_hop.host == "example.org":
             return self._first
-        return self._by_name_given.get(next_hop.host) or (Address(next_hop.host, "127.0.0.1"),)
+        return self.given.get(next_hop.host) or (Address(next_hop.host, "127.0.0.1"),)
 
 
 async def sent(directory: Path, port: int, found: tuple[Address, ...] | Refused, *fallbacks: NextHop) -> Delivered:
@@ -117,6 +117,20 @@ async def test_a_fallback_that_is_ourselves_gets_nothing(tmp_path: Path) -> None
         assert words(result).endswith("mail for relay.example.net loops back to myself")
         hops.append(NextHop("relay.example.net", other.port, False))
         assert outcomes(await sender.send("to@example.org", fallbacks=hops)) == [("delivered", "2.0.0")]
+        assert ours.sessions == []
+
+
+@pytest.mark.parametrize("form", ["0.0.0.0", "::ffff:127.0.0.1", "::ffff:7f00:1"])
+async def test_a_fallback_that_is_ourselves_in_another_form_gets_nothing(tmp_path: Path, form: str) -> None:
+    """law: fallback-returns-nothing. An address, and a name that leads to it."""
+    async with serving(ScriptedServer()) as ours:
+        finder = Hosts(UNREACHABLE, OwnAddresses([("127.0.0.1", ours.port)]))
+        sender = Sender(tmp_path, ours.port, finder)
+        for host in (form, "relay.example.net"):
+            finder.given[host] = (Address(host, form),)
+            result = await sender.send("to@example.org", fallbacks=[NextHop(host, ours.port, False)])
+            assert outcomes(result) == [("deferred", "4.3.5")]
+            assert words(result).endswith(f"mail for {host} loops back to myself")
         assert ours.sessions == []
 
 

@@ -49,4 +49,11 @@ MUTATIONS = [
         '            why = ""\n',
         "tests/deliverer/test_fallback.py -k ourselves",
     ),
+    Mutation(
+        "a fallback that is ourselves in another form gets the mail",
+        "mailcore/routing/own_addresses.py",
+        "    return address if mapped is None else mapped\n",
+        "    return address\n",
+        "tests/routing/test_own_addresses.py -k each_form",
+    ),
 ]

@@ -51,3 +51,26 @@ def test_an_address_of_another_host_is_none_of_ours() -> None:
     assert own.hold("::1", 587)
     assert not own.hold("192.0.2.1", 25)
     assert not own.hold("127.0.0.1", 587)
+
+
+@pytest.mark.parametrize("listening", ["127.0.0.1", "0.0.0.0", "::", "::ffff:127.0.0.1"])
+@pytest.mark.parametrize("form", ["127.0.0.1", "::ffff:127.0.0.1", "::ffff:7f00:1", "0.0.0.0", "::", "::ffff:0.0.0.0"])
+def test_an_address_of_ours_is_known_in_each_form(listening: str, form: str) -> None:
+    """law: fallback-returns-nothing. An IPv4-mapped address is its IPv4 address; the unspecified one leads to loopback."""
+    own = OwnAddresses([(listening, 25), ("192.0.2.1", 587)])
+    assert own.hold(form, 25)
+    assert not own.hold(form, 26)
+    assert not own.hold(form, 587)
+    assert own.hold("::ffff:192.0.2.1", 587)
+
+
+async def test_a_host_of_a_domain_is_a_receiver_of_ours_in_another_form(tmp_path: Path) -> None:
+    records = {"zero.test A": ["0.0.0.0"], "six.test AAAA": ["::ffff:127.0.0.2"], "any.test AAAA": ["::"]}
+    async with answering(NameServer(records)) as names:
+        finder = HostFinder(
+            (names.text,), addresses_max=5, own_name="us.test", chance=random.Random(1), clock=lambda: 0.0,
+            hosts_file=tmp_path / "hosts", own_addresses=OwnAddresses([("127.0.0.2", 25)]),
+        )  # fmt: skip
+        for domain in ("zero.test", "six.test", "any.test"):
+            found = await finder.find(NextHop(domain, 25, True))
+            assert found == Refused(Status.BOUNCED, "5.4.6", f"mail for {domain} loops back to myself")
