@@ -23,7 +23,8 @@ def routes(request: HttpRequest) -> HttpResponse:
     core = door(request)
     address = request.GET.get("address", "").strip()
     answer = core.ask("routes", Routes)
-    has_files = any(route.file for route in (*answer.routes, answer.default))
+    shown = answer.routes if answer.default is None else (*answer.routes, answer.default)
+    has_files = any(route.file for route in shown)
     context: dict[str, Any] = {"address": address, "answer": answer, "has_files": has_files}
     if address:
         context |= _resolved(core, address)

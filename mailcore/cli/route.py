@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 
+from mailcore.config.route_files import FAULT_MEANS
 from mailcore.control.protocol.routing import Fallback, Resolved, Route, Routes
 from mailcore.counted import counted
 from mailcore.terminal.command import DONE, NOT_DONE, add_common, control_client
@@ -16,7 +18,12 @@ __all__ = ["configure"]
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this command to ``parser``."""
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    listing = commands.add_parser("list", help="list the routes, the most specific first, and fallback next hops")
+    listing = commands.add_parser(
+        "list",
+        help="list the routes, the most specific first, and fallback next hops",
+        description="List the routes, the most specific first, and fallback next hops. Exit status 1 if no routes are in "
+        "force, because the files of [route_maps] cannot be used.",
+    )
     add_common(listing)
     listing.set_defaults(run=_list)
     resolving = commands.add_parser(
@@ -37,8 +44,21 @@ def _list(arguments: argparse.Namespace) -> int:
         answer = control.ask("routes", Routes)
     if arguments.json:
         print_json(answer)
-        return DONE
-    routes = (*answer.routes, answer.default)
+        return DONE if answer.default is not None else NOT_DONE
+    if answer.default is None:
+        complain(
+            "the files of [route_maps] cannot be used, so no routes are in force; mail waits until it is corrected"
+        )
+        for fault in answer.faults:
+            complain(f"[route_maps] {fault}")
+        return NOT_DONE
+    _print(answer, (*answer.routes, answer.default))
+    for fault in answer.faults:
+        complain(f"[route_maps] {fault}; {FAULT_MEANS}")
+    return DONE
+
+
+def _print(answer: Routes, routes: Sequence[Route]) -> None:
     names: tuple[str, ...] = ("PATTERN", "TRANSPORT", "NEXT HOP")
     rows: list[tuple[str, ...]] = [(route.pattern, route.transport, _next_hop(route)) for route in routes]
     if any(route.file for route in routes):
@@ -58,7 +78,6 @@ def _list(arguments: argparse.Namespace) -> int:
             say(line)
     if answer.more_fallbacks:
         complain(f"{counted(answer.more_fallbacks, 'more fallback')} not shown")
-    return DONE
 
 
 def _fallback(found: Fallback) -> tuple[str, str, str]:

@@ -11,7 +11,7 @@ import msgspec
 from mailcore.config.certificates import CertificateError, load_pair
 from mailcore.config.maps import map_faults, recipient_faults
 from mailcore.config.rewriting import REGEXP
-from mailcore.config.route_files import route_faults
+from mailcore.config.route_files import FAULT_MEANS, route_faults
 from mailcore.config.settings import Settings
 from mailcore.control.client import Refused
 from mailcore.control.protocol.state import Disk, Disks, Processes
@@ -114,8 +114,7 @@ def _map_problems(settings: Settings) -> list[str]:
     """Returns the faults of the files of [route_maps], [rewriting] and [recipients]."""
     problems = []
     if all(map(_is_readable, settings.route_maps.files)):
-        then = "the routes read before stay in use; after a start, mail waits until it is corrected"
-        problems += [f"[route_maps] {fault}; {then}" for fault in route_faults(settings)]
+        problems += [f"[route_maps] {fault}; {FAULT_MEANS}" for fault in route_faults(settings)]
     files = [name.removeprefix(REGEXP) for name in settings.rewriting.files]
     if all(map(_is_readable, files)):
         then = "the content read before stays in use; after a start, all mail gets 451"

@@ -85,6 +85,16 @@ class LiveRoutes:
         value = self._files.value
         return value.tables if value is not None and value.tables is not None else RouteTables({}, {}, {}, {}, {})
 
+    @property
+    def faults(self) -> Sequence[str]:
+        """Returns why the files as they are now are not in use; nothing if they are."""
+        return self._files.faults if self._files is not None else ()
+
+    @property
+    def in_force(self) -> bool:
+        """Tells whether there are any routes; otherwise mail waits."""
+        return self._files is None or self._files.value is not None
+
     def look(self) -> None:
         """Begins to read the files if they have changed."""
         if self._files is not None:

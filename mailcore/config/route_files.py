@@ -35,7 +35,16 @@ from mailcore.routing.address import comparable
 from mailcore.routing.own_addresses import OwnAddresses
 from mailcore.routing.resolve import Routing
 
-__all__ = ["FALLBACKS", "TABLES", "Place", "RouteTables", "read_tables", "route_faults", "with_route_files"]
+__all__ = [
+    "FALLBACKS",
+    "FAULT_MEANS",
+    "TABLES",
+    "Place",
+    "RouteTables",
+    "read_tables",
+    "route_faults",
+    "with_route_files",
+]
 
 FAULTS_MAX = 20  # lines of a file that are named; the rest is counted
 
@@ -44,6 +53,8 @@ TABLES: dict[str, Callable[[str], str]] = {
     "sender_routes": values.sender_pattern,
     "login_routes": values.login_name,
 }
+# The consequence of a fault, for a command that reads the files and does not know which routes are in use.
+FAULT_MEANS = "the routes read before stay in use; after a start, mail waits until it is corrected"
 FALLBACKS = "fallback_relay"  # the list of files with fallback next hops, and their key in RouteTables.places
 
 Value = TypeVar("Value")

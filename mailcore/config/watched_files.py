@@ -56,6 +56,11 @@ class WatchedFiles(Generic[Read]):
         except MapFault as fault:
             self._failed(fault)
 
+    @property
+    def faults(self) -> Sequence[str]:
+        """Returns why the files as they are now are not in use; nothing if they are."""
+        return tuple(self._faults)
+
     def look(self) -> None:
         """Begins to read the files if they have changed. To be called twice a second, in the loop of the process."""
         if self._reading:

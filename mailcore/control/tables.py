@@ -102,11 +102,12 @@ class Tables:
         patterns = sorted((pattern for pattern in routes if pattern != "*"), key=_specific)
         yield Routes(
             routes=[_route(pattern, routes[pattern], places) for pattern in patterns[:ROUTES_SHOWN_MAX]],
-            default=_route("*", routes.get("*", DEFAULT_ROUTE), places),
+            default=_route("*", routes.get("*", DEFAULT_ROUTE), places) if self._live.in_force else None,
             transports=sorted(self._settings.transports),
             more=max(0, len(patterns) - ROUTES_SHOWN_MAX),
             fallbacks=[_fallback(scope, tables) for scope in sorted(tables.fallbacks)[:ROUTES_SHOWN_MAX]],
             more_fallbacks=max(0, len(tables.fallbacks) - ROUTES_SHOWN_MAX),
+            faults=list(self._live.faults),
         )
 
     async def _resolve(self, session: Session, arguments: ResolveArguments) -> AsyncGenerator[Any, None]:

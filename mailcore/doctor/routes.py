@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mailcore.config.route_files import route_faults
+from mailcore.config.route_files import FAULT_MEANS, route_faults
 from mailcore.doctor.finding import Finding
 from mailcore.doctor.host import Host
 from mailcore.doctor.live_files import look_at_files
@@ -21,7 +21,7 @@ def look(host: Host) -> Iterator[Finding]:
         "routes",
         list(settings.route_maps.files),
         lambda: route_faults(settings),
-        "the routes read before stay in use; after a start, mail waits until it is corrected",
+        FAULT_MEANS,
         lambda process: process in ("manager", "control") or (asks and process.startswith("receiver.")),
         "looks up routes",
     )

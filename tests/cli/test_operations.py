@@ -24,6 +24,7 @@ from tests.control import running_control
 from tests.control.fake_manager import progress, working
 from tests.control.running_control import RunningControl
 from tests.control.test_history import change, spooled
+from tests.eventually import eventually
 from tests.faults import other_words
 from tests.lookup.recorded_lives import RecordedLives
 from tests.lookup.sample_messages import deferred, envelope
@@ -154,6 +155,33 @@ async def test_a_route_of_a_file_is_shown_with_its_line(
         assert problem.startswith(
             f"[route_maps] {file}:1: 'example.org' must have a route behind it; the routes read before"
         )
+
+
+async def test_a_table_that_is_not_in_force_is_not_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "transport"
+    file.write_text("example.org\n")
+    maps = f'[route_maps]\nroutes = ["{file}"]\n'
+    monkeypatch.setattr(running_control, "CONFIGURATION", running_control.CONFIGURATION + maps)
+    async with running_control.open_control() as running:
+        waypost = Waypost(running, capsys)
+        said = await waypost("route", "list")
+        assert (said.status, said.out) == (1, "")
+        assert "the files of [route_maps] cannot be used" in said.err
+        assert f"[route_maps] {file}:1: 'example.org' must have a route behind it" in said.err
+        told = await waypost("route", "list", "--json")
+        assert (told.status, told.json["default"], len(told.json["faults"])) == (1, None, 1)
+        file.write_text("example.org relay:[192.0.2.1]\n")
+        await eventually(lambda: running.server.routes.in_force)
+        said = await waypost("route", "list")
+        assert (said.status, said.err) == (0, "")
+        file.write_text("example.net\n")
+        await eventually(lambda: running.server.routes.faults)
+        said = await waypost("route", "list")
+        assert (said.status, "example.org" in said.out) == (0, True)
+        (problem,) = (await waypost("status", "--json")).json["problems"]
+        assert problem in said.err
 
 
 async def test_fallback_next_hops_are_shown_with_their_place(

@@ -201,6 +201,27 @@ sender_routes = ["{senders}"]
         assert ([each["pattern"] for each in answer["routes"]], answer["more"]) == (["a.example"], 2)
 
 
+async def test_routes_say_why_their_files_are_not_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "transport"
+    file.write_text("example.org\n")
+    maps = f'[route_maps]\nroutes = ["{file}"]\n'
+    monkeypatch.setattr(running_module, "CONFIGURATION", running_module.CONFIGURATION + maps)
+    async with open_control(manager=False) as running, running.client() as control:
+        answer = await control.call("routes")
+        fault = f"{file}:1: 'example.org' must have a route behind it"
+        assert [each[: len(fault)] for each in answer["faults"]] == [fault]
+        assert (answer["routes"], answer["default"], answer["fallbacks"]) == ([], None, [])
+        file.write_text("example.org relay:[192.0.2.9]\n")
+        await eventually(lambda: running.server.routes.in_force)
+        answer = await control.call("routes")
+        assert (answer["faults"], answer["default"]["pattern"]) == ([], "*")
+        file.write_text("\nexample.net\n")
+        await eventually(lambda: running.server.routes.faults)
+        answer = await control.call("routes")
+        assert answer["faults"][0].startswith(f"{file}:2: 'example.net' must have a route behind it")
+        assert [each["pattern"] for each in (*answer["routes"], answer["default"])] == ["example.org", "*"]
+
+
 async def test_fallback_next_hops_say_where_they_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "fallback"
     file.write_text("# customers\nsmtp:.b.example none\nsmtp:a.example [192.0.2.9], Backup.example\n")

@@ -45,11 +45,14 @@ class Routes(Result):
     """The routes table, in the order in which its rows count."""
 
     routes: list[Route]
-    default: Route
+    default: (
+        Route | None
+    )  # None: no routes are in force, because the files could not be used since the start; mail waits
     transports: list[str]
     more: int = 0  # routes that are not in ``routes``, because there are too many
     fallbacks: list[Fallback] = []
     more_fallbacks: int = 0  # those that are not in ``fallbacks``, because there are too many
+    faults: list[str] = []  # of the files of [route_maps] as they are now; [] if they are in use
 
 
 class Host(Result):

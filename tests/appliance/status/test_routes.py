@@ -58,6 +58,22 @@ def test_a_route_of_a_file_is_shown_with_its_line(viewer: Client) -> None:
         assert "/etc/waypost/senders:2" in piece(viewer, "a@example.com")
 
 
+def test_the_page_says_why_the_files_are_not_in_use(viewer: Client, core: FakeCore) -> None:
+    assert "cannot be used" not in markup_of(viewer.get("/routes/"))
+    faults = ["/etc/waypost/transport:3: '<b>' must have a route behind it"]
+    core.answers["routes"] = ROUTES | {"faults": faults}
+    page = markup_of(viewer.get("/routes/"))
+    assert "The files of [route_maps] cannot be used." in page
+    assert "The routes read before stay in use" in page
+    assert "/etc/waypost/transport:3: &#x27;&lt;b&gt;&#x27; must have a route behind it" in page
+    assert "example.org" in page
+    core.answers["routes"] = ROUTES | {"faults": faults, "routes": [], "default": None}
+    page = markup_of(viewer.get("/routes/"))
+    assert "No routes are in force; mail waits until it is corrected." in page
+    assert "/etc/waypost/transport:3:" in page
+    assert "all others" not in page
+
+
 def test_fallback_next_hops_are_shown_with_their_place(viewer: Client, core: FakeCore) -> None:
     assert "Fallback" not in markup_of(viewer.get("/routes/"))
     assert "Fallback" not in piece(viewer, "a@example.com")
