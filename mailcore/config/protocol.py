@@ -14,7 +14,10 @@ from mailcore.config import values
 from mailcore.routing.route import Route, RouteError, parse_route
 
 __all__ = [
+    "LINE_LENGTH_FORM",
+    "LINE_LENGTH_LEAST",
     "LINE_LENGTH_LIMIT",
+    "LINE_LENGTH_MOST",
     "PROTOCOLS",
     "chunked_transports",
     "chunking_of_transport",

@@ -74,8 +74,6 @@ _EXACT = {
     "postscreen_upstream_proxy_protocol": _PROXY,
     "smtp_address_preference": "addresses of a host alternate between IPv6 and IPv4",
     "smtp_body_checks": _FILTERS,
-    "smtp_line_length_limit": "lines of messages are broken behind 998 octets, as by Postfix's default; for another limit, set "
-    "line_length_limit of the transports",
     "smtp_mime_header_checks": _FILTERS,
     "smtp_nested_header_checks": _FILTERS,
     "smtp_sender_dependent_authentication": "in [client_auth] password_file, a line with an address is the login of that "

@@ -5,7 +5,13 @@ from __future__ import annotations
 import re
 
 from mailcore.bounds import BadValue
-from mailcore.config.protocol import fallback_hop
+from mailcore.config.protocol import (
+    LINE_LENGTH_FORM,
+    LINE_LENGTH_LEAST,
+    LINE_LENGTH_LIMIT,
+    LINE_LENGTH_MOST,
+    fallback_hop,
+)
 from mailcore.config.settings import SHIPPED_TRANSPORTS
 from mailcore.import_postfix.draft import Draft, Take
 from mailcore.import_postfix.ehlo_keywords import keywords_of_transport
@@ -14,7 +20,7 @@ from mailcore.import_postfix.machine import Machine
 from mailcore.import_postfix.master_cf import Service
 from mailcore.import_postfix.meanings import HOUSEKEEPING, IMPLICIT_TLS
 from mailcore.import_postfix.measures import DESTINATION
-from mailcore.import_postfix.values import ValueFault, next_hop, truth
+from mailcore.import_postfix.values import ValueFault, next_hop, number, truth
 from mailcore.routing.route import TRANSPORT_NAME
 
 __all__ = ["transports"]
@@ -32,7 +38,13 @@ _TAKEN_BY_TRANSPORT = frozenset(
         "lmtp_fallback_relay",
         "fallback_relay",
         "disable_mime_output_conversion",
+        "smtp_line_length_limit",
+        "lmtp_line_length_limit",
     )
+)
+_SOCKET_FALLBACK = (
+    "a fallback cannot be a Unix socket. Let its server listen on TCP, too, and add that address, "
+    "such as [127.0.0.1]:24"
 )
 _UNCHECKED = "mail is sent only encrypted, but certificates are not checked"
 
@@ -95,6 +107,7 @@ def _service(machine: Machine, draft: Draft, service: Service, name: str) -> Non
     _tls(machine, draft, service, name)
     _implicit_tls(machine, draft, service, name)
     _conversion(machine, draft, service, name)
+    _line_length(machine, draft, service, name)
     keywords_of_transport(machine, draft, service.command, service.overrides, name)
     _fallback(machine, draft, service, name)
     for option in sorted(service.overrides):
@@ -122,6 +135,35 @@ def _conversion(machine: Machine, draft: Draft, service: Service, name: str) -> 
         draft.taken(where, f"{key} = yes", f'[transports.{name}] mime_output_conversion = "off"')
 
 
+def _line_length(machine: Machine, draft: Draft, service: Service, name: str) -> None:
+    """Takes over the longest line that a transport sends, within our bounds."""
+    key = f"{service.command}_line_length_limit"
+    text = machine.cf.value(key, service.overrides)
+    machine.seen.add(key)
+    if not text:
+        return
+    where, what = machine.where(key), machine.what(key)
+    if key in service.overrides:
+        where, what = f"master.cf:{service.line}", f"{service.name} unix {service.command} -o {key}={text}"
+    ours = f"[transports.{name}] line_length_limit"
+    try:
+        given = number(text)
+    except ValueFault as fault:
+        draft.left(where, what, f"{fault}; {ours} is {LINE_LENGTH_LIMIT}")
+        return
+    limit = given
+    if given > LINE_LENGTH_MOST:
+        limit = 0
+    elif given:
+        limit = max(given, LINE_LENGTH_LEAST)
+    if limit != LINE_LENGTH_LIMIT:
+        draft.transports[name]["line_length_limit"] = limit
+    if limit == given:
+        draft.taken(where, what, f"{ours} = {limit}")
+    else:
+        draft.changed(where, what, f"{ours} = {limit}; allowed: {LINE_LENGTH_FORM}, and 0 means no limit")
+
+
 def _fallback(machine: Machine, draft: Draft, service: Service, name: str) -> None:
     """Takes over the fallback next hops of a transport."""
     key = f"{service.command}_fallback_relay"
@@ -134,6 +176,9 @@ def _fallback(machine: Machine, draft: Draft, service: Service, name: str) -> No
     where = f"master.cf:{service.line}" if key in service.overrides else machine.where(key)
     hops, faults = list[str](), list[str]()
     for each in re.split(r"[,\s]+", text.strip()):
+        if each.startswith("unix:"):
+            faults.append(f"'{each}': {_SOCKET_FALLBACK}")
+            continue
         try:
             hops.append(fallback_hop(str(next_hop(each.removeprefix("inet:"))[0]).partition(":")[2]))
         except (ValueFault, BadValue) as fault:

@@ -71,6 +71,7 @@ lmtp_fallback_relay = inet:[store.example]:2424 other.example unix:private/lmtp
     taken, left = said_of(draft, "lmtp_fallback_relay")
     assert (taken.fate, left.fate) == (Fate.TAKEN, Fate.LEFT)
     assert "left out of fallback_relay of [transports.lmtp]" in left.said
+    assert "'unix:private/lmtp': a fallback cannot be a Unix socket. Let its server listen on TCP" in left.said
 
 
 def test_that_a_relayhost_by_sender_is_not_for_relay_domains_here_is_said(tmp_path: Path) -> None:

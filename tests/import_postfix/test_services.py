@@ -108,7 +108,6 @@ def test_milters_behind_postscreen_are_those_of_its_listener(site: tuple[Draft, 
             "(port 465) is not delivered",
         ),
         ("", "-o smtp_tls_CAfile=/ca", "smtps unix smtp -o smtp_tls_CAfile", "cannot be set for a single transport"),
-        ("smtp_line_length_limit = 0", "", "smtp_line_length_limit", "line_length_limit of the transports"),
         ("ignore_mx_lookup_error = yes", "", "ignore_mx_lookup_error", "stays in the queue and is tried again"),
         ("smtpd_restriction_classes = strict\nstrict = reject", "", "smtpd_restriction_classes", "has no classes"),
         ("smtpd_restriction_classes = strict\nstrict = reject", "", "strict = ", "a class of restrictions"),
@@ -122,6 +121,35 @@ def test_what_the_absence_of_a_setting_means_is_said(
     (tmp_path / "master.cf").write_text(f"smtp inet n - y - - smtpd\nsmtps unix - - y - - smtp {master}\n")
     (finding,) = said_of(translate(tmp_path, "mail.example.org")[0], what)
     assert (finding.fate, said in finding.said) == (Fate.LEFT, True), finding.said
+
+
+@pytest.mark.parametrize(
+    ("main", "option", "fate", "limit"),
+    [
+        ("smtp_line_length_limit = 0", "", Fate.TAKEN, 0),
+        ("smtp_line_length_limit = 4096", "", Fate.TAKEN, 4096),
+        ("smtp_line_length_limit = 998", "", Fate.TAKEN, 998),
+        ("smtp_line_length_limit = 4096", "-o smtp_line_length_limit=2048", Fate.TAKEN, 2048),
+        ("smtp_line_length_limit = 4096", "-o smtp_line_length_limit=998", Fate.TAKEN, 998),
+        ("", "-o smtp_line_length_limit=50", Fate.CHANGED, 100),
+        ("", "-o smtp_line_length_limit=2000000000", Fate.CHANGED, 0),
+        ("", "-o smtp_line_length_limit=long", Fate.LEFT, 998),
+    ],
+)
+def test_the_longest_line_of_a_transport_is_taken_over(
+    tmp_path: Path, main: str, option: str, fate: Fate, limit: int
+) -> None:
+    (tmp_path / "main.cf").write_text(f"{main}\nlmtp_line_length_limit = 3000\n")
+    (tmp_path / "master.cf").write_text(f"slow unix - - y - - smtp {option}\nstore unix - - y - - lmtp\n")
+    draft, _ = translate(tmp_path, "mail.example.org")
+    settings = settings_of(draft, tmp_path)
+    lengths = {name: settings.transports[name].line_length_limit for name in ("slow", "store", "smtp")}
+    assert lengths == {"slow": limit, "store": 3000, "smtp": 998}
+    assert ("line_length_limit" in draft.transports["slow"]) == (limit != 998)
+    (finding,) = said_of(draft, "slow unix smtp -o smtp_line" if option else "smtp_line_length_limit")
+    assert (finding.fate, "[transports.slow] line_length_limit" in finding.said) == (fate, True), finding.said
+    (finding,) = said_of(draft, "lmtp_line_length_limit")
+    assert (finding.fate, finding.said) == (Fate.TAKEN, "[transports.store] line_length_limit = 3000")
 
 
 @pytest.mark.parametrize("option", ["smtp_tls_wrappermode=no", "smtp_tls_security_level=may", "smtp_tls_loglevel=1"])
