@@ -35,6 +35,7 @@ _TYPES = {
     "int": pa.int32(),
     "long": pa.int64(),
     "double": pa.float64(),
+    "bool": pa.bool_(),
     "strings": pa.list_(pa.string()),
 }
 SCHEMA = pa.schema([(name, _TYPES[kind]) for name, kind in COLUMNS.items()])
