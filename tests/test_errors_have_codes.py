@@ -16,7 +16,6 @@ import pytest
 ROOT = Path(__file__).parent.parent
 # Errors of libraries that say what happened in no other way than by their text.
 ALLOWED = {
-    "appliance/pipeline/build_day.py": {"_set_aside"},  # Java, through Spark: which file could not be read
     "appliance/pipeline/failure.py": {"_line"},  # Java, through Spark: the innermost cause
     "mailcore/faults.py": {"at_field"},  # leaves out the argument, which the form shows
 }

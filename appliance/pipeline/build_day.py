@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -23,8 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from appliance.pipeline import ages, comparison
@@ -47,6 +44,7 @@ from appliance.pipeline.daily_tables.windows import windows
 from appliance.pipeline.days import HOUR_S, Day, utc_days
 from appliance.pipeline.events import Damage, EventFile, SetAside, fingerprint, look
 from appliance.pipeline.missing import missing
+from appliance.pipeline.rows import Unreadable
 from appliance.pipeline.session import INTERPRETED
 from appliance.pipeline.silver import VERSION as SILVER_VERSION
 from appliance.pipeline.silver import Silver, made, make
@@ -63,12 +61,6 @@ HISTORY_DAYS = 10  # read back for those that do not add up: a queue lifetime of
 TABLES_AT_ONCE = 4  # while one is planned or collected, another keeps the cores busy
 SMALL_ROWS = 200_000  # a second of work for one core
 ROWS_PER_PARTITION = 1_000_000  # of a shuffle: some tens of megabytes
-_FILE_IN_ERROR = re.compile(r"(dt=\d{4}-\d\d-\d\d)/([^/\s]+\.parquet)")
-# Java's words for what is not the file's fault.
-_PASSING = re.compile(
-    r"Permission denied|Input/output error|Too many open files|Stale file handle|Cannot allocate memory"
-    r"|No such file or directory|does not exist"
-)
 
 Progress = Callable[[str, float], None]
 
@@ -117,25 +109,11 @@ class ReportBuilder:
             self._files[dt], self._damaged[dt] = files, damaged
             if made(self.store, dt, files) is None and not all_unchanged(files, self.aside):
                 continue
-            self.partition(sum(each.rows for each in files))
             try:
-                self._silver[dt] = make(self.session, self.store, dt, files)
-            except (PySparkException, Py4JJavaError) as error:
-                self._set_aside(files, error)
+                self._silver[dt] = make(self.store, dt, files)
+            except Unreadable as error:
+                self.aside.found(f"dt={dt}/{error.file.path.name}", error.file.identity, error.cause)
         raise RuntimeError(f"more than {DAMAGED_MAX} damaged files on {dt}")
-
-    def _set_aside(self, files: Sequence[EventFile], error: PySparkException | Py4JJavaError) -> None:
-        """Sets the file aside that Spark's error names; raises the error again if it names none of ``files``."""
-        for dt, name in _FILE_IN_ERROR.findall(str(error)):
-            for each in files:
-                if (f"dt={each.dt}", each.path.name) == (dt, name):
-                    why = next((line for line in str(error).splitlines() if name in line), "it cannot be read")[:300]
-                    if passing := _PASSING.search(str(error)):
-                        self.aside.not_now(f"{dt}/{name}", each.identity, passing[0])
-                    else:
-                        self.aside.add(Damage(f"{dt}/{name}", why, each.identity))
-                    return
-        raise error
 
     def partition(self, rows: int) -> None:
         """Sets the number of tasks of a step: one for each ``ROWS_PER_PARTITION`` rows; more would only cost time."""

@@ -25,23 +25,12 @@ import pyarrow.compute
 import pyarrow.parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    DataType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import StructType
 
 from mailcore.events.checksum import check
-from mailcore.events.schema import COLUMNS, VERSION
+from mailcore.events.schema import VERSION
 
 __all__ = [
-    "RAW",
     "Damage",
     "EventFile",
     "SetAside",
@@ -50,19 +39,9 @@ __all__ = [
     "look",
     "nothing",
     "overlapping",
-    "raw",
     "read_footer",
 ]
 
-_TYPES: dict[str, DataType] = {
-    "string": StringType(),
-    "int": IntegerType(),
-    "long": LongType(),
-    "double": DoubleType(),
-    "bool": BooleanType(),
-    "strings": ArrayType(StringType()),
-}
-RAW = StructType([StructField(name, _TYPES[kind]) for name, kind in COLUMNS.items()])
 _PHYSICAL = {"offset": "INT64", "kind": "BYTE_ARRAY", "at": "DOUBLE"}
 _AT_MAX = 2_932_896 * 86_400  # 9999-12-31, as the export has it
 _NAMED = re.compile(r"(?P<lane>.+)\.(?P<begin>\d+)\.parquet")
@@ -313,10 +292,3 @@ def overlapping(files: Sequence[EventFile]) -> list[EventFile]:
 def nothing(session: SparkSession, schema: StructType) -> DataFrame:
     """Returns a DataFrame with these columns and without rows; needs no Python process of Spark."""
     return session.range(0).select(*(F.lit(None).cast(each.dataType).alias(each.name) for each in schema.fields))
-
-
-def raw(session: SparkSession, files: Sequence[EventFile], kind: str) -> DataFrame:
-    """Returns the files' rows of one kind unchanged; a column that a file does not have is null. Row groups of other
-    kinds are not read."""
-    of_it = [str(each.path) for each in files if each.kinds is None or kind in each.kinds]
-    return session.read.schema(RAW).parquet(*of_it).where(F.col("kind") == kind) if of_it else nothing(session, RAW)

@@ -12,38 +12,35 @@ not pass over what was delivered.
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+import os
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow
+import pyarrow.compute as pc
+import pyarrow.parquet
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
-from appliance.pipeline.events import EventFile, fingerprint, nothing, overlapping, raw
-from appliance.pipeline.provider import provider_of
+from appliance.pipeline.events import EventFile, fingerprint, nothing, overlapping
+from appliance.pipeline.rows import COLUMNS, IDENTITY, first_of_each, schema_of, typed_rows
 from appliance.pipeline.store import Store
-from mailcore.events.schema import FIELDS, KINDS
+from mailcore.events.schema import KINDS
 
-__all__ = ["TYPED", "VERSION", "Silver", "made", "make", "manifest", "outcome", "read", "typed"]
+__all__ = ["IDENTITY", "TYPED", "VERSION", "Silver", "made", "make", "manifest", "outcome", "read"]
 
 VERSION = 6  # of the rows: raise it to have all days rebuilt at the next request
-IDENTITY = ("lane", "offset", "part")
 HALF = "delivered"  # of attempts: whether they are
-OF_ALL = (*IDENTITY, "at", "queue_id")
-KINDS_AT_ONCE = 2  # while one is planned or ends, another keeps the cores busy
+GROUP_ROWS = 250_000  # of a row group: a task of Spark's reads one or several
 
 
 @dataclass(frozen=True)
@@ -57,98 +54,24 @@ class Silver:
     kinds: frozenset[str]  # which there may be events of
 
 
-# Its columns, in order; the durations of events.RAW, in seconds, become whole microseconds.
-_COLUMNS = (
-    ("lane", StringType()),
-    ("offset", LongType()),
-    ("part", IntegerType()),
-    ("at", TimestampType()),
-    ("queue_id", StringType()),
-    ("sender", StringType()),
-    ("size_bytes", LongType()),
-    ("recipient_count", IntegerType()),
-    ("recipients", ArrayType(StringType())),
-    ("first_number", IntegerType()),
-    ("origin", StringType()),
-    ("client_address", StringType()),
-    ("helo", StringType()),
-    ("login", StringType()),
-    ("tls", StringType()),
-    ("number", IntegerType()),
-    ("status", StringType()),
-    ("dsn", StringType()),
-    ("reply", StringType()),
-    ("destination", StringType()),
-    ("provider", StringType()),  # owner of the relay
-    ("delay_a_us", LongType()),
-    ("delay_b_us", LongType()),
-    ("delay_c_us", LongType()),
-    ("delay_d_us", LongType()),
-    ("generation", IntegerType()),
-    ("recipient_domain", StringType()),
-    ("sender_domain", StringType()),
-    ("source_address", StringType()),
-    ("tls_verified", BooleanType()),
-    ("tls_level", StringType()),
-    ("tag", StringType()),
-    ("tried", BooleanType()),  # a next hop was tried: neither put off for a dead destination nor a verdict of our own
-    ("why", StringType()),
-    ("to_lane", StringType()),
-    ("due_at", DoubleType()),
-    ("operation", StringType()),
-    ("who", StringType()),
-    ("arguments", StringType()),
-    ("stage", StringType()),
-    ("recipient", StringType()),
-    ("window", DoubleType()),
-    ("busy", IntegerType()),
-    ("queued", IntegerType()),
-    ("dead_until", DoubleType()),
-)
-TYPED = StructType([StructField(name, kind) for name, kind in _COLUMNS])
+TYPED: StructType = from_arrow_schema(pyarrow.schema(list(COLUMNS.items())))
 
 
-def typed(events: DataFrame, kind: str) -> DataFrame:
-    """Returns one row for each event of that kind, with those columns of TYPED that the kind has. Durations are whole
-    microseconds, so that their sums do not depend on the order of addition."""
-    made = {"at": F.timestamp_micros(_micros("at")), "provider": provider_of(F.col("relay"))}
-    made["tried"] = (F.coalesce("relay", F.lit("")) != "none") | (_seconds("delay_c") > 0) | (_seconds("delay_d") > 0)
-    made |= {f"delay_{letter}_us": _micros(f"delay_{letter}") for letter in "abcd"}
-    fields = FIELDS[kind]
-    from_field = {f"delay_{letter}_us": f"delay_{letter}" for letter in "abcd"} | {
-        "provider": "relay",
-        "tried": "relay",
-    }
-    names = [name for name in TYPED.names if name in OF_ALL or from_field.get(name, name) in fields]
-    return events.select(*(made.get(name, F.col(name)).alias(name) for name in names))
-
-
-def make(session: SparkSession, store: Store, dt: str, files: Sequence[EventFile]) -> Silver:
+def make(store: Store, dt: str, files: Sequence[EventFile]) -> Silver:
     """Returns the day as made from these files: the existing version if it was made from them; otherwise writes and
-    publishes it."""
+    publishes it. Raises Unreadable."""
     there = made(store, dt, files)
     if there is not None:
         return there
     aside = store.begin(f"silver/dt={dt}")
-    across = overlapping(files)
-    crossing = {each.path for each in across}
-    apart = [each for each in files if each.path not in crossing]
-
-    def write(kind: str) -> None:
-        rows = raw(session, apart, kind)
-        if across:
-            rows = rows.unionByName(raw(session, across, kind).dropDuplicates([*IDENTITY]))
-        events = typed(rows, kind)
-        if kind == "attempt":
-            halves = events.withColumn(HALF, F.col("status").eqNullSafe("delivered"))
-            halves.write.partitionBy(HALF).parquet(str(aside / "rows" / kind))
-        else:
-            events.write.parquet(str(aside / "rows" / kind))
-
     there_are = [kind for kind in KINDS if any(each.kinds is None or kind in each.kinds for each in files)]
-    with ThreadPoolExecutor(KINDS_AT_ONCE) as pool:
-        for _ in pool.map(write, there_are):
-            pass
+    across = overlapping(files)
+    keep = first_of_each(across) if across else {}
+    with contextlib.ExitStack() as stack:
+        writers = {kind: stack.enter_context(_Writer(aside / "rows" / kind, kind)) for kind in there_are}
+        for kind, rows in _in_order(files, keep):
+            if kind in writers:
+                writers[kind].write(rows)
     count = sum(each.rows for each in files)
     said = {"dt": dt, "inputs": fingerprint(files, VERSION), "rows": count, "kinds": there_are, "files": _files(aside)}
     (aside / "made.json").write_text(json.dumps(said), encoding="utf-8")
@@ -156,6 +79,73 @@ def make(session: SparkSession, store: Store, dt: str, files: Sequence[EventFile
     there = manifest(store, dt)
     assert there is not None
     return there
+
+
+def _in_order(
+    files: Sequence[EventFile], keep: Mapping[Path, np.ndarray[Any, Any]]
+) -> Iterator[tuple[str, pyarrow.Table]]:
+    """Yields the typed rows of all files, each core reading one, and few of them read ahead of what is written."""
+    cores = os.cpu_count() or 1
+    with ThreadPoolExecutor(cores) as pool:
+        reading: deque[Future[list[tuple[str, pyarrow.Table]]]] = deque()
+        for file in files:
+            reading.append(pool.submit(typed_rows, file, keep.get(file.path)))
+            if len(reading) > cores:
+                yield from reading.popleft().result()
+        while reading:
+            yield from reading.popleft().result()
+
+
+class _Writer:
+    """Writes the rows of one kind into one file, those of attempts into two; ``_SUCCESS`` marks them as complete."""
+
+    def __init__(self, directory: Path, kind: str) -> None:
+        self.directory = directory
+        self.halved = kind == "attempt"
+        self.schema = schema_of(kind)
+        self._writing: dict[Path, pyarrow.parquet.ParquetWriter] = {}
+        self._waiting: dict[Path, list[pyarrow.Table]] = defaultdict(list)
+
+    def __enter__(self) -> _Writer:
+        self.directory.mkdir(parents=True)
+        return self
+
+    def __exit__(self, failed: type[BaseException] | None, *_: object) -> None:
+        if failed is None:
+            for place in list(self._waiting):
+                self._pass_on(place, 1)
+            if not self._writing and not self.halved:
+                self._writer(self.directory)
+        for writer in self._writing.values():
+            writer.close()
+        if failed is None:
+            (self.directory / "_SUCCESS").touch()
+
+    def write(self, rows: pyarrow.Table) -> None:
+        """Takes rows; writes them with others in large groups."""
+        if not self.halved:
+            self._take(self.directory, rows)
+            return
+        delivered = pc.coalesce(pc.equal(rows["status"], "delivered"), False)
+        for half, those in ((True, delivered), (False, pc.invert(delivered))):
+            self._take(self.directory / f"{HALF}={str(half).lower()}", rows.filter(those))
+
+    def _take(self, place: Path, rows: pyarrow.Table) -> None:
+        if rows.num_rows:
+            self._waiting[place].append(rows)
+            self._pass_on(place, GROUP_ROWS)
+
+    def _pass_on(self, place: Path, least: int) -> None:
+        if sum(each.num_rows for each in self._waiting[place]) >= least:
+            self._writer(place).write_table(pyarrow.concat_tables(self._waiting.pop(place)), GROUP_ROWS)
+
+    def _writer(self, place: Path) -> pyarrow.parquet.ParquetWriter:
+        if place not in self._writing:
+            place.mkdir(exist_ok=True)
+            self._writing[place] = pyarrow.parquet.ParquetWriter(
+                place / "part-0.parquet", self.schema, compression="snappy", write_page_checksum=True
+            )
+        return self._writing[place]
 
 
 def made(store: Store, dt: str, files: Sequence[EventFile]) -> Silver | None:
@@ -212,12 +202,3 @@ def outcome() -> Column:
         .when(untried & (status == "bounced"), "returned")
         .otherwise(status)
     )
-
-
-def _seconds(name: str) -> Column:
-    return F.coalesce(name, F.lit(0.0))
-
-
-def _micros(name: str) -> Column:
-    """Rounds to microseconds without Spark's round, which makes a BigDecimal of each value."""
-    return F.floor(F.col(name) * 1e6 + 0.5).cast("long")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
+import pyarrow
 import pyarrow.parquet as pq
 import pytest
-from pyspark.errors import PySparkException
 
+from appliance.pipeline import rows
 from appliance.pipeline.build_day import ReportBuilder
 from appliance.pipeline.events import SetAside, look
 from appliance.pipeline.silver import read
@@ -74,15 +77,24 @@ def test_silver_is_made_of_the_files_that_are_whole_and_names_the_other(builder:
     ]
 
 
-def test_what_java_could_not_read_for_a_moment_is_not_kept(builder: ReportBuilder, events: Path) -> None:
-    path = attempts(events, 0)
-    files, _ = look(events, DT, builder.aside)
-    denied = f"java.io.FileNotFoundException: {path} (Permission denied)"
-    builder._set_aside(files, PySparkException(denied))
+def test_what_could_not_be_read_for_a_moment_is_not_kept(
+    builder: ReportBuilder, another: Callable[[Path], ReportBuilder], events: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts(events, 0)
+
+    def failing(error: Exception) -> None:
+        def fail(_: object) -> None:
+            raise error
+
+        monkeypatch.setattr(rows, "_open", fail)
+
+    failing(PermissionError(errno.EACCES, "Permission denied"))
+    builder.silver([DT])
     (damage,) = look(events, DT, builder.aside)[1]
     assert damage.why == "cannot be read now (Permission denied); the next run tries again"
     assert look(events, DT, SetAside(builder.aside.kept))[1] == []
-    builder._set_aside(files, PySparkException(f"java.io.IOException: {path} is no Parquet"))
+    failing(pyarrow.ArrowInvalid("it is no Parquet"))
+    another(builder.store.root).silver([DT])
     assert len(look(events, DT, SetAside(builder.aside.kept))[1]) == 1
 
 
