@@ -13,11 +13,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
-__all__ = ["JAVA_MIN", "NoJava", "java_home"]
+__all__ = ["JAVA_MIN", "NoJava", "behind", "java_home"]
 
 JAVA_MIN = 17  # Spark 4 runs on 17 and above
 ANSWER_S = 30  # how long `java -version` may take on a machine that is busy
 
+_BEHIND = "behind"  # beside the wrapper: a link to the Java that it starts
 _WRAPPER = """#!/bin/sh
 # Java without the one module that it lacks and Spark's launcher asks for.
 for each; do
@@ -87,4 +88,13 @@ def _wrapped(wheel: Path, scratch: Path) -> Path:
     fresh.write_text(_WRAPPER.format(java=wheel / "bin" / "java"), encoding="utf-8")
     fresh.chmod(0o755)
     fresh.replace(home / "bin" / "java")
+    link = home / f"{_BEHIND}.{os.getpid()}"
+    link.symlink_to(wheel)
+    link.replace(home / _BEHIND)
     return home
+
+
+def behind(home: Path) -> Path:
+    """Returns the directory of the Java that a wrapper starts; of a Java without a wrapper its own."""
+    link = home / _BEHIND
+    return link.resolve() if link.is_symlink() else home

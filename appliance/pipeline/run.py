@@ -29,6 +29,7 @@ if SPARK_MISSING := missing("reports"):  # the modules below import Spark
     sys.exit(2)
 
 from appliance.pipeline.build_day import Progress, ReportBuilder, Told
+from appliance.pipeline.class_data import ClassData
 from appliance.pipeline.cluster import NotShared, check_shared
 from appliance.pipeline.days import Day, month_of, not_begun, week_of
 from appliance.pipeline.events import event_paths
@@ -53,22 +54,25 @@ def report(
     master: str = "local[*]",
     progress: Progress = lambda stage, share: None,
     options: dict[str, str] | None = None,
+    keep_classes: bool = False,
 ) -> Told:
     """Makes and publishes it. ``events``: the directory of ``dt=…`` and ``cuts``; ``output``: of ``store``; ``options``
-    of Spark.
+    of Spark; ``keep_classes``: whether Java keeps its classes for later runs, if that was not done before.
 
     Raises Busy, NoJava, NoMaster, NotShared, or what Spark says.
     """
     store = Store(output)
     with store.locked():
         progress("starting Spark", 0.0)
-        session = start(master, store.scratch, (QUICK if _small(events, Day(day, zone)) else {}) | (options or {}))
+        classes = ClassData(store.scratch, keep_classes)
+        quick = QUICK if _small(events, Day(day, zone)) else {}
+        session = start(master, store.scratch, quick | (options or {}), classes)
         try:
             if not master.startswith("local"):
                 check_shared(session, events.resolve(), store.scratch)
             return make(ReportBuilder(session, store, events.resolve(), progress), Day(day, zone))
         finally:
-            end(session)
+            end(session, classes)
 
 
 def _small(events: Path, day: Day) -> bool:
@@ -123,6 +127,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--option", action="append", default=[], metavar="NAME=VALUE", help="a Spark option, spark.…; may be repeated"
     )
+    parser.add_argument(
+        "--keep-classes",
+        action="store_true",
+        help="write an archive of Java's classes at the end, unless there is a good one: later runs start faster",
+    )
     given = parser.parse_args(arguments)
     if why := not_begun(Day(given.day, given.zone), time.time()):
         print(why, file=sys.stderr)
@@ -138,6 +147,7 @@ def main(arguments: list[str] | None = None) -> int:
             given.master,
             lambda stage, share: say({"stage": stage, "share": round(share, 3)}),
             options,
+            given.keep_classes,
         )
     except Busy as busy:
         print(busy, file=sys.stderr)

@@ -7,11 +7,15 @@ data spills to ``scratch``. Times are UTC; the portal's time zone only determine
 from __future__ import annotations
 
 import os
+import shlex
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from appliance.pipeline.class_data import ClassData
 from appliance.pipeline.failure import in_short
 from appliance.pipeline.java import java_home
 
@@ -30,6 +34,7 @@ QUICK = {
 }
 # By default Java does not compile methods as large as those of wide tables.
 JAVA_OPTIONS = "-XX:+UseParallelGC -XX:-DontCompileHugeMethods"
+LAUNCHER_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # of the small Java that puts the command together
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ("appliance/__init__.py", "mailcore/__init__.py")
 SCHEMA = (
@@ -45,14 +50,30 @@ class NoMaster(Exception):
     """Raised when Spark's master does not answer or is invalid."""
 
 
-def start(master: str, scratch: Path, options: dict[str, str] | None = None) -> SparkSession:
+def start(
+    master: str, scratch: Path, options: dict[str, str] | None = None, classes: ClassData | None = None
+) -> SparkSession:
     """Starts a Spark session. ``master``: "local[*]", "spark://host:port", or another URL that Spark accepts.
-    ``options`` (``spark.…``) override ours.
+    ``options`` (``spark.…``) override ours; ``classes``: what Java need not load again.
 
     Raises NoJava, NoMaster.
     """
     scratch.mkdir(parents=True, exist_ok=True)
-    os.environ["JAVA_HOME"] = str(java_home(scratch))
+    home = java_home(scratch)
+    os.environ["JAVA_HOME"] = str(home)
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", LAUNCHER_OPTIONS)
+    settings = _settings(master, scratch) | (options or {})
+    with_classes = classes.options(home) if classes is not None else ()
+    try:
+        return _start(master, scratch, settings, with_classes)
+    except NoMaster:
+        if classes is None or not with_classes or not master.startswith("local"):
+            raise
+        classes.forget()  # the archive may be why
+        return _start(master, scratch, settings, ())
+
+
+def _settings(master: str, scratch: Path) -> dict[str, str]:
     local = master.startswith("local")
     settings = {
         "spark.driver.memory": LOCAL_MEMORY if local else DRIVER_MEMORY,
@@ -82,13 +103,18 @@ def start(master: str, scratch: Path, options: dict[str, str] | None = None) -> 
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         for name in ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME"):
             os.environ.setdefault(name, "127.0.0.1")
-    settings |= options or {}
+    return settings
+
+
+def _start(master: str, scratch: Path, settings: dict[str, str], java_options: Sequence[str]) -> SparkSession:
+    own = settings["spark.driver.extraJavaOptions"]
+    settings = settings | {"spark.driver.extraJavaOptions": " ".join([own, *map(shlex.quote, java_options)])}
     builder = SparkSession.Builder().master(master).appName("waypost reports")
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
         session = builder.getOrCreate()
-        if not local:
+        if not master.startswith("local"):
             session.sparkContext.addPyFile(str(shipped(scratch)))
     except Exception as error:  # a silent master is reported as a stopped context
         raise NoMaster(
@@ -97,9 +123,12 @@ def start(master: str, scratch: Path, options: dict[str, str] | None = None) -> 
     return session
 
 
-def end(session: SparkSession) -> None:
-    """Stops Spark."""
+def end(session: SparkSession, classes: ClassData | None = None) -> None:
+    """Stops Spark, and lets Java keep its classes if it was started for that: then it ends, and there is no other session."""
+    gateway = SparkContext._gateway
     session.stop()
+    if classes is not None:
+        classes.ended(getattr(gateway, "proc", None))
 
 
 def shipped(scratch: Path) -> Path:

@@ -112,7 +112,7 @@ def make(pk: int) -> Run | None:
             zone = in_force().zone
             export_failed(pk, exporter.cut(SCHEDULE, zone))
             command = command_of(
-                it.day, settings.EVENTS_DIRECTORY, settings.REPORTS_DIRECTORY, zone, settings.REPORTS.spark_master
+                it.day, settings.EVENTS_DIRECTORY, settings.REPORTS_DIRECTORY, zone, settings.REPORTS.spark_master, True
             )
             came = run(command, hold, timeout_s=settings.REPORTS.timeout_s, listen=lambda each: heard(pk, each))
             it = ended(it, came)
