@@ -15,8 +15,8 @@ import contextlib
 import functools
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,6 @@ from appliance.pipeline.days import HOUR_S, Day, utc_days
 from appliance.pipeline.events import Damage, EventFile, SetAside, fingerprint, look
 from appliance.pipeline.missing import missing
 from appliance.pipeline.rows import Unreadable
-from appliance.pipeline.session import INTERPRETED
 from appliance.pipeline.silver import VERSION as SILVER_VERSION
 from appliance.pipeline.silver import Silver, made, make
 from appliance.pipeline.store import VERSION, Store
@@ -78,9 +77,9 @@ class Told:
 
 @dataclass
 class ReportBuilder:
-    """Builds the reports of one run: its Spark session, its store and the events it reads."""
+    """Builds the reports of one run: its Spark session, which may still be starting, its store and the events it reads."""
 
-    session: SparkSession
+    starting: SparkSession | Future[SparkSession]
     store: Store
     events: Path
     progress: Progress
@@ -92,6 +91,11 @@ class ReportBuilder:
         self._files: dict[str, list[EventFile]] = {}
         self._damaged: dict[str, list[Damage]] = {}
         self._left_out: list[str] = []  # of the day being made: unreadable tables of earlier days
+
+    @property
+    def session(self) -> SparkSession:
+        """Returns the session; waits until it has started. Raises what its start raised."""
+        return self.starting.result() if isinstance(self.starting, Future) else self.starting
 
     # -- silver
 
@@ -327,18 +331,6 @@ class ReportBuilder:
             "inputs": self._inputs(day),
         }
         return Told(aside, content["words"], balances, content)
-
-    @contextlib.contextmanager
-    def interpreted(self) -> Iterator[None]:
-        """Runs the block without compiling queries: for small data compiling takes longer than counting."""
-        before = {name: str(self.session.conf.get(name)) for name in INTERPRETED}
-        for name, value in INTERPRETED.items():
-            self.session.conf.set(name, value)
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                self.session.conf.set(name, value)
 
 
 def _arrow(make_table: Callable[[], DataFrame]) -> pyarrow.Table:

@@ -7,27 +7,22 @@ week stays as it was; the next run detects that and makes it.
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pyarrow
-import pyarrow.parquet
-from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from appliance.pipeline.build_day import ReportBuilder, write_json
+from appliance.pipeline.daily_tables.delays import with_quantiles
 from appliance.pipeline.daily_tables.periods import ADDED, MERGED
 from appliance.pipeline.days import Period, month_of, week_of
 from appliance.pipeline.store import VERSION, Store, report_fingerprint, tells
-from appliance.pipeline.tables import damaged
+from appliance.pipeline.tables import damaged, read_table, write_table
 
 __all__ = ["behind", "make_period"]
-
-SMALL_BYTES = 8 << 20  # of tables: some hundred thousand steps of sketches
 
 
 def make_period(builder: ReportBuilder, period: Period, zone: str) -> Path | None:
@@ -40,10 +35,9 @@ def make_period(builder: ReportBuilder, period: Period, zone: str) -> Path | Non
         return None
     versions = [version for version, _ in there.values()]
     aside = builder.store.begin(f"gold/{period.name}")
-    builder.partition(0)
-    size = sum(path.stat().st_size for version in versions for path in version.rglob("*.parquet"))
-    with builder.interpreted() if size < SMALL_BYTES else contextlib.nullcontext():
-        builder.together(_merging(builder, versions), aside)
+    for name in MERGED:
+        if (days := _days(name, versions)) is not None:
+            write_table(aside / name, with_quantiles(MERGED[name](days)))
     content = _content(period, zone, {name: said for name, (_, said) in there.items()})
     content["left_out"] = [
         f"gold/day={name} cannot be read and was left out; make the report of that day again ({why})"
@@ -121,23 +115,14 @@ def _content(period: Period, zone: str, days: dict[str, bytes]) -> dict[str, Any
     }
 
 
-def _merging(builder: ReportBuilder, versions: Sequence[Path]) -> dict[str, Callable[[], DataFrame]]:
-    """Returns, by name, a function that merges the tables of these days, for each table that exists."""
-
-    def merged(name: str, files: Sequence[Path]) -> DataFrame:
-        schema = from_arrow_schema(_schema(name, files))  # else Spark starts a job to find out
-        return MERGED[name](builder.session.read.schema(schema).parquet(*(str(path) for path in files)))
-
-    found = {name: [path for each in versions for path in sorted((each / name).glob("*.parquet"))] for name in MERGED}
-    return {name: functools.partial(merged, name, files) for name, files in found.items() if files}
-
-
-def _schema(name: str, files: Sequence[Path]) -> pyarrow.Schema:
-    """Returns all columns that one of the days' tables has, or that this version counts: days of an earlier version lack
-    some, and there they are null."""
-    schemas = [pyarrow.parquet.read_schema(file).remove_metadata() for file in files]
-    schema = pyarrow.unify_schemas(schemas, promote_options="permissive")
+def _days(name: str, versions: Sequence[Path]) -> pyarrow.Table | None:
+    """Returns the rows of a table of these days, None if it does not exist. They have all columns that one of the days has,
+    or that this version counts: days of an earlier version lack some, and there they are null."""
+    tables = [table for version in versions if (table := read_table(version / name)) is not None]
+    if not tables:
+        return None
+    days = pyarrow.concat_tables([table.replace_schema_metadata() for table in tables], promote_options="permissive")
     for column in ADDED.get(name, ()):
-        if column not in schema.names:
-            schema = schema.append(pyarrow.field(column, pyarrow.int64()))
-    return schema
+        if column not in days.column_names:
+            days = days.append_column(column, pyarrow.nulls(days.num_rows, pyarrow.int64()))
+    return days

@@ -10,7 +10,19 @@ from pyspark.sql import functions as F
 from appliance.pipeline.daily_tables.delays import bucket_of, sketched
 from appliance.pipeline.daily_tables.facts import Facts
 
-__all__ = ["COUNTS", "OUTCOMES", "SUMS", "cells", "distinct", "of_outcomes", "sketches", "table", "with_shares"]
+__all__ = [
+    "COUNTS",
+    "LETTERS",
+    "OUTCOMES",
+    "SHARES",
+    "SUMS",
+    "cells",
+    "distinct",
+    "of_outcomes",
+    "sketches",
+    "table",
+    "with_shares",
+]
 
 TRIED = ("delivered", "deferred", "bounced")  # outcomes of attempts: a next hop was asked
 # The others are of our own: put off for a dead destination; returned to the sender by an operator, or because no route exists.

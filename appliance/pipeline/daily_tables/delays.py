@@ -10,17 +10,19 @@ A sketch is an array of (bucket, count), ascending: bucket 0 is up to 1 ms, buck
 from __future__ import annotations
 
 import math
+from decimal import ROUND_HALF_UP, Decimal
 
 import numpy as np
 import pyarrow
-import pyarrow.compute
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-__all__ = ["QUANTILES", "bucket_of", "merged", "sketched", "with_quantiles"]
+__all__ = ["QUANTILES", "bucket_of", "merged", "rounded", "sketched", "with_quantiles"]
 
 GROWTH = 1.02
 LEAST_US = 1_000
+NEAR_HALF = 1e-3  # there binary numbers do not tell on which side a decimal number is
 QUANTILES = {"delay_p50_s": 0.5, "delay_p90_s": 0.9, "delay_p99_s": 0.99}
 
 
@@ -37,10 +39,36 @@ def sketched(cells: DataFrame, *keys: str) -> DataFrame:
     return counted.groupBy(*keys).agg(F.sort_array(F.collect_list(F.struct("bucket", "count"))).alias("delays"))
 
 
-def merged(days: DataFrame, *keys: str) -> DataFrame:
-    """Returns ``keys`` and ``delays`` from rows that have both, one row per key instead of several."""
-    apart = days.select(*keys, F.explode("delays").alias("step"))
-    return sketched(apart.select(*keys, F.col("step.bucket").alias("bucket"), F.col("step.count").alias("n")), *keys)
+def merged(days: pyarrow.Table, key: str) -> pyarrow.Table:
+    """Returns ``key`` and ``delays`` from rows that have both, one row per key instead of several."""
+    sketches = days["delays"].combine_chunks()
+    steps = sketches.flatten()  # those of null sketches left out
+    apart = pyarrow.table(
+        {
+            key: days[key].combine_chunks().take(pc.list_parent_indices(sketches)),
+            "bucket": steps.field("bucket"),
+            "count": steps.field("count"),
+        }
+    )
+    added = apart.group_by([key, "bucket"], use_threads=False).aggregate([("count", "sum")])
+    added = added.sort_by([(key, "ascending"), ("bucket", "ascending")])
+    names = added[key].combine_chunks()
+    begins = [0, *(np.flatnonzero(pc.not_equal(names[1:], names[:-1]).to_numpy(zero_copy_only=False)) + 1)]
+    begins = begins if len(names) else []
+    counts = added["count_sum"].combine_chunks().cast(pyarrow.int64())
+    both = pyarrow.StructArray.from_arrays([added["bucket"].combine_chunks(), counts], names=["bucket", "count"])
+    lists = pyarrow.ListArray.from_arrays(pyarrow.array([*begins, len(names)], pyarrow.int32()), both)
+    return pyarrow.table({key: names.take(pyarrow.array(begins, pyarrow.int64())), "delays": lists})
+
+
+def rounded(values: pyarrow.ChunkedArray, digits: int) -> pyarrow.Array:
+    """Rounds as Spark does: halves of the decimal number up."""
+    exact = values.cast(pyarrow.float64()).to_numpy()
+    scaled = exact * 10.0**digits
+    whole = np.floor(scaled + 0.5)
+    for at in np.flatnonzero(np.abs(scaled - np.floor(scaled) - 0.5) < NEAR_HALF):
+        whole[at] = float(Decimal(repr(float(exact[at]))).scaleb(digits).to_integral_value(ROUND_HALF_UP))
+    return pyarrow.array(whole / 10.0**digits, mask=pc.is_null(values).to_numpy())
 
 
 def with_quantiles(table: pyarrow.Table) -> pyarrow.Table:
@@ -53,7 +81,7 @@ def with_quantiles(table: pyarrow.Table) -> pyarrow.Table:
     steps = sketches.flatten()  # those of null sketches left out
     counts = steps.field("count").to_numpy()
     buckets = steps.field("bucket").to_numpy()
-    lengths = pyarrow.compute.fill_null(pyarrow.compute.list_value_length(sketches), 0).to_numpy()
+    lengths = pc.fill_null(pc.list_value_length(sketches), 0).to_numpy()
     ends = np.cumsum(lengths)
     seen = np.concatenate([[0], np.cumsum(counts)])
     before, total = seen[ends - lengths], seen[ends] - seen[ends - lengths]

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from appliance.pipeline.daily_tables.facts import Facts
 
-__all__ = ["LABELS", "labelled", "merged_labels"]
+__all__ = ["LABELS", "ROWS_MAX", "SUMS", "labelled"]
 
 ROWS_MAX = 1_000  # with most attempts
 # Table and its column of silver.
@@ -49,11 +49,6 @@ def labelled(facts: Facts, key: str) -> DataFrame:
         F.count_distinct("message").alias("messages_deferred"),
     )
     return _with_shares(counted, key)
-
-
-def merged_labels(days: DataFrame, key: str) -> DataFrame:
-    """Returns the table of a week or month out of those of its days."""
-    return _with_shares(days.groupBy(key).agg(*(F.sum(name).alias(name) for name in SUMS)), key)
 
 
 def _with_shares(counted: DataFrame, key: str) -> DataFrame:

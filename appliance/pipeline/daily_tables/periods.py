@@ -1,7 +1,7 @@
 """Weeks and months: the tables of their days added up, delays by their sketches.
 
 Messages and recipients of a day are those with an attempt on it: one that was tried on two days counts on both, and
-twice in the week.
+twice in the week. Arrow adds them up: they are a few thousand rows, and Spark took longer to plan than to add.
 """
 
 from __future__ import annotations
@@ -9,15 +9,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+import pyarrow
+import pyarrow.compute as pc
 
-from appliance.pipeline.daily_tables.cells import COUNTS, OUTCOMES, SUMS, table, with_shares
+from appliance.pipeline.daily_tables.cells import COUNTS, LETTERS, OUTCOMES, SHARES, SUMS
 from appliance.pipeline.daily_tables.correspondents import TOP
-from appliance.pipeline.daily_tables.delays import merged
+from appliance.pipeline.daily_tables.delays import merged, rounded
 from appliance.pipeline.daily_tables.encryption import KEYS as TLS_KEYS
 from appliance.pipeline.daily_tables.encryption import ROWS_MAX as TLS_MAX
-from appliance.pipeline.daily_tables.labels import LABELS, merged_labels
+from appliance.pipeline.daily_tables.labels import LABELS
+from appliance.pipeline.daily_tables.labels import ROWS_MAX as LABELS_MAX
+from appliance.pipeline.daily_tables.labels import SUMS as LABEL_SUMS
 from appliance.pipeline.daily_tables.reasons import ROWS_MAX
 from appliance.pipeline.daily_tables.windows import ROWS_MAX as WINDOWS_MAX
 
@@ -33,15 +35,26 @@ ADDED: dict[str, tuple[str, ...]] = {
 }
 
 
-def _destinations(key: str) -> Callable[[DataFrame], DataFrame]:
-    def merge(days: DataFrame) -> DataFrame:
-        counted = days.groupBy(key).agg(*_sums(*COUNTS, *SUMS), F.max("delay_max_us").alias("delay_max_us"))
-        return table(counted, merged(days, key), [key]).orderBy(F.desc("attempts"), key)
+def _destinations(key: str) -> Callable[[pyarrow.Table], pyarrow.Table]:
+    def merge(days: pyarrow.Table) -> pyarrow.Table:
+        counted = _grouped(days, [key], [*_sums(*COUNTS, *SUMS), ("delay_max_us", "max")])
+        counted = _with_delays(counted, merged(days, key), key)
+        return _ordered(_shown(counted, [key]), [("attempts", False), (key, True)])
 
     return merge
 
 
-def _totals(days: DataFrame) -> DataFrame:
+def _shown(counted: pyarrow.Table, keys: Sequence[str]) -> pyarrow.Table:
+    """Returns the columns of destinations and providers."""
+    columns = {name: counted[name] for name in (*keys, *COUNTS)} | _shares(counted)
+    columns["delay_max_s"] = rounded(pc.divide(counted["delay_max_us"].cast(pyarrow.float64()), 1e6), 4)
+    for letter, name in zip(LETTERS, SUMS, strict=True):
+        columns[f"delay_{letter}_s"] = rounded(pc.divide(_ratio(counted[name], counted["delivered"]), 1e6), 6)
+    columns |= {name: counted[name] for name in (*SUMS, "delay_max_us", "delays")}
+    return pyarrow.table(columns)
+
+
+def _totals(days: pyarrow.Table) -> pyarrow.Table:
     added = [
         "messages",
         "recipients",
@@ -51,81 +64,139 @@ def _totals(days: DataFrame) -> DataFrame:
         "messages_local",
         "messages_bounce",
     ]
-    sums = days.agg(
-        *_sums(*added, "attempts", *OUTCOMES, *SUMS, "finished", "refused"), F.max("delay_max_us").alias("delay_max_us")
-    )
-    delays = merged(days.withColumn("all", F.lit(1)), "all").select("delays")
-    return with_shares(sums).join(delays, on=F.lit(True), how="left")
+    names = [*added, "attempts", *OUTCOMES, *SUMS, "finished", "refused"]
+    days = days.append_column("all", pyarrow.repeat(1, days.num_rows))
+    sums = _grouped(days, ["all"], [*_sums(*names), ("delay_max_us", "max")])
+    for name, share in _shares(sums).items():
+        sums = sums.append_column(name, share)
+    return _with_delays(sums, merged(days, "all"), "all").drop_columns(["all"])
 
 
-def _reasons(days: DataFrame) -> DataFrame:
+def _reasons(days: pyarrow.Table) -> pyarrow.Table:
+    # Of the destinations the day with most: which they were is not kept.
     return _most(
-        days.groupBy("status", "dsn", "reason").agg(
-            *_sums("recipients"),
-            F.max("destinations").alias("destinations"),  # of the day with most: which they were is not kept
-            F.max(F.struct("recipients", "top_destination"))["top_destination"].alias("top_destination"),
-            F.min("example").alias("example"),
-        ),
+        _with_top(days, ["status", "dsn", "reason"], "recipients", "destinations", "top_destination"),
         ["recipients"],
         ["status", "dsn", "reason"],
         ROWS_MAX,
     )
 
 
-def _refused(days: DataFrame) -> DataFrame:
+def _refused(days: pyarrow.Table) -> pyarrow.Table:
     return _most(
-        days.groupBy("stage", "reason").agg(
-            *_sums("count"),
-            F.max("clients").alias("clients"),
-            F.max(F.struct("count", "top_client"))["top_client"].alias("top_client"),
-            F.min("example").alias("example"),
-        ),
-        ["count"],
-        ["stage", "reason"],
-        ROWS_MAX,
+        _with_top(days, ["stage", "reason"], "count", "clients", "top_client"), ["count"], ["stage", "reason"], ROWS_MAX
     )
 
 
-def _top(key: str, *numbers: str) -> Callable[[DataFrame], DataFrame]:
+def _with_top(days: pyarrow.Table, keys: list[str], number: str, names: str, top: str) -> pyarrow.Table:
+    """Adds up ``number``, and takes the greatest of ``names``, the first of the examples, and ``top`` of the row with the
+    greatest number."""
+    days = _ordered(days, [(number, True), (top, True)])
+    last = pc.ScalarAggregateOptions(skip_nulls=False)
+    return _grouped(days, keys, [(number, "sum"), (names, "max"), (top, "last", last), ("example", "min")])
+
+
+def _top(key: str, *numbers: str) -> Callable[[pyarrow.Table], pyarrow.Table]:
     """Adds up the top rows of each day; a name that was not among the top of any day is missing."""
-    return lambda days: _most(days.groupBy(key).agg(*_sums(*numbers)), ["messages"], [key], TOP)
+    return lambda days: _most(_grouped(days, [key], _sums(*numbers)), ["messages"], [key], TOP)
 
 
-def _hours(days: DataFrame) -> DataFrame:
+def _hours(days: pyarrow.Table) -> pyarrow.Table:
     """Adds up the hours with the same local time, such as a week's 14:00."""
     numbers = ["messages", "recipients", "size_bytes", "attempts", *OUTCOMES, "refused"]
-    clock = F.substring("clock", 1, 5).alias("clock")
-    return days.groupBy(clock).agg(F.count(F.lit(1)).alias("hours"), *_sums(*numbers)).orderBy("clock")
+    at = days.column_names.index("clock")
+    days = days.set_column(at, "clock", pc.utf8_slice_codeunits(days["clock"], 0, 5))
+    days = days.append_column("hours", pyarrow.repeat(1, days.num_rows))
+    return _ordered(_grouped(days, ["clock"], _sums("hours", *numbers)), [("clock", True)])
 
 
-def _encryption(days: DataFrame) -> DataFrame:
-    told = days.withColumns({name: F.coalesce(F.col(name).cast("string"), F.lit("")) for name in TLS_KEYS})
-    return (
-        told.groupBy(*TLS_KEYS).agg(*_sums("count")).orderBy("direction", F.desc("count"), *TLS_KEYS[1:]).limit(TLS_MAX)
-    )
+def _encryption(days: pyarrow.Table) -> pyarrow.Table:
+    for name in TLS_KEYS:
+        told = pc.fill_null(days[name].cast(pyarrow.string()), "")
+        days = days.set_column(days.column_names.index(name), name, told)
+    summed = _grouped(days, [*TLS_KEYS], _sums("count"))
+    order = [("direction", True), ("count", False), *((name, True) for name in TLS_KEYS[1:])]
+    return _ordered(summed, order).slice(0, TLS_MAX)
 
 
-def _windows(days: DataFrame) -> DataFrame:
-    weighted = [
-        F.round(F.sum(F.col(n) * F.col("samples")) / F.sum("samples"), 3).alias(n) for n in ("window_mean", "busy_mean")
-    ]
-    most = [F.max(name).alias(name) for name in ("window_max", "busy_max", "queued_max")]
-    merged_ = days.groupBy("destination").agg(
-        *_sums("samples", "dead_minutes"), F.min("window_min").alias("window_min"), *weighted, *most
-    )
-    return _most(merged_, ["dead_minutes", "queued_max"], ["destination"], WINDOWS_MAX)
+def _windows(days: pyarrow.Table) -> pyarrow.Table:
+    means = ("window_mean", "busy_mean")
+    for name in means:
+        weighted = pc.multiply(days[name], days["samples"].cast(pyarrow.float64()))
+        days = days.append_column(f"{name}_all", weighted)
+    most = ("window_max", "busy_max", "queued_max")
+    summed = _grouped(
+        days,
+        ["destination"],
+        [*_sums("samples", "dead_minutes"), ("window_min", "min"), *_sums(*(f"{name}_all" for name in means)),
+         *((name, "max") for name in most)],
+    )  # fmt: skip
+    columns = {name: summed[name] for name in ("destination", "samples", "dead_minutes", "window_min")}
+    columns |= {name: rounded(_ratio(summed[f"{name}_all"], summed["samples"]), 3) for name in means}
+    columns |= {name: summed[name] for name in most}
+    return _most(pyarrow.table(columns), ["dead_minutes", "queued_max"], ["destination"], WINDOWS_MAX)
 
 
-def _sums(*names: str) -> list[Column]:
-    return [F.sum(name).alias(name) for name in names]
+def _labels(days: pyarrow.Table, key: str) -> pyarrow.Table:
+    summed = _grouped(days, [key], _sums(*LABEL_SUMS))
+    hidden = ("first_attempts", "first_delivered", "delivered_tls")
+    columns = {name: summed[name] for name in (key, *LABEL_SUMS) if name not in hidden}
+    columns["first_attempt_share"] = _share(summed, "first_delivered", "first_attempts")
+    columns["tls_share"] = _share(summed, "delivered_tls", "delivered")
+    columns |= {name: summed[name] for name in hidden}
+    return _most(pyarrow.table(columns), ["attempts", "put_off"], [key], LABELS_MAX)
 
 
-def _most(rows: DataFrame, by: Sequence[str], keys: Sequence[str], most: int) -> DataFrame:
-    return rows.orderBy(*(F.desc(name) for name in by), *keys).limit(most)
+def _sums(*names: str) -> list[tuple[str, str]]:
+    return [(name, "sum") for name in names]
+
+
+def _grouped(rows: pyarrow.Table, keys: list[str], measures: Sequence[tuple[str, ...]]) -> pyarrow.Table:
+    """Returns the keys and the measures, which keep their names; null if all rows lack them."""
+    grouped = rows.group_by(keys, use_threads=False).aggregate(list(measures))
+    columns = {key: grouped[key] for key in keys}
+    for name, how, *_ in measures:
+        found = grouped[f"{name}_{how}"]
+        columns[name] = found.cast(pyarrow.int64()) if how == "sum" and pyarrow.types.is_integer(found.type) else found
+    return pyarrow.table(columns)
+
+
+def _with_delays(counted: pyarrow.Table, delays: pyarrow.Table, key: str) -> pyarrow.Table:
+    """Adds the sketches, null where there is none. A join of Arrow's does not take lists."""
+    at = pc.index_in(counted[key], value_set=delays[key].combine_chunks())
+    return counted.append_column("delays", delays["delays"].take(at))
+
+
+def _shares(counted: pyarrow.Table) -> dict[str, pyarrow.Array]:
+    return {f"{each}_share": _share(counted, each, "attempts") for each in SHARES}
+
+
+def _share(counted: pyarrow.Table, part: str, whole: str) -> pyarrow.Array:
+    return rounded(_ratio(counted[part], counted[whole]), 6)
+
+
+def _ratio(part: pyarrow.ChunkedArray, whole: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
+    """Returns part / whole; null where the whole is 0."""
+    there = pc.if_else(pc.equal(whole, 0), None, whole)
+    return pc.divide(part.cast(pyarrow.float64()), there.cast(pyarrow.float64()))
+
+
+def _most(rows: pyarrow.Table, by: Sequence[str], keys: Sequence[str], most: int) -> pyarrow.Table:
+    return _ordered(rows, [*((name, False) for name in by), *((key, True) for key in keys)]).slice(0, most)
+
+
+def _ordered(rows: pyarrow.Table, by: Sequence[tuple[str, bool]]) -> pyarrow.Table:
+    """Sorts by columns, each ascending or not; null is the least."""
+    keys, order = {}, []
+    for at, (name, ascending) in enumerate(by):
+        keys[f"there{at}"] = pc.is_valid(rows[name])
+        keys[f"value{at}"] = rows[name]
+        order += [(f"{what}{at}", "ascending" if ascending else "descending") for what in ("there", "value")]
+    return rows.take(pc.sort_indices(pyarrow.table(keys), sort_keys=order))
 
 
 # How each table of days becomes one of a week or a month. Those that are not here are of days only.
-MERGED: dict[str, Callable[[DataFrame], DataFrame]] = {
+MERGED: dict[str, Callable[[pyarrow.Table], pyarrow.Table]] = {
     "totals": _totals,
     "destinations": _destinations("destination"),
     "providers": _destinations("provider"),
@@ -137,5 +208,5 @@ MERGED: dict[str, Callable[[DataFrame], DataFrame]] = {
     "hours": _hours,
     "encryption": _encryption,
     "windows": _windows,
-    **{table: functools.partial(merged_labels, key=key) for table, key in LABELS.items()},
+    **{table: functools.partial(_labels, key=key) for table, key in LABELS.items()},
 }
