@@ -17,6 +17,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -35,14 +36,15 @@ from appliance.pipeline.days import Day, month_of, not_begun, week_of
 from appliance.pipeline.events import event_paths
 from appliance.pipeline.failure import in_short
 from appliance.pipeline.java import NoJava
-from appliance.pipeline.session import QUICK, NoMaster, end, start
+from appliance.pipeline.session import QUICK, QUICK_JAVA, NoMaster, end, start
 from appliance.pipeline.store import Busy, Store
 from appliance.pipeline.weeks import behind, make_period
 
 __all__ = ["main", "report", "run_and_exit"]
 
 LATE_DAYS = 2  # before the day asked for: made again when events of theirs came late
-SMALL_BYTES = 8 << 20  # of files: 150 000 events
+SMALL_BYTES = 32 << 20  # of files: a million events
+TINY_BYTES = 1 << 20  # 20 000 events
 UNBALANCED, FAILED, BUSY = 1, 2, 75  # 75: EX_TEMPFAIL of sysexits.h
 
 
@@ -63,21 +65,28 @@ def report(
     """
     store = Store(output)
     with store.locked():
-        progress("starting Spark", 0.0)
         classes = ClassData(store.scratch, keep_classes)
-        quick = QUICK if _small(events, Day(day, zone)) else {}
-        session = start(master, store.scratch, quick | (options or {}), classes)
-        try:
-            if not master.startswith("local"):
-                check_shared(session, events.resolve(), store.scratch)
-            return make(ReportBuilder(session, store, events.resolve(), progress), Day(day, zone))
-        finally:
-            end(session, classes)
+        its = Day(day, zone)
+        quick = (QUICK if _size(events, its) < TINY_BYTES else QUICK_JAVA) if _small(events, its) else {}
+        progress("starting Spark", 0.0)
+        with ThreadPoolExecutor(1) as pool:  # events are read while it starts
+            starting = pool.submit(start, master, store.scratch, quick | (options or {}), classes)
+            try:
+                if not master.startswith("local"):
+                    check_shared(starting.result(), events.resolve(), store.scratch)
+                return make(ReportBuilder(starting, store, events.resolve(), progress), Day(day, zone))
+            finally:
+                if starting.exception() is None:
+                    end(starting.result(), classes)
 
 
 def _small(events: Path, day: Day) -> bool:
+    return _size(events, day) < SMALL_BYTES
+
+
+def _size(events: Path, day: Day) -> int:
     days = {dt for back in range(LATE_DAYS + 1) for dt in day.before(back).partitions()}
-    return sum(_bytes_of(path) for dt in days for path in event_paths(events, dt)) < SMALL_BYTES
+    return sum(_bytes_of(path) for dt in days for path in event_paths(events, dt))
 
 
 def _bytes_of(path: Path) -> int:
