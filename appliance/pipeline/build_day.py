@@ -12,7 +12,6 @@ Keeps law: same-events-same-tables (docs/laws.md).
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -28,15 +27,14 @@ from appliance.pipeline import ages, comparison
 from appliance.pipeline.balance import UNBALANCED, UNCHECKED, Balance, balance, suspects
 from appliance.pipeline.counters import altered
 from appliance.pipeline.cuts import Cut, cuts_in, ends, stretch
-from appliance.pipeline.daily_tables.arrivals import arrivals
-from appliance.pipeline.daily_tables.cells import OUTCOMES, cells
+from appliance.pipeline.daily_tables.arrivals import arrivals, came
+from appliance.pipeline.daily_tables.cells import OUTCOMES, by_name, cells, distinct
 from appliance.pipeline.daily_tables.correspondents import clients, recipients, senders
 from appliance.pipeline.daily_tables.delays import with_quantiles
-from appliance.pipeline.daily_tables.destinations import destinations, providers
 from appliance.pipeline.daily_tables.encryption import encryption
 from appliance.pipeline.daily_tables.facts import Facts
 from appliance.pipeline.daily_tables.hours import hours
-from appliance.pipeline.daily_tables.labels import LABELS, labelled
+from appliance.pipeline.daily_tables.labels import LABELS, label, labelled
 from appliance.pipeline.daily_tables.reasons import reasons
 from appliance.pipeline.daily_tables.refused import refused
 from appliance.pipeline.daily_tables.totals import totals
@@ -57,7 +55,7 @@ __all__ = ["ReportBuilder", "Told", "read_table", "write_json"]
 DAMAGED_MAX = 100  # files set aside in one run; more, and something else is wrong
 UNSIGNED_MAX = 100  # named
 HISTORY_DAYS = 10  # read back for those that do not add up: a queue lifetime of five days, twice
-TABLES_AT_ONCE = 4  # while one is planned or collected, another keeps the cores busy
+QUERIES_AT_ONCE = 4  # while one is planned or collected, another keeps the cores busy
 SMALL_ROWS = 200_000  # a second of work for one core
 ROWS_PER_PARTITION = 1_000_000  # of a shuffle: some tens of megabytes
 
@@ -180,37 +178,43 @@ class ReportBuilder:
         return fingerprint(files, VERSION * 1000 + SILVER_VERSION)
 
     def _tables(self, facts: Facts, aside: Path) -> None:
-        counted = cells(facts).cache()
-        tables: dict[str, Callable[[], DataFrame]] = {
-            "totals": lambda: totals(facts, counted),
-            "destinations": lambda: destinations(facts, counted),
-            "providers": lambda: providers(facts, counted),
+        queries: dict[str, Callable[[], DataFrame]] = {
+            "cells": lambda: cells(facts),
+            "labelled": lambda: labelled(facts),
+            "came": lambda: came(facts),
+            "distinct": lambda: distinct(facts),
             "reasons": lambda: reasons(facts),
-            "senders": lambda: senders(facts),
-            "clients": lambda: clients(facts),
             "recipients": lambda: recipients(facts),
-            "hours": lambda: hours(facts),
             "encryption": lambda: encryption(facts),
-            "windows": lambda: windows(facts),
             "refused": lambda: refused(facts),
-            "arrivals": lambda: arrivals(facts),
-            **{table: functools.partial(labelled, facts, key) for table, key in LABELS.items()},
+            "windows": lambda: windows(facts),
         }
-        self.together(tables, aside, lambda done: self.progress("counting", 0.35 + 0.5 * done / len(tables)))
-        counted.unpersist()
+        found = self.together(queries, lambda done: self.progress("counting", 0.35 + 0.5 * done / len(queries)))
+        tables = {name: found[name] for name in ("reasons", "recipients", "encryption", "refused", "windows")}
+        tables |= {
+            "totals": totals(found["came"], found["cells"]),
+            "destinations": by_name(found["cells"], found["distinct"], "destination"),
+            "providers": by_name(found["cells"], found["distinct"], "provider"),
+            "senders": senders(found["came"]),
+            "clients": clients(found["came"]),
+            "hours": hours(facts.day, found["came"], found["labelled"]),
+            "arrivals": arrivals(found["came"]),
+            **{table: label(found["labelled"], table) for table in LABELS},
+        }
+        for name, table in tables.items():
+            write_table(aside / name, with_quantiles(table))
 
     def together(
-        self,
-        tables: dict[str, Callable[[], DataFrame]],
-        aside: Path,
-        made_so_many: Callable[[int], None] = lambda done: None,
-    ) -> None:
-        """Writes these tables; several are under way at a time."""
-        with ThreadPoolExecutor(TABLES_AT_ONCE) as pool:
-            making = {pool.submit(_arrow, make_table): name for name, make_table in tables.items()}
+        self, queries: dict[str, Callable[[], DataFrame]], made_so_many: Callable[[int], None]
+    ) -> dict[str, pyarrow.Table]:
+        """Returns the results of these queries; several are under way at a time."""
+        found = {}
+        with ThreadPoolExecutor(QUERIES_AT_ONCE) as pool:
+            making = {pool.submit(_arrow, query): name for name, query in queries.items()}
             for done, made in enumerate(as_completed(making), 1):
-                write_table(aside / making[made], made.result())
+                found[making[made]] = made.result()
                 made_so_many(done)
+        return found
 
     def _ages(self, day: Day, aside: Path, end: float) -> None:
         rows = [read_table(aside / "arrivals")]
@@ -333,8 +337,9 @@ class ReportBuilder:
         return Told(aside, content["words"], balances, content)
 
 
-def _arrow(make_table: Callable[[], DataFrame]) -> pyarrow.Table:
-    return with_quantiles(make_table().toArrow())
+def _arrow(query: Callable[[], DataFrame]) -> pyarrow.Table:
+    found = query().toArrow()
+    return pyarrow.table({name: found[name] for name in found.column_names})  # without what must not be null
 
 
 def _total(aside: Path) -> dict[str, Any]:

@@ -13,8 +13,9 @@ MUTATIONS = [
     Mutation(
         "a join keeps only destinations that were asked",
         "appliance/pipeline/daily_tables/cells.py",
-        '    return names.join(counted, on="hash", how="left").select(\n',
-        '    return names.join(counted, on="hash", how="inner").select(\n',
+        '    at = pc.index_in(names[f"{key}_hash"], value_set=counted["hash"].combine_chunks())\n',
+        '    at = pc.index_in(names[f"{key}_hash"], value_set=counted["hash"].combine_chunks())\n'
+        "    names, at = names.filter(pc.is_valid(at)), at.drop_null()\n",
         "destinations",
     ),
     Mutation(
@@ -42,8 +43,8 @@ MUTATIONS = [
     Mutation(
         "what was put off without asking counts as an attempt",
         "appliance/pipeline/daily_tables/cells.py",
-        '    tried = F.when(F.col("outcome").isin(*TRIED), F.col(count)).otherwise(0)\n',
-        '    tried = F.when(F.col("outcome").isin(*OUTCOMES), F.col(count)).otherwise(0)\n',
+        "    tried = pc.is_in(outcome, value_set=pyarrow.array(TRIED))\n",
+        "    tried = pc.is_in(outcome, value_set=pyarrow.array(OUTCOMES))\n",
         "totals destinations",
     ),
 ]

@@ -80,8 +80,8 @@ MUTATIONS = [
     Mutation(
         "mail put off for a dead destination counts as tried",
         "appliance/pipeline/daily_tables/labels.py",
-        '        _one(tried).alias("attempts"),\n',
-        '        _one(F.lit(True)).alias("attempts"),\n',
+        '        _one(tried).alias("tried"),\n',
+        '        _one(F.lit(True)).alias("tried"),\n',
         "tests/appliance/pipeline/test_labels.py",
     ),
     Mutation(

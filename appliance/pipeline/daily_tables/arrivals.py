@@ -2,28 +2,76 @@
 
 Queue ids sort by arrival, so the first characters of one are a stretch of time, 18 minutes long. Messages accepted in a
 stretch, less those of it that ever finished, are still queued: no message need be followed through the days.
+
+From here the other tables of accepted mail come, too: it is counted once, by several keys (``came``).
 """
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+import pyarrow
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from appliance.pipeline.counters import size
+from appliance.pipeline.daily_tables.adding import grouped, of_key, ordered, sums
 from appliance.pipeline.daily_tables.facts import Facts
 
-__all__ = ["arrivals"]
+__all__ = ["arrivals", "came"]
 
 PREFIX = 5  # of a queue id's eleven characters of time: 2^30 microseconds
 
 
-def arrivals(facts: Facts) -> DataFrame:
+def came(facts: Facts) -> DataFrame:
+    """Counts what came in and what was finished, by several keys: kind and key say which.
+
+    Accepted mail by sender, client, stretch, origin and hour: messages, the recipients that the message has
+    (``recipient_count``) and those of the row (``recipients``), size_bytes, first_us: when the first came. Of "finished" by
+    stretch, "refused" by hour, "refused_client" and recipients "added" by hour: n.
+    """
+    hour = facts.hour().cast("string")
+    stretch = F.substring("queue_id", 1, PREFIX)
+    by = {"sender": F.coalesce("sender", F.lit("")), "client": F.coalesce("client_address", F.lit("")), "stretch": stretch,
+          "origin": F.col("origin")}  # fmt: skip
+    first = F.col("part") == 0  # further parts only have more recipients
+    keys = F.when(first, _keys(by | {"hour": hour})).otherwise(_keys({"hour": hour}))
+    accepted = facts.accepted.select(
+        F.explode(keys).alias("by"),
+        F.when(first, 1).otherwise(0).alias("messages"),
+        F.when(first, F.col("recipient_count")).alias("recipient_count"),
+        size(F.col("recipients")).alias("recipients"),
+        "size_bytes",
+        F.unix_micros("at").alias("first_us"),
+        F.lit(0).alias("n"),
+    )
+    others = {
+        "finished": (facts.of("finished"), {"finished": stretch}, F.lit(1)),
+        "refused": (facts.of("refused"), {"refused": hour, "refused_client": F.col("client_address")}, F.lit(1)),
+        "order": (facts.added, {"added": hour}, F.col("n")),
+    }
+    for kind, (events, those, n) in others.items():
+        if facts.has(kind):
+            nothing = (F.lit(None).cast("int").alias(name) for name in ("messages", "recipient_count", "recipients"))
+            none = (F.lit(None).cast("long").alias(name) for name in ("size_bytes", "first_us"))
+            accepted = accepted.unionAll(
+                events.select(F.explode(_keys(those)).alias("by"), *nothing, *none, n.alias("n"))
+            )
+    added = ("messages", "recipient_count", "recipients", "size_bytes", "n")
+    return accepted.groupBy(F.col("by.kind").alias("kind"), F.col("by.key").alias("key")).agg(
+        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in added), F.min("first_us").alias("first_us")
+    )
+
+
+def _keys(keys: dict[str, Column]) -> Column:
+    return F.array(*(F.struct(F.lit(kind).alias("kind"), key.alias("key")) for kind, key in keys.items()))
+
+
+def arrivals(came: pyarrow.Table) -> pyarrow.Table:
     """Returns stretch, arrived_at (of the first accepted, null if that was on another day), accepted and finished:
     counts of messages."""
-    stretch = F.substring("queue_id", 1, PREFIX).alias("stretch")
-    came = (
-        facts.accepted.where(F.col("part") == 0)
-        .groupBy(stretch)
-        .agg(F.min(F.unix_micros("at") / 1e6).alias("arrived_at"), F.count(F.lit(1)).alias("accepted"))
-    )
-    went = facts.of("finished").groupBy(stretch).agg(F.count(F.lit(1)).alias("finished"))
-    return came.join(went, on="stretch", how="full").fillna(0, ["accepted", "finished"]).orderBy("stretch")
+    columns = ["stretch", "first_us", "messages", "n"]
+    both = [of_key(came, kind, "stretch").select(columns) for kind in ("stretch", "finished")]
+    rows = grouped(pyarrow.concat_tables(both), ["stretch"], [("first_us", "min"), *sums("messages", "n")])
+    at = pc.divide(rows["first_us"].cast(pyarrow.float64()), 1e6)
+    named = {"stretch": rows["stretch"], "arrived_at": at, "accepted": rows["messages"], "finished": rows["n"]}
+    return ordered(pyarrow.table(named), [("stretch", True)])

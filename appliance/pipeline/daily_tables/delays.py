@@ -15,7 +15,7 @@ from decimal import ROUND_HALF_UP, Decimal
 import numpy as np
 import pyarrow
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 __all__ = ["QUANTILES", "bucket_of", "merged", "rounded", "sketched", "with_quantiles"]
@@ -32,33 +32,25 @@ def bucket_of(delay_us: Column) -> Column:
     return F.ceil(steps - 1e-9).cast("int")  # a value at the end of a step, up to rounding, belongs to it
 
 
-def sketched(cells: DataFrame, *keys: str) -> DataFrame:
-    """Returns ``keys`` and the sketch ``delays``, from rows of keys, bucket and n; a row without a bucket is left
-    out."""
-    counted = cells.where(F.col("bucket").isNotNull()).groupBy(*keys, "bucket").agg(F.sum("n").alias("count"))
-    return counted.groupBy(*keys).agg(F.sort_array(F.collect_list(F.struct("bucket", "count"))).alias("delays"))
+def sketched(cells: pyarrow.Table, key: str) -> pyarrow.Table:
+    """Returns ``key`` and the sketch ``delays``, from rows of key, bucket and n; a row without a bucket is left out."""
+    added = cells.filter(pc.is_valid(cells["bucket"])).group_by([key, "bucket"], use_threads=False)
+    steps = added.aggregate([("n", "sum")]).sort_by([(key, "ascending"), ("bucket", "ascending")])
+    names = steps[key].combine_chunks()
+    begins = [0, *(np.flatnonzero(pc.not_equal(names[1:], names[:-1]).to_numpy(zero_copy_only=False)) + 1)]
+    begins = begins if len(names) else []
+    counts = steps["n_sum"].combine_chunks().cast(pyarrow.int64())
+    both = pyarrow.StructArray.from_arrays([steps["bucket"].combine_chunks(), counts], names=["bucket", "count"])
+    lists = pyarrow.ListArray.from_arrays(pyarrow.array([*begins, len(names)], pyarrow.int32()), both)
+    return pyarrow.table({key: names.take(pyarrow.array(begins, pyarrow.int64())), "delays": lists})
 
 
 def merged(days: pyarrow.Table, key: str) -> pyarrow.Table:
     """Returns ``key`` and ``delays`` from rows that have both, one row per key instead of several."""
     sketches = days["delays"].combine_chunks()
     steps = sketches.flatten()  # those of null sketches left out
-    apart = pyarrow.table(
-        {
-            key: days[key].combine_chunks().take(pc.list_parent_indices(sketches)),
-            "bucket": steps.field("bucket"),
-            "count": steps.field("count"),
-        }
-    )
-    added = apart.group_by([key, "bucket"], use_threads=False).aggregate([("count", "sum")])
-    added = added.sort_by([(key, "ascending"), ("bucket", "ascending")])
-    names = added[key].combine_chunks()
-    begins = [0, *(np.flatnonzero(pc.not_equal(names[1:], names[:-1]).to_numpy(zero_copy_only=False)) + 1)]
-    begins = begins if len(names) else []
-    counts = added["count_sum"].combine_chunks().cast(pyarrow.int64())
-    both = pyarrow.StructArray.from_arrays([added["bucket"].combine_chunks(), counts], names=["bucket", "count"])
-    lists = pyarrow.ListArray.from_arrays(pyarrow.array([*begins, len(names)], pyarrow.int32()), both)
-    return pyarrow.table({key: names.take(pyarrow.array(begins, pyarrow.int64())), "delays": lists})
+    names = days[key].combine_chunks().take(pc.list_parent_indices(sketches))
+    return sketched(pyarrow.table({key: names, "bucket": steps.field("bucket"), "n": steps.field("count")}), key)
 
 
 def rounded(values: pyarrow.ChunkedArray, digits: int) -> pyarrow.Array:

@@ -47,6 +47,10 @@ class Facts:
         counted = known.where(~F.coalesce("repeated", F.lit(False)))
         return counted.withColumns({"again": F.coalesce("again", F.lit(False)), "outcome": outcome()})
 
+    def has(self, kind: str) -> bool:
+        """Returns whether there may be events of this kind."""
+        return any(kind in each.kinds for each in self.silver)
+
     @cached_property
     def accepted(self) -> DataFrame:
         """Returns the accepted messages of the day."""
@@ -75,7 +79,6 @@ class Facts:
             .agg(F.count_if(ended).alias("ends"), F.count_if(first).alias("firsts"))
             .where("ends > 1 OR firsts > 1")
             .select("message", "number")
-            .cache()
         )
         if not several.isEmpty():
             theirs = self.attempts.withColumn("message", F.xxhash64("queue_id")).join(several, on=["message", "number"])
@@ -91,7 +94,6 @@ class Facts:
             self._later = later.where("repeated OR again").cache()
             self.repeated = self._later.where("repeated").count()
             self.__dict__.pop("attempts", None)
-        several.unpersist()
 
     def forget(self) -> None:
         """Frees what ``tell_apart`` keeps in memory."""

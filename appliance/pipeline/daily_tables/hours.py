@@ -2,59 +2,54 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+import pyarrow
+import pyarrow.compute as pc
 
-from appliance.pipeline.counters import size
-from appliance.pipeline.daily_tables.cells import of_outcomes
-from appliance.pipeline.daily_tables.facts import Facts
+from appliance.pipeline.daily_tables.adding import chosen, grouped, of_key, sums
+from appliance.pipeline.daily_tables.cells import OUTCOMES, of_outcomes
+from appliance.pipeline.days import Day
 
 __all__ = ["hours"]
 
+UNTRIED = {"deferred": "put_off", "bounced": "returned"}  # without a next hop that was asked
+CAME = ("messages", "recipients", "size_bytes")
 
-def hours(facts: Facts) -> DataFrame:
+
+def hours(day: Day, came: pyarrow.Table, labelled: pyarrow.Table) -> pyarrow.Table:
     """Returns hour (0 is the day's first), begins_at, clock, messages, recipients, size_bytes, attempts, the outcomes,
-    refused. Recipients that an operator added are among the recipients.
+    refused. Recipients that an operator added are among the recipients. ``came``: of ``arrivals``; ``labelled``: of
+    ``labels``.
 
     All hours of the day are there, those without mail with zeros.
     """
-    names = facts.day.hours()
-    hour = F.col("id").cast("int")
-    all_hours = facts.session.range(len(names)).select(
-        hour.alias("hour"),
-        F.element_at(F.lit([begins_at for begins_at, _ in names]), hour + 1).alias("begins_at"),
-        F.element_at(F.lit([clock for _, clock in names]), hour + 1).alias("clock"),
-    )
-    sizes = (
-        F.when(F.col("part") == 0, 1).otherwise(0).alias("messages"),
-        size(F.col("recipients")).alias("recipients"),
-    )
-    accepted = facts.accepted.select(
-        facts.hour().alias("hour"), *sizes, F.coalesce("size_bytes", F.lit(0)).alias("size_bytes")
-    )
-    later = facts.added.select(
-        facts.hour().alias("hour"),
-        F.lit(0).alias("messages"),
-        F.col("n").alias("recipients"),
-        F.lit(0).alias("size_bytes"),
-    )
-    came = (
-        accepted.unionByName(later)
-        .groupBy("hour")
-        .agg(*(F.sum(name).alias(name) for name in ("messages", "recipients", "size_bytes")))
-    )
-    tried = (
-        facts.attempts.groupBy(facts.hour().alias("hour"), "outcome")
-        .agg(_count("n"))
-        .groupBy("hour")
-        .agg(*of_outcomes())
-    )
-    refused = facts.of("refused").groupBy(facts.hour().alias("hour")).agg(_count("refused"))
-    joined = all_hours
-    for each in (came, tried, refused):
-        joined = joined.join(each, on="hour", how="left")
-    return joined.fillna(0).orderBy("hour")
+    names = day.hours()
+    columns = {
+        "hour": pyarrow.array(range(len(names)), pyarrow.int32()),
+        "begins_at": pyarrow.array([begins_at for begins_at, _ in names], pyarrow.float64()),
+        "clock": pyarrow.array([clock for _, clock in names]),
+    }
+    there, added = of_key(came, "hour", "hour"), of_key(came, "added", "hour")
+    added = added.set_column(added.column_names.index("recipients"), "recipients", added["n"])
+    columns |= _by_hour(pyarrow.concat_tables([there, added]), len(names), CAME)
+    columns |= _by_hour(of_outcomes(_outcomes(of_key(labelled, "hour", "hour"))), len(names), ("attempts", *OUTCOMES))
+    refused = of_key(came, "refused", "hour").select(["hour", "n"]).rename_columns(["hour", "refused"])
+    return pyarrow.table(columns | _by_hour(refused, len(names), ("refused",)))
 
 
-def _count(name: str) -> Column:
-    return F.count(F.lit(1)).alias(name)
+def _outcomes(rows: pyarrow.Table) -> pyarrow.Table:
+    """Returns hour, outcome and n from rows of hour, status, n and tried."""
+    hour, status, untried = rows["hour"], rows["status"], pc.subtract(rows["n"], rows["tried"])
+    instead = pc.is_in(status, value_set=pyarrow.array(list(UNTRIED)))
+    asked = pyarrow.table({"hour": hour, "outcome": status, "n": pc.if_else(instead, rows["tried"], rows["n"])})
+    parts = [asked]
+    for name, outcome in UNTRIED.items():
+        n = chosen(pc.equal(status, name), untried)
+        parts.append(pyarrow.table({"hour": hour, "outcome": pyarrow.repeat(outcome, len(hour)), "n": n}))
+    return pyarrow.concat_tables(parts)
+
+
+def _by_hour(rows: pyarrow.Table, hours: int, names: tuple[str, ...]) -> dict[str, pyarrow.Array]:
+    """Returns the sums of these columns for each hour."""
+    summed = grouped(rows, ["hour"], sums(*names))
+    at = pc.index_in(pyarrow.array([str(hour) for hour in range(hours)]), value_set=summed["hour"].combine_chunks())
+    return {name: pc.fill_null(summed[name].take(at), 0) for name in names}

@@ -6,12 +6,15 @@ apart. The first attempt of a recipient is the first one in the first generation
 
 from __future__ import annotations
 
+import pyarrow
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from appliance.pipeline.daily_tables.adding import chosen, grouped, most, of_key, share, sums
 from appliance.pipeline.daily_tables.facts import Facts
 
-__all__ = ["LABELS", "ROWS_MAX", "SUMS", "labelled"]
+__all__ = ["LABELS", "SUMS", "label", "labelled", "shown"]
 
 ROWS_MAX = 1_000  # with most attempts
 # Table and its column of silver.
@@ -26,48 +29,57 @@ SUMS = (
     "attempts", "delivered", "deferred", "bounced", "put_off", "first_attempts", "first_delivered", "messages_deferred",
     "delivered_bytes", "delivered_tls",
 )  # fmt: skip
+HIDDEN = ("first_attempts", "first_delivered", "delivered_tls")  # behind the shares that are made of them
 
 
-def labelled(facts: Facts, key: str) -> DataFrame:
-    """Returns ``key``, SUMS and their shares. ``put_off`` are deferrals without an attempt, ``messages_deferred`` messages with
-    a deferral, ``delivered_bytes`` counts a message once for each recipient."""
+def labelled(facts: Facts) -> DataFrame:
+    """Counts the attempts once for all labels, and for "hour": kind, key, status; n, tried, first (attempts of their
+    recipient), messages that were deferred, size_bytes and tls (those with it) of what was delivered."""
     status, tried = F.col("status"), F.col("tried")
     first = tried & (F.col("generation") == 0) & ~F.col("again")
-    attempts = facts.attempts.where(status.isin("delivered", "deferred", "bounced")).select(
-        F.coalesce(key, F.lit("")).alias(key),
-        *(_one(tried & (status == each)).alias(each) for each in ("delivered", "deferred", "bounced")),
-        _one(tried).alias("attempts"),
-        _one(~tried & (status == "deferred")).alias("put_off"),
-        _one(first).alias("first_attempts"),
-        _one(first & (status == "delivered")).alias("first_delivered"),
+    keys = {table: F.coalesce(column, F.lit("")) for table, column in LABELS.items()} | {
+        "hour": facts.hour().cast("string")
+    }
+    attempts = facts.attempts.select(
+        F.explode(
+            F.array(*(F.struct(F.lit(kind).alias("kind"), key.alias("key")) for kind, key in keys.items()))
+        ).alias("by"),
+        "status",
+        _one(tried).alias("tried"),
+        _one(first).alias("first"),
         F.when(status == "deferred", F.xxhash64("queue_id")).alias("message"),
-        F.when(status == "delivered", F.coalesce("size_bytes", F.lit(0))).otherwise(0).alias("delivered_bytes"),
-        _one((status == "delivered") & (F.coalesce("tls", F.lit("")) != "")).alias("delivered_tls"),
+        F.when(status == "delivered", F.coalesce("size_bytes", F.lit(0))).otherwise(0).alias("bytes"),
+        _one((status == "delivered") & (F.coalesce("tls", F.lit("")) != "")).alias("tls"),
     )
-    counted = attempts.groupBy(key).agg(
-        *(F.sum(name).alias(name) for name in SUMS if name != "messages_deferred"),
-        F.count_distinct("message").alias("messages_deferred"),
+    return attempts.groupBy(F.col("by.kind").alias("kind"), F.col("by.key").alias("key"), "status").agg(
+        F.count(F.lit(1)).alias("n"),
+        *(F.sum(name).alias(name) for name in ("tried", "first", "bytes", "tls")),
+        F.count_distinct("message").alias("messages"),
     )
-    return _with_shares(counted, key)
 
 
-def _with_shares(counted: DataFrame, key: str) -> DataFrame:
-    shown = counted.select(
-        key,
-        "attempts",
-        *(name for name in SUMS if name not in ("attempts", "first_attempts", "first_delivered", "delivered_tls")),
-        _share("first_delivered", "first_attempts").alias("first_attempt_share"),
-        _share("delivered_tls", "delivered").alias("tls_share"),
-        "first_attempts",
-        "first_delivered",
-        "delivered_tls",
-    )
-    return shown.orderBy(F.desc("attempts"), F.desc("put_off"), key).limit(ROWS_MAX)
+def label(counted: pyarrow.Table, table: str) -> pyarrow.Table:
+    """Returns the key, SUMS and their shares, out of ``labelled``. ``put_off`` are deferrals without an attempt,
+    ``messages_deferred`` messages with a deferral, ``delivered_bytes`` counts a message once for each recipient."""
+    rows = of_key(counted, table, LABELS[table])
+    rows = rows.filter(pc.is_in(rows["status"], value_set=pyarrow.array(("delivered", "deferred", "bounced"))))
+    status = {name: pc.equal(rows["status"], name) for name in ("delivered", "deferred", "bounced")}
+    columns = {LABELS[table]: rows[LABELS[table]], "attempts": rows["tried"], "first_attempts": rows["first"]}
+    columns |= {name: chosen(those, rows["tried"]) for name, those in status.items()}
+    columns["put_off"] = chosen(status["deferred"], pc.subtract(rows["n"], rows["tried"]))
+    columns["first_delivered"] = chosen(status["delivered"], rows["first"])
+    columns |= {"messages_deferred": rows["messages"], "delivered_bytes": rows["bytes"], "delivered_tls": rows["tls"]}
+    return shown(grouped(pyarrow.table(columns), [LABELS[table]], sums(*SUMS)), LABELS[table])
+
+
+def shown(summed: pyarrow.Table, key: str) -> pyarrow.Table:
+    """Returns the columns of the table from ``key`` and SUMS, those with most attempts."""
+    columns = {name: summed[name] for name in (key, *SUMS) if name not in HIDDEN}
+    columns["first_attempt_share"] = share(summed, "first_delivered", "first_attempts")
+    columns["tls_share"] = share(summed, "delivered_tls", "delivered")
+    columns |= {name: summed[name] for name in HIDDEN}
+    return most(pyarrow.table(columns), ["attempts", "put_off"], [key], ROWS_MAX)
 
 
 def _one(condition: Column) -> Column:
     return F.when(condition, 1).otherwise(0)
-
-
-def _share(part: str, whole: str) -> Column:
-    return F.when(F.col(whole) > 0, F.round(F.col(part) / F.col(whole), 6))

@@ -7,19 +7,18 @@ twice in the week. Arrow adds them up: they are a few thousand rows, and Spark t
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pyarrow
 import pyarrow.compute as pc
 
-from appliance.pipeline.daily_tables.cells import COUNTS, LETTERS, OUTCOMES, SHARES, SUMS
+from appliance.pipeline.daily_tables import labels
+from appliance.pipeline.daily_tables.adding import grouped, most, ordered, ratio, sums, with_delays
+from appliance.pipeline.daily_tables.cells import COUNTS, OUTCOMES, SUMS, shown, with_shares
 from appliance.pipeline.daily_tables.correspondents import TOP
 from appliance.pipeline.daily_tables.delays import merged, rounded
 from appliance.pipeline.daily_tables.encryption import KEYS as TLS_KEYS
 from appliance.pipeline.daily_tables.encryption import ROWS_MAX as TLS_MAX
-from appliance.pipeline.daily_tables.labels import LABELS
-from appliance.pipeline.daily_tables.labels import ROWS_MAX as LABELS_MAX
-from appliance.pipeline.daily_tables.labels import SUMS as LABEL_SUMS
 from appliance.pipeline.daily_tables.reasons import ROWS_MAX
 from appliance.pipeline.daily_tables.windows import ROWS_MAX as WINDOWS_MAX
 
@@ -37,21 +36,11 @@ ADDED: dict[str, tuple[str, ...]] = {
 
 def _destinations(key: str) -> Callable[[pyarrow.Table], pyarrow.Table]:
     def merge(days: pyarrow.Table) -> pyarrow.Table:
-        counted = _grouped(days, [key], [*_sums(*COUNTS, *SUMS), ("delay_max_us", "max")])
-        counted = _with_delays(counted, merged(days, key), key)
-        return _ordered(_shown(counted, [key]), [("attempts", False), (key, True)])
+        counted = grouped(days, [key], [*sums(*COUNTS, *SUMS), ("delay_max_us", "max")])
+        counted = with_delays(counted, merged(days, key), key)
+        return ordered(shown(counted, [key]), [("attempts", False), (key, True)])
 
     return merge
-
-
-def _shown(counted: pyarrow.Table, keys: Sequence[str]) -> pyarrow.Table:
-    """Returns the columns of destinations and providers."""
-    columns = {name: counted[name] for name in (*keys, *COUNTS)} | _shares(counted)
-    columns["delay_max_s"] = rounded(pc.divide(counted["delay_max_us"].cast(pyarrow.float64()), 1e6), 4)
-    for letter, name in zip(LETTERS, SUMS, strict=True):
-        columns[f"delay_{letter}_s"] = rounded(pc.divide(_ratio(counted[name], counted["delivered"]), 1e6), 6)
-    columns |= {name: counted[name] for name in (*SUMS, "delay_max_us", "delays")}
-    return pyarrow.table(columns)
 
 
 def _totals(days: pyarrow.Table) -> pyarrow.Table:
@@ -66,15 +55,14 @@ def _totals(days: pyarrow.Table) -> pyarrow.Table:
     ]
     names = [*added, "attempts", *OUTCOMES, *SUMS, "finished", "refused"]
     days = days.append_column("all", pyarrow.repeat(1, days.num_rows))
-    sums = _grouped(days, ["all"], [*_sums(*names), ("delay_max_us", "max")])
-    for name, share in _shares(sums).items():
-        sums = sums.append_column(name, share)
-    return _with_delays(sums, merged(days, "all"), "all").drop_columns(["all"])
+    only = grouped(days, ["all"], [*sums(*names), ("delay_max_us", "max")])
+    only = with_delays(with_shares(only), merged(days, "all"), "all")
+    return only.drop_columns(["all"])
 
 
 def _reasons(days: pyarrow.Table) -> pyarrow.Table:
     # Of the destinations the day with most: which they were is not kept.
-    return _most(
+    return most(
         _with_top(days, ["status", "dsn", "reason"], "recipients", "destinations", "top_destination"),
         ["recipients"],
         ["status", "dsn", "reason"],
@@ -83,7 +71,7 @@ def _reasons(days: pyarrow.Table) -> pyarrow.Table:
 
 
 def _refused(days: pyarrow.Table) -> pyarrow.Table:
-    return _most(
+    return most(
         _with_top(days, ["stage", "reason"], "count", "clients", "top_client"), ["count"], ["stage", "reason"], ROWS_MAX
     )
 
@@ -91,14 +79,14 @@ def _refused(days: pyarrow.Table) -> pyarrow.Table:
 def _with_top(days: pyarrow.Table, keys: list[str], number: str, names: str, top: str) -> pyarrow.Table:
     """Adds up ``number``, and takes the greatest of ``names``, the first of the examples, and ``top`` of the row with the
     greatest number."""
-    days = _ordered(days, [(number, True), (top, True)])
+    days = ordered(days, [(number, True), (top, True)])
     last = pc.ScalarAggregateOptions(skip_nulls=False)
-    return _grouped(days, keys, [(number, "sum"), (names, "max"), (top, "last", last), ("example", "min")])
+    return grouped(days, keys, [(number, "sum"), (names, "max"), (top, "last", last), ("example", "min")])
 
 
 def _top(key: str, *numbers: str) -> Callable[[pyarrow.Table], pyarrow.Table]:
     """Adds up the top rows of each day; a name that was not among the top of any day is missing."""
-    return lambda days: _most(_grouped(days, [key], _sums(*numbers)), ["messages"], [key], TOP)
+    return lambda days: most(grouped(days, [key], sums(*numbers)), ["messages"], [key], TOP)
 
 
 def _hours(days: pyarrow.Table) -> pyarrow.Table:
@@ -107,16 +95,16 @@ def _hours(days: pyarrow.Table) -> pyarrow.Table:
     at = days.column_names.index("clock")
     days = days.set_column(at, "clock", pc.utf8_slice_codeunits(days["clock"], 0, 5))
     days = days.append_column("hours", pyarrow.repeat(1, days.num_rows))
-    return _ordered(_grouped(days, ["clock"], _sums("hours", *numbers)), [("clock", True)])
+    return ordered(grouped(days, ["clock"], sums("hours", *numbers)), [("clock", True)])
 
 
 def _encryption(days: pyarrow.Table) -> pyarrow.Table:
     for name in TLS_KEYS:
         told = pc.fill_null(days[name].cast(pyarrow.string()), "")
         days = days.set_column(days.column_names.index(name), name, told)
-    summed = _grouped(days, [*TLS_KEYS], _sums("count"))
+    summed = grouped(days, [*TLS_KEYS], sums("count"))
     order = [("direction", True), ("count", False), *((name, True) for name in TLS_KEYS[1:])]
-    return _ordered(summed, order).slice(0, TLS_MAX)
+    return ordered(summed, order).slice(0, TLS_MAX)
 
 
 def _windows(days: pyarrow.Table) -> pyarrow.Table:
@@ -124,75 +112,21 @@ def _windows(days: pyarrow.Table) -> pyarrow.Table:
     for name in means:
         weighted = pc.multiply(days[name], days["samples"].cast(pyarrow.float64()))
         days = days.append_column(f"{name}_all", weighted)
-    most = ("window_max", "busy_max", "queued_max")
-    summed = _grouped(
+    greatest = ("window_max", "busy_max", "queued_max")
+    summed = grouped(
         days,
         ["destination"],
-        [*_sums("samples", "dead_minutes"), ("window_min", "min"), *_sums(*(f"{name}_all" for name in means)),
-         *((name, "max") for name in most)],
+        [*sums("samples", "dead_minutes"), ("window_min", "min"), *sums(*(f"{name}_all" for name in means)),
+         *((name, "max") for name in greatest)],
     )  # fmt: skip
     columns = {name: summed[name] for name in ("destination", "samples", "dead_minutes", "window_min")}
-    columns |= {name: rounded(_ratio(summed[f"{name}_all"], summed["samples"]), 3) for name in means}
-    columns |= {name: summed[name] for name in most}
-    return _most(pyarrow.table(columns), ["dead_minutes", "queued_max"], ["destination"], WINDOWS_MAX)
+    columns |= {name: rounded(ratio(summed[f"{name}_all"], summed["samples"]), 3) for name in means}
+    columns |= {name: summed[name] for name in greatest}
+    return most(pyarrow.table(columns), ["dead_minutes", "queued_max"], ["destination"], WINDOWS_MAX)
 
 
 def _labels(days: pyarrow.Table, key: str) -> pyarrow.Table:
-    summed = _grouped(days, [key], _sums(*LABEL_SUMS))
-    hidden = ("first_attempts", "first_delivered", "delivered_tls")
-    columns = {name: summed[name] for name in (key, *LABEL_SUMS) if name not in hidden}
-    columns["first_attempt_share"] = _share(summed, "first_delivered", "first_attempts")
-    columns["tls_share"] = _share(summed, "delivered_tls", "delivered")
-    columns |= {name: summed[name] for name in hidden}
-    return _most(pyarrow.table(columns), ["attempts", "put_off"], [key], LABELS_MAX)
-
-
-def _sums(*names: str) -> list[tuple[str, str]]:
-    return [(name, "sum") for name in names]
-
-
-def _grouped(rows: pyarrow.Table, keys: list[str], measures: Sequence[tuple[str, ...]]) -> pyarrow.Table:
-    """Returns the keys and the measures, which keep their names; null if all rows lack them."""
-    grouped = rows.group_by(keys, use_threads=False).aggregate(list(measures))
-    columns = {key: grouped[key] for key in keys}
-    for name, how, *_ in measures:
-        found = grouped[f"{name}_{how}"]
-        columns[name] = found.cast(pyarrow.int64()) if how == "sum" and pyarrow.types.is_integer(found.type) else found
-    return pyarrow.table(columns)
-
-
-def _with_delays(counted: pyarrow.Table, delays: pyarrow.Table, key: str) -> pyarrow.Table:
-    """Adds the sketches, null where there is none. A join of Arrow's does not take lists."""
-    at = pc.index_in(counted[key], value_set=delays[key].combine_chunks())
-    return counted.append_column("delays", delays["delays"].take(at))
-
-
-def _shares(counted: pyarrow.Table) -> dict[str, pyarrow.Array]:
-    return {f"{each}_share": _share(counted, each, "attempts") for each in SHARES}
-
-
-def _share(counted: pyarrow.Table, part: str, whole: str) -> pyarrow.Array:
-    return rounded(_ratio(counted[part], counted[whole]), 6)
-
-
-def _ratio(part: pyarrow.ChunkedArray, whole: pyarrow.ChunkedArray) -> pyarrow.ChunkedArray:
-    """Returns part / whole; null where the whole is 0."""
-    there = pc.if_else(pc.equal(whole, 0), None, whole)
-    return pc.divide(part.cast(pyarrow.float64()), there.cast(pyarrow.float64()))
-
-
-def _most(rows: pyarrow.Table, by: Sequence[str], keys: Sequence[str], most: int) -> pyarrow.Table:
-    return _ordered(rows, [*((name, False) for name in by), *((key, True) for key in keys)]).slice(0, most)
-
-
-def _ordered(rows: pyarrow.Table, by: Sequence[tuple[str, bool]]) -> pyarrow.Table:
-    """Sorts by columns, each ascending or not; null is the least."""
-    keys, order = {}, []
-    for at, (name, ascending) in enumerate(by):
-        keys[f"there{at}"] = pc.is_valid(rows[name])
-        keys[f"value{at}"] = rows[name]
-        order += [(f"{what}{at}", "ascending" if ascending else "descending") for what in ("there", "value")]
-    return rows.take(pc.sort_indices(pyarrow.table(keys), sort_keys=order))
+    return labels.shown(grouped(days, [key], sums(*labels.SUMS)), key)
 
 
 # How each table of days becomes one of a week or a month. Those that are not here are of days only.
@@ -208,5 +142,5 @@ MERGED: dict[str, Callable[[pyarrow.Table], pyarrow.Table]] = {
     "hours": _hours,
     "encryption": _encryption,
     "windows": _windows,
-    **{table: functools.partial(_labels, key=key) for table, key in LABELS.items()},
+    **{table: functools.partial(_labels, key=key) for table, key in labels.LABELS.items()},
 }
