@@ -144,11 +144,15 @@ def balance(
     def counted(number: Column) -> list[Column]:
         return _counted(number, inside, beside, checked)
 
-    arrived = read(session, silver, "accepted").where(near).agg(*counted(size(F.col("recipients"))))
-    later = added(read(session, silver, "order").where(near)).agg(*counted(F.col("n")))
+    entered = F.lit(None).cast("string").alias("outcome")
     ended = read(session, silver, "attempt").where(near & (F.col("status") != "deferred"))
-    came = arrived.unionByName(later).collect()
-    went = ended.groupBy(outcome().alias("outcome")).agg(*counted(F.lit(1))).collect()
+    both = read(session, silver, "accepted").where(near).groupBy(entered).agg(*counted(size(F.col("recipients"))))
+    both = both.unionByName(ended.groupBy(outcome().alias("outcome")).agg(*counted(F.lit(1))))
+    if any("order" in each.kinds for each in silver):
+        later = added(read(session, silver, "order").where(near))
+        both = both.unionByName(later.groupBy(entered).agg(*counted(F.col("n"))))
+    rows = both.collect()
+    came, went = ([row for row in rows if (row["outcome"] is None) is entering] for entering in (True, False))
 
     def amounts(measure: str, queued_at_start: int, queued_at_end: int) -> dict[str, Any]:
         """Returns the terms of the equation, counted in recipients or as checksums."""

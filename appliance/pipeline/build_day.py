@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any
 
 import pyarrow
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from appliance.pipeline import ages, comparison
 from appliance.pipeline.balance import UNBALANCED, UNCHECKED, Balance, balance, suspects
@@ -141,13 +142,14 @@ class ReportBuilder:
         self.partition(sum(each.rows for each in silver))
         aside = self.store.begin(f"gold/{day.name}")
         facts = Facts(self.session, day, silver)
-        facts.tell_apart()
-        self._tables(facts, aside)
+        with ThreadPoolExecutor(1) as beside:
+            balancing = beside.submit(self._balance, first, last, balanced_dts, day)
+            self._tables(facts, aside)
         self._ages(day, aside, last.at if last is not None and last.at < day.end else min(self.now(), day.end))
         self.progress("comparing with earlier days", 0.85)
         self._compare(day, aside, so_far)
         self.progress("balancing", 0.88)
-        balanced = self._balance(first, last, balanced_dts, day).of_day(_total(aside), facts.repeated)
+        balanced = balancing.result().of_day(_total(aside), facts.repeated)
         facts.forget()
         if first is not None and last is not None and first is not last:
             balanced.words = stretch(cuts, day, first, last) + balanced.words
@@ -188,8 +190,17 @@ class ReportBuilder:
             "encryption": lambda: encryption(facts),
             "refused": lambda: refused(facts),
             "windows": lambda: windows(facts),
+            "several": lambda: facts.several().limit(1),
         }
-        found = self.together(queries, lambda done: self.progress("counting", 0.35 + 0.5 * done / len(queries)))
+        without = {name for name, kind in (("refused", "refused"), ("windows", "window")) if not facts.has(kind)}
+        told = lambda done: self.progress("counting", 0.35 + 0.5 * done / len(queries))  # noqa: E731
+        found = self.together(queries, told, without)
+        if found.pop(
+            "several"
+        ).num_rows:  # few days have any: then what was counted is counted again, each of them once
+            facts.tell_apart()
+            del queries["several"]
+            found = self.together(queries, told, without)
         tables = {name: found[name] for name in ("reasons", "recipients", "encryption", "refused", "windows")}
         tables |= {
             "totals": totals(found["came"], found["cells"]),
@@ -205,12 +216,13 @@ class ReportBuilder:
             write_table(aside / name, with_quantiles(table))
 
     def together(
-        self, queries: dict[str, Callable[[], DataFrame]], made_so_many: Callable[[int], None]
+        self, queries: dict[str, Callable[[], DataFrame]], made_so_many: Callable[[int], None], without: Set[str]
     ) -> dict[str, pyarrow.Table]:
-        """Returns the results of these queries; several are under way at a time."""
+        """Returns the results of these queries; several are under way at a time. ``without``: queries of what the day does
+        not have: their results have no rows."""
         found = {}
         with ThreadPoolExecutor(QUERIES_AT_ONCE) as pool:
-            making = {pool.submit(_arrow, query): name for name, query in queries.items()}
+            making = {pool.submit(_arrow, query, name in without): name for name, query in queries.items()}
             for done, made in enumerate(as_completed(making), 1):
                 found[making[made]] = made.result()
                 made_so_many(done)
@@ -337,8 +349,8 @@ class ReportBuilder:
         return Told(aside, content["words"], balances, content)
 
 
-def _arrow(query: Callable[[], DataFrame]) -> pyarrow.Table:
-    found = query().toArrow()
+def _arrow(query: Callable[[], DataFrame], is_empty: bool) -> pyarrow.Table:
+    found = to_arrow_schema(query().schema).empty_table() if is_empty else query().toArrow()
     return pyarrow.table({name: found[name] for name in found.column_names})  # without what must not be null
 
 

@@ -72,7 +72,10 @@ def _found(
     inside = F.lit(False)
     for lane, (begin, end) in sorted(ranges.items()):
         inside |= (F.col("lane") == lane) & (F.col("offset") >= begin) & (F.col("offset") < end)
-    kinds = (read(session, silver, kind).where(inside).groupBy("lane").agg(*_counters(kind)) for kind in _KINDS)
+    there = [kind for kind in _KINDS if any(kind in each.kinds for each in silver)]
+    if not there:
+        return {}
+    kinds = (read(session, silver, kind).where(inside).groupBy("lane").agg(*_counters(kind)) for kind in there)
     rows = functools.reduce(DataFrame.unionByName, kinds)
     summed = rows.groupBy("lane").agg(*(F.sum(name).alias(name) for name in COUNTERS))
     return {row["lane"]: {name: row[name] or 0 for name in COUNTERS} for row in summed.collect()}

@@ -6,8 +6,11 @@ data spills to ``scratch``. Times are UTC; the portal's time zone only determine
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import shlex
+import threading
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -109,6 +112,7 @@ def _settings(master: str, scratch: Path) -> dict[str, str]:
 def _start(master: str, scratch: Path, settings: dict[str, str], java_options: Sequence[str]) -> SparkSession:
     own = settings["spark.driver.extraJavaOptions"]
     settings = settings | {"spark.driver.extraJavaOptions": " ".join([own, *map(shlex.quote, java_options)])}
+    threading.Thread(target=_import_ahead, daemon=True).start()
     builder = SparkSession.Builder().master(master).appName("waypost reports")
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -121,6 +125,12 @@ def _start(master: str, scratch: Path, settings: dict[str, str], java_options: S
             f"Spark cannot start at {master}: {in_short(error, scratch, master)}; check the address and that the master runs"
         ) from error
     return session
+
+
+def _import_ahead() -> None:
+    """Imports, while Java starts, what PySpark imports at its first call of Java: pandas among others."""
+    with contextlib.suppress(Exception):  # then PySpark goes without, or says why
+        importlib.import_module("pyspark.testing.utils")
 
 
 def end(session: SparkSession, classes: ClassData | None = None) -> None:

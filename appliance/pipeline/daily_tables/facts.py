@@ -70,35 +70,42 @@ class Facts:
         """Returns the hour of the day as a column, counted from the day's beginning: 0 to 22, 23 or 24."""
         return F.floor((F.unix_micros("at") - int(self.day.begin * 1e6)) / (HOUR_S * 1_000_000)).cast("int")
 
-    def tell_apart(self) -> None:
-        """Looks for recipients with several outcomes, or several attempts in the first pass of their message, so that each
-        of them counts once. Most days have none, and then no table costs more."""
-        ended, first = F.col("status") != "deferred", F.col("tried") & (F.col("generation") == 0)
-        several = (
-            self.attempts.groupBy(F.xxhash64("queue_id").alias("message"), "number")
-            .agg(F.count_if(ended).alias("ends"), F.count_if(first).alias("firsts"))
-            .where("ends > 1 OR firsts > 1")
-            .select("message", "number")
+    def several(self) -> DataFrame:
+        """Returns the recipients (hash of the message, number) that have several outcomes, or several attempts in the first
+        pass of their message. Most days have none."""
+        firsts = self.attempts.groupBy(F.xxhash64("queue_id").alias("message"), "number").agg(
+            F.count_if(_ended()).alias("ends"), F.count_if(_first()).alias("firsts")
         )
-        if not several.isEmpty():
-            theirs = self.attempts.withColumn("message", F.xxhash64("queue_id")).join(several, on=["message", "number"])
-            place = Window.partitionBy("queue_id", "number").orderBy(*IDENTITY)
-            before = place.rowsBetween(Window.unboundedPreceding, -1)
+        return firsts.where("ends > 1 OR firsts > 1").select("message", "number")
 
-            def had(condition: Column) -> Column:
-                return F.coalesce(F.max(condition).over(before), F.lit(False))
+    def tell_apart(self) -> None:
+        """Marks the rows of these recipients, so that each recipient counts once in all tables made from then on."""
+        ended, first = _ended(), _first()
+        several = self.several()
+        theirs = self.attempts.withColumn("message", F.xxhash64("queue_id")).join(several, on=["message", "number"])
+        place = Window.partitionBy("queue_id", "number").orderBy(*IDENTITY)
+        before = place.rowsBetween(Window.unboundedPreceding, -1)
 
-            later = theirs.select(
-                *IDENTITY, (ended & had(ended)).alias("repeated"), (first & had(first)).alias("again")
-            )
-            self._later = later.where("repeated OR again").cache()
-            self.repeated = self._later.where("repeated").count()
-            self.__dict__.pop("attempts", None)
+        def had(condition: Column) -> Column:
+            return F.coalesce(F.max(condition).over(before), F.lit(False))
+
+        later = theirs.select(*IDENTITY, (ended & had(ended)).alias("repeated"), (first & had(first)).alias("again"))
+        self._later = later.where("repeated OR again").cache()
+        self.repeated = self._later.where("repeated").count()
+        self.__dict__.pop("attempts", None)
 
     def forget(self) -> None:
         """Frees what ``tell_apart`` keeps in memory."""
         if self._later is not None:
             self._later.unpersist()
+
+
+def _ended() -> Column:
+    return F.col("status") != "deferred"
+
+
+def _first() -> Column:
+    return F.col("tried") & (F.col("generation") == 0)
 
 
 def _instant(seconds: float) -> Column:
