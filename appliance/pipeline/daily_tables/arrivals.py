@@ -31,19 +31,33 @@ def came(facts: Facts) -> DataFrame:
     """
     hour = facts.hour().cast("string")
     stretch = F.substring("queue_id", 1, PREFIX)
-    by = {"sender": F.coalesce("sender", F.lit("")), "client": F.coalesce("client_address", F.lit("")), "stretch": stretch,
-          "origin": F.col("origin")}  # fmt: skip
     first = F.col("part") == 0  # further parts only have more recipients
-    keys = F.when(first, _keys(by | {"hour": hour})).otherwise(_keys({"hour": hour}))
-    accepted = facts.accepted.select(
-        F.explode(keys).alias("by"),
-        F.when(first, 1).otherwise(0).alias("messages"),
-        F.when(first, F.col("recipient_count")).alias("recipient_count"),
-        size(F.col("recipients")).alias("recipients"),
+    who = {"sender": F.coalesce("sender", F.lit("")), "client": F.coalesce("client_address", F.lit(""))}
+    one, at = F.lit(1), F.unix_micros("at")
+    none = F.lit(None).cast("long")
+    accepted = facts.accepted.where(first).select(
+        F.explode(_keys(who)).alias("by"),
+        one.alias("messages"),
+        "recipient_count",
+        none.alias("recipients"),
         "size_bytes",
-        F.unix_micros("at").alias("first_us"),
-        F.lit(0).alias("n"),
+        none.alias("first_us"),
+        none.alias("n"),
     )
+    # These are few: counted by all of them at once first.
+    when = facts.accepted.groupBy(
+        hour.alias("hour"), F.when(first, stretch).alias("stretch"), F.when(first, F.col("origin")).alias("origin")
+    ).agg(
+        F.count_if(first).alias("messages"),
+        F.sum(size(F.col("recipients"))).alias("recipients"),
+        F.sum("size_bytes").alias("size_bytes"),
+        F.min(at).alias("first_us"),
+    )
+    keys = {name: F.col(name) for name in ("hour", "stretch", "origin")}
+    both = when.select(
+        F.explode(_keys(keys)).alias("by"), "messages", none, "recipients", "size_bytes", "first_us", none
+    )
+    accepted = accepted.unionAll(both.where(F.col("by.key").isNotNull()))
     others = {
         "finished": (facts.of("finished"), {"finished": stretch}, F.lit(1)),
         "refused": (facts.of("refused"), {"refused": hour, "refused_client": F.col("client_address")}, F.lit(1)),
@@ -51,11 +65,7 @@ def came(facts: Facts) -> DataFrame:
     }
     for kind, (events, those, n) in others.items():
         if facts.has(kind):
-            nothing = (F.lit(None).cast("int").alias(name) for name in ("messages", "recipient_count", "recipients"))
-            none = (F.lit(None).cast("long").alias(name) for name in ("size_bytes", "first_us"))
-            accepted = accepted.unionAll(
-                events.select(F.explode(_keys(those)).alias("by"), *nothing, *none, n.alias("n"))
-            )
+            accepted = accepted.unionAll(events.select(F.explode(_keys(those)).alias("by"), *[none] * 5, n))
     added = ("messages", "recipient_count", "recipients", "size_bytes", "n")
     return accepted.groupBy(F.col("by.kind").alias("kind"), F.col("by.key").alias("key")).agg(
         *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in added), F.min("first_us").alias("first_us")

@@ -29,6 +29,7 @@ SUMS = (
     "attempts", "delivered", "deferred", "bounced", "put_off", "first_attempts", "first_delivered", "messages_deferred",
     "delivered_bytes", "delivered_tls",
 )  # fmt: skip
+MEASURES = ("tried", "first", "bytes", "tls")
 HIDDEN = ("first_attempts", "first_delivered", "delivered_tls")  # behind the shares that are made of them
 
 
@@ -37,25 +38,38 @@ def labelled(facts: Facts) -> DataFrame:
     recipient), messages that were deferred, size_bytes and tls (those with it) of what was delivered."""
     status, tried = F.col("status"), F.col("tried")
     first = tried & (F.col("generation") == 0) & ~F.col("again")
-    keys = {table: F.coalesce(column, F.lit("")) for table, column in LABELS.items()} | {
-        "hour": facts.hour().cast("string")
-    }
     attempts = facts.attempts.select(
-        F.explode(
-            F.array(*(F.struct(F.lit(kind).alias("kind"), key.alias("key")) for kind, key in keys.items()))
-        ).alias("by"),
+        *_labels(),
+        facts.hour().cast("string").alias("hour"),
         "status",
         _one(tried).alias("tried"),
         _one(first).alias("first"),
-        F.when(status == "deferred", F.xxhash64("queue_id")).alias("message"),
         F.when(status == "delivered", F.coalesce("size_bytes", F.lit(0))).otherwise(0).alias("bytes"),
         _one((status == "delivered") & (F.coalesce("tls", F.lit("")) != "")).alias("tls"),
     )
-    return attempts.groupBy(F.col("by.kind").alias("kind"), F.col("by.key").alias("key"), "status").agg(
-        F.count(F.lit(1)).alias("n"),
-        *(F.sum(name).alias(name) for name in ("tried", "first", "bytes", "tls")),
-        F.count_distinct("message").alias("messages"),
+    # By all keys at once first: that leaves far fewer rows to count by each.
+    fine = attempts.groupBy(*LABELS.values(), "hour", "status").agg(
+        F.count(F.lit(1)).alias("n"), *(F.sum(name).alias(name) for name in MEASURES)
     )
+    each = fine.select(_by({**LABELS, "hour": "hour"}), "status", "n", *MEASURES, F.lit(0).alias("messages"))
+    deferred = facts.of("attempt", delivered=False).where(status == "deferred")
+    messages = deferred.select(*_labels(), F.xxhash64("queue_id").alias("message")).select(_by(LABELS), "message")
+    once = messages.groupBy("by", "message").agg(F.count(F.lit(1)).alias("times"))
+    zeros = (F.lit(0).alias(name) for name in ("n", *MEASURES))
+    both = each.unionAll(once.select("by", F.lit("deferred"), *zeros, F.lit(1)))
+    return both.groupBy(F.col("by.kind").alias("kind"), F.col("by.key").alias("key"), "status").agg(
+        *(F.sum(name).alias(name) for name in ("n", *MEASURES, "messages"))
+    )
+
+
+def _labels() -> list[Column]:
+    return [F.coalesce(column, F.lit("")).alias(column) for column in LABELS.values()]
+
+
+def _by(keys: dict[str, str]) -> Column:
+    """Makes a row for each key."""
+    pairs = (F.struct(F.lit(kind).alias("kind"), F.col(name).alias("key")) for kind, name in keys.items())
+    return F.explode(F.array(*pairs)).alias("by")
 
 
 def label(counted: pyarrow.Table, table: str) -> pyarrow.Table:
