@@ -1,7 +1,8 @@
-"""Checks whether the workers of a Spark cluster see the files of this host: they read the events and write the tables.
+"""Checks whether the workers of a Spark cluster see the files of this host: they read the typed events, and share the disk with
+this host.
 
-Without the check, each event file that the workers cannot open would be set aside as damaged, and tables would stay on the
-disks of the workers. No Python of ours runs on a worker.
+Without the check, a run would fail in the middle, with Java's words for a file that is not there. No Python of ours runs on a
+worker.
 """
 
 from __future__ import annotations
