@@ -19,9 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mailcore.bounds import BadValue, bad, shown
 from mailcore.config import values
 from mailcore.config.protocol import fallback_hop
-from mailcore.frames import NextHop
-from mailcore.routing.next_hop import LMTP_PORT, next_hop_of
-from mailcore.routing.route import UNIX, is_address, route_to
+from mailcore.routing.route import LMTP_PORT, UNIX, Route, is_address, route_to
 
 if TYPE_CHECKING:
     from mailcore.config.transports import Transport
@@ -108,15 +106,23 @@ def own_fallbacks(
                 yield transport, f"must not have this Waypost itself: {_listening(written, at)}"
 
 
-def _listening(written: str, at: NextHop) -> str:
+def _listening(written: str, at: _Place) -> str:
     return f"{shown(written)} leads to an address that it listens on, port {at.port}"
 
 
+class _Place(NamedTuple):
+    """A next hop as deliverers get it. Ansible's check of a configuration has no package that ``NextHop`` needs."""
+
+    host: str
+    port: int
+    mx: bool
+
+
 class _Hop(NamedTuple):
-    """A fallback next hop as it is written in its one spelling, and as deliverers get it."""
+    """A fallback next hop as it is written in its one spelling, and where that is."""
 
     written: str
-    at: NextHop
+    at: _Place
     is_literal: bool
 
 
@@ -133,11 +139,16 @@ def _read_hop(text: str, is_lmtp: bool, port: int) -> _Hop:
     if is_lmtp:
         route = replace(route, mx=False)
     written = str(route).partition(":")[2]
-    return _Hop(written, next_hop_of(route, LMTP_PORT if is_lmtp else port), is_address(route.next_hop))
+    return _Hop(written, _place_of(route, LMTP_PORT if is_lmtp else port), is_address(route.next_hop))
 
 
-def _is_at(destination: str, hop: NextHop, port: int) -> bool:
+def _place_of(route: Route, port: int) -> _Place:
+    """Returns as ``next_hop_of``."""
+    return _Place(route.next_hop, port if route.port is None else route.port, route.mx)
+
+
+def _is_at(destination: str, hop: _Place, port: int) -> bool:
     """Tells whether a scope's destination is this next hop."""
     if hop.host not in destination or destination.startswith((".", UNIX)):
         return False
-    return next_hop_of(route_to("x", destination), port) == hop
+    return _place_of(route_to("x", destination), port) == hop

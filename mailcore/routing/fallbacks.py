@@ -14,8 +14,8 @@ import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from mailcore.frames import NextHop
-from mailcore.routing.next_hop import DESTINATIONS_REMEMBERED, LMTP_PORT, next_hop_named, next_hop_of
-from mailcore.routing.route import UNIX, parse_route
+from mailcore.routing.next_hop import DESTINATIONS_REMEMBERED, next_hop_named, next_hop_of
+from mailcore.routing.route import LMTP_PORT, UNIX, parse_route
 
 __all__ = ["Fallbacks", "fallback_hop"]
 

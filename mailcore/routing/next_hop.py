@@ -7,10 +7,9 @@ import functools
 from mailcore.frames import NextHop
 from mailcore.routing.route import UNIX, Route
 
-__all__ = ["DESTINATIONS_REMEMBERED", "LMTP_PORT", "next_hop_named", "next_hop_of"]
+__all__ = ["DESTINATIONS_REMEMBERED", "next_hop_named", "next_hop_of"]
 
 DESTINATIONS_REMEMBERED = 10_000  # about 5 MB; when it is full it is cleared
-LMTP_PORT = 24  # as Postfix's lmtp_tcp_port; RFC 2033 names no port and forbids 25
 
 
 def next_hop_of(route: Route, port: int) -> NextHop:

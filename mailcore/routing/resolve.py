@@ -28,8 +28,16 @@ from mailcore.envelope import Status
 from mailcore.frames import NextHop
 from mailcore.routing.address import a_labels, comparable, is_mailbox, split, split_extension
 from mailcore.routing.fallbacks import Fallbacks
-from mailcore.routing.next_hop import LMTP_PORT
-from mailcore.routing.route import BUILT_IN, DISCARD, Route, RouteError, code_and_text, domain_name, parse_route
+from mailcore.routing.route import (
+    BUILT_IN,
+    DISCARD,
+    LMTP_PORT,
+    Route,
+    RouteError,
+    code_and_text,
+    domain_name,
+    parse_route,
+)
 
 __all__ = ["Refused", "Resolve", "Resolved", "Routing", "RoutingMissing"]
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 __all__ = [
     "BUILT_IN",
     "DISCARD",
+    "LMTP_PORT",
     "ROUTE_FORMS",
     "TRANSPORT_NAME",
     "UNIX",
@@ -48,6 +49,7 @@ BUILT_IN = {
 _CODE = re.compile(r"([245])\.[0-9]{1,3}\.[0-9]{1,3}(?= |$)")  # RFC 3463 2
 _KINDS = {"error": "5", "retry": "4"}  # class of the code
 TEXT_MAX = 200  # characters of the text of such a route: it is recorded with each recipient
+LMTP_PORT = 24  # as Postfix's lmtp_tcp_port; RFC 2033 names no port and forbids 25
 UNIX = "unix:"  # before the path of a socket, as in transport(5)
 _SOCKET = re.compile(r"(?:/[A-Za-z0-9._+=-]+)+")  # none of the characters that separate the parts of a destination
 SOCKET_BYTES_MAX = 107  # unix(7): sun_path has 108, one of them a null
