@@ -193,7 +193,10 @@ class ReportBuilder:
             "several": lambda: facts.several().limit(1),
         }
         without = {name for name, kind in (("refused", "refused"), ("windows", "window")) if not facts.has(kind)}
-        told = lambda done: self.progress("counting", 0.35 + 0.5 * done / len(queries))  # noqa: E731
+
+        def told(done: int) -> None:
+            self.progress("counting", 0.35 + 0.5 * done / len(queries))
+
         found = self.together(queries, told, without)
         if found.pop(
             "several"

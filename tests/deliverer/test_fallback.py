@@ -91,7 +91,7 @@ LOOP = Refused(Status.BOUNCED, "5.4.6", "mail for bad loops back to myself")
 async def test_a_fallback_that_takes_no_mail_returns_none(
     tmp_path: Path, found: tuple[Address, ...] | Refused, bad: Refused
 ) -> None:
-    """law: fallback-returns-nothing. And the next one is tried; whether the site has failed is told by its own hosts."""
+    """law: fallback-returns-nothing. The next one is tried. The site's own hosts decide whether it has failed."""
     async with serving(ScriptedServer()) as server:
         sender = Sender(tmp_path, server.port, Hosts(found, bad=bad))
         hops = [NextHop("bad", server.port, True)]

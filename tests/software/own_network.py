@@ -45,7 +45,7 @@ Test = Callable[..., Awaitable[None]]
 
 
 def in_own_network(*packages: str) -> Callable[[Test], Test]:
-    """Lets a test run there, with these Debian packages at hand; it is skipped if nobody can make such a network here."""
+    """Runs a test there, with these Debian packages at hand. Skips it where no such network can be made."""
 
     def decorate(test: Test) -> Test:
         @functools.wraps(test)

@@ -61,12 +61,12 @@ async def validating_server(directory: Path, zones: Mapping[str, str], port: int
         anchors += f'{name}. static-key 257 3 13 "{key}";\n'
         forwarded += f'zone "{name}" {{ type forward; forward only; forwarders {{ 127.0.0.1 port {authority}; }}; }};\n'
     commands = []
-    for who, its_port, more, rest in (
+    for role, its_port, more, rest in (
         ("authority", authority, "recursion no; dnssec-validation no;", served),
         ("resolver", resolver, "recursion yes; dnssec-validation yes;", f"trust-anchors {{\n{anchors}}};\n{forwarded}"),
     ):
-        path = directory / f"{who}.conf"
-        path.write_text(_OPTIONS.format(directory=directory, name=who, port=its_port, more=more) + rest)
+        path = directory / f"{role}.conf"
+        path.write_text(_OPTIONS.format(directory=directory, name=role, port=its_port, more=more) + rest)
         commands.append((program("named"), "-g", "-n", "1", "-c", path))
     async with (
         started(commands[0], authority, directory / "authority.log"),

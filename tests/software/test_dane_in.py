@@ -148,7 +148,7 @@ async def to_publish(pem: Path) -> str:
 
 
 async def tried(record: str) -> str:
-    """Returns what the test says that operators are told to make after a change."""
+    """Returns the output of the command by which operators test a record after a change."""
     return await documented("openssl s_client -starttls", ("mail.example.org", HOST), ("3 1 1 HASH", record))
 
 
