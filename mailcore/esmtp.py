@@ -39,6 +39,7 @@ __all__ = [
     "Parameter",
     "ReplyOf",
     "Value",
+    "without_binary",
 ]
 
 SIZE_DIGITS_MAX = 20  # RFC 1870 3
@@ -150,6 +151,16 @@ def _body(value: str | None) -> bool | str | ReplyOf:
     if kind == BINARY[1]:
         return kind
     return kind == "8BITMIME" if kind in ("7BIT", "8BITMIME") else ReplyOf(b"501 5.5.4 BODY is 7BIT or 8BITMIME")
+
+
+def without_binary(parameter: Parameter) -> Parameter:
+    """Returns the parameter of MAIL as it is without BINARYMIME, which needs BDAT (RFC 3030 3)."""
+
+    def parse(value: str | None) -> Value | ReplyOf:
+        found = parameter.parse(value)
+        return ReplyOf(b"555 5.5.4 Unsupported option") if found == BINARY[1] else found
+
+    return parameter._replace(parse=parse) if parameter.keyword == BINARY[0] else parameter
 
 
 def _flag(value: str | None) -> bool | ReplyOf:

@@ -19,7 +19,7 @@ from mailcore.config.lenient import STRICT, Lenient
 from mailcore.config.listeners import MX, Listener
 from mailcore.config.milters import Milter, milters_of
 from mailcore.config.settings import Receiver
-from mailcore.esmtp import EXTENSIONS, Extension, Offering
+from mailcore.esmtp import EXTENSIONS, Extension, Offering, without_binary
 from mailcore.milter.away import Away
 from mailcore.receiver.authentication import Authentication
 from mailcore.receiver.check import Checks
@@ -54,6 +54,8 @@ class Offer:
     def __init__(
         self, name: bytes, extensions: Sequence[Extension], offering: Offering, discarded: frozenset[str] = frozenset()
     ) -> None:
+        if "CHUNKING" in discarded:  # without BDAT there is no way to send binary data
+            discarded |= {"BINARYMIME"}
         self.discarded = discarded  # keywords that are not offered, by setting
         offered = [
             (row, line)
@@ -65,6 +67,8 @@ class Offer:
         # Of a keyword that is offered, the parameters of its row replace those that are accepted without the offer.
         self.mail = {parameter.keyword: parameter for row in extensions for parameter in row.mail_unoffered}
         self.mail |= {parameter.keyword: parameter for row, _ in offered for parameter in row.mail}
+        if "BINARYMIME" in discarded:
+            self.mail = {keyword: without_binary(parameter) for keyword, parameter in self.mail.items()}
         self.rcpt = {parameter.keyword: parameter for row, _ in offered for parameter in row.rcpt}
 
 

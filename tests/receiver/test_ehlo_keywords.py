@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from mailcore.config.clients import Clients
 from mailcore.config.listeners import MX
 from mailcore.routing.networks import ByNetwork
@@ -35,6 +37,16 @@ async def test_a_discarded_keyword_is_neither_offered_nor_understood(tmp_path: P
         await client.send(b"BDAT 4 LAST\r\nab\r\n")
         assert (await client.reply()).startswith(b"502 5.5.1")
         assert (await client.ask(b"NOOP")).startswith(b"250")
+
+
+@pytest.mark.parametrize("keyword", ["CHUNKING", "BINARYMIME"])
+async def test_binary_data_is_neither_offered_nor_understood_without_its_keywords(keyword: str) -> None:
+    async with serving(rule=replace(MX, discard_ehlo_keywords=(keyword,))) as server:
+        client = await server.client()
+        await client.reply()
+        assert not {keyword, "BINARYMIME"} & offered(await client.ask(b"EHLO c"))
+        assert (await client.ask(b"MAIL FROM:<a@e.org> BODY=BINARYMIME")).startswith(b"555 5.5.4")
+        assert (await client.ask(b"MAIL FROM:<a@e.org> BODY=8BITMIME")).startswith(b"250")
 
 
 async def test_an_entry_for_the_client_replaces_the_list_of_the_listener() -> None:

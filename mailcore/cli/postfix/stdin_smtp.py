@@ -19,7 +19,7 @@ from mailcore.cli.postfix.exits import DATAERR, OK, UNAVAILABLE, Ended
 from mailcore.cli.postfix.submit import author, hostname_of, origin_of, qualified, write
 from mailcore.config.settings import Settings
 from mailcore.envelope import Options
-from mailcore.esmtp import BINARY, EXTENSIONS, Offering, Parameter, Value
+from mailcore.esmtp import EXTENSIONS, Offering, without_binary
 from mailcore.pickup.dropped import PIECE_BYTES, RECIPIENTS_MAX, Submission
 from mailcore.receiver.command import Mail, ReplyOf, parse_mail, parse_rcpt
 from mailcore.receiver.lenient_path import lenient_path
@@ -33,19 +33,7 @@ OFFERED = [
     for row in EXTENSIONS
     if row.keyword in {"PIPELINING", "SIZE", "ENHANCEDSTATUSCODES", "8BITMIME", "DSN", "SMTPUTF8"}
 ]
-
-
-def _without_binary(parameter: Parameter) -> Parameter:
-    """Returns the parameter; BODY without BINARYMIME, which needs BDAT (RFC 3030 3)."""
-
-    def parse(value: str | None) -> Value | ReplyOf:
-        found = parameter.parse(value)
-        return ReplyOf(b"555 5.5.4 Unsupported option") if found == BINARY[1] else found
-
-    return parameter._replace(parse=parse) if parameter.keyword == BINARY[0] else parameter
-
-
-MAIL_PARAMETERS = {each.keyword: _without_binary(each) for row in OFFERED for each in row.mail}
+MAIL_PARAMETERS = {each.keyword: without_binary(each) for row in OFFERED for each in row.mail}
 RCPT_PARAMETERS = {each.keyword: each for row in OFFERED for each in row.rcpt}
 
 
