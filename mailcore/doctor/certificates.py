@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import smtplib
 import socket
-import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -15,16 +13,15 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from mailcore.config.certificates import Pair
-from mailcore.config.values import check_certificate, listen_address
+from mailcore.config.values import check_certificate
 from mailcore.doctor.as_user import ids_of_role, name_of_user, unreadable
 from mailcore.doctor.finding import Finding, State, bad, good, not_known, warn
 from mailcore.doctor.host import Host
+from mailcore.doctor.served import CONNECT_S, any_certificate, served
 
-__all__ = ["any_certificate", "look"]
+__all__ = ["look"]
 
 SOON_DAYS = 14  # Let's Encrypt's clients renew when 30 days are left: by now one of them has failed for two weeks
-SERVICE_READY = 220  # RFC 3207 4
-CONNECT_S = 4.0
 NAMES_SHOWN = 4
 
 
@@ -114,26 +111,8 @@ def _closed(host: Host, what: str, pair: Pair) -> Finding | None:
 def _served(host: Host, pair: Pair) -> x509.Certificate | None:
     """Returns the certificate that the first listener with TLS gives to a client that asks for the pair's name."""
     name = pair.names[0].replace("*", "waypost-doctor", 1) if pair.names else None
-    for rule in host.settings.all_listeners:
-        if rule.tls == "none":
-            continue
-        address, port = listen_address(rule.address)
-        address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104 - looked up, not bound
-        with contextlib.suppress(OSError, ValueError, smtplib.SMTPException):
-            if rule.tls == "implicit":
-                with socket.create_connection((address, port), CONNECT_S) as plain:
-                    return _given(plain, name)
-            with smtplib.SMTP(address, port, timeout=CONNECT_S) as client:
-                client.ehlo()
-                if client.docmd("STARTTLS")[0] == SERVICE_READY and client.sock is not None:
-                    return _given(client.sock, name)
-        return None
-    return None
-
-
-def _given(plain: socket.socket, name: str | None) -> x509.Certificate:
-    with any_certificate().wrap_socket(plain, server_hostname=name) as secured:
-        return x509.load_der_x509_certificate(secured.getpeercert(binary_form=True) or b"")
+    chain = served(host, name, host.settings.all_listeners)
+    return x509.load_der_x509_certificate(chain[0]) if chain else None
 
 
 def _portal(host: Host) -> Iterator[Finding]:
@@ -196,11 +175,3 @@ def _covers(given: str, name: str) -> bool:
 
 def _day(certificate: x509.Certificate) -> datetime.date:
     return certificate.not_valid_after_utc.date()
-
-
-def any_certificate() -> ssl.SSLContext:
-    """Returns a context that accepts any signer: the certificate is inspected, not trusted."""
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context

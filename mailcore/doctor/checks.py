@@ -42,6 +42,7 @@ from mailcore.doctor import (
     routes,
     secrets,
     sync,
+    tlsa,
     traces,
     versions,
 )
@@ -74,6 +75,7 @@ CHECKS = (
     Check("lag", lag.look, 12.0),
     Check("maildrop", maildrop.look, 5.0),
     Check("certificates", certificates.look, 12.0),
+    Check("tlsa", tlsa.look, 12.0),
     Check("logins", logins.look, 5.0),
     Check("secrets", secrets.look, 5.0),
     Check("recipients", recipients.look, 5.0),

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 
 from mailcore.config.listeners import Listener as Rule
 from mailcore.config.values import listen_address
-from mailcore.doctor.certificates import any_certificate
 from mailcore.doctor.finding import Finding, bad, good, not_known, warn
 from mailcore.doctor.host import PROC, Host, name_of
+from mailcore.doctor.served import any_certificate
 from mailcore.doctor.sockets import Listener, holders, listeners, matches
 from mailcore.supervisor.start import TITLE
 
@@ -51,7 +51,10 @@ def _receiver(
     pids = _pids(address, port, there, owners)
     if pids is None:
         return bad(what, "no process listens", "Start Waypost; if it cannot listen, its first lines on stderr say why.")
+    supervisor = host.processes.get("supervisor")
     foreign = sorted(pids - host.pids() - {SYSTEMD})
+    if supervisor is not None:  # it may have started this process since it recorded them
+        foreign = [pid for pid in foreign if _parent(pid) != supervisor.pid]
     if foreign:
         return bad(
             what,
@@ -140,13 +143,20 @@ def _is_portal(pid: int) -> bool:
     for _ in range(3):
         try:
             command = (PROC / str(pid) / "cmdline").read_bytes()
-            parent = int((PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
-        except (OSError, IndexError):
+        except OSError:
             return True  # it has ended meanwhile
         if any(part in command for part in (b"manage.py", b"appliance", b"django")):
             return True
-        pid = parent
+        pid = _parent(pid)
     return False
+
+
+def _parent(pid: int) -> int:
+    """Returns the parent of a process; 0 if it has ended."""
+    try:
+        return int((PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, IndexError):
+        return 0
 
 
 def _reached(address: str) -> str:

@@ -160,3 +160,14 @@ def test_the_kernel_says_who_listens_where() -> None:
 def test_who_meets_whom(listener: str, address: str, met: bool) -> None:
     assert matches(Listener(listener, 25, 1), address, 25) is met
     assert not matches(Listener(listener, 26, 1), address, 25)
+
+
+def test_a_process_that_the_supervisor_has_just_started_is_ours(tmp_path: Path) -> None:
+    """A receiver listens before the supervisor has recorded it."""
+    with listening() as port:
+        host = sample_host(tmp_path, config(port))
+        host.processes = {"supervisor": Process("supervisor", os.getppid(), 0.0, 0)}
+        finding = found(ports.look(host), "(SMTP)")
+        assert "held by" not in finding.found
+        host.processes = {"supervisor": Process("supervisor", os.getpid(), 0.0, 0)}
+        assert "which is not Waypost" in found(ports.look(host), "(SMTP)").found
