@@ -197,11 +197,12 @@ class RunningCore(Appliance):
         await self.eventually(flying, f"{entries} deliveries in flight")
 
     async def until_empty(self) -> None:
-        """Nothing is queued, and nothing is counted."""
+        """Nothing is queued, and nothing is counted. All that was accepted has been heard of."""
 
         async def empty() -> bool:
+            accepted, removed = self._queue_ids("accepted"), self._queue_ids("removed")
             size = await self.size()
-            return not size["messages"]
+            return accepted <= removed and not size["messages"]
 
         await self.eventually(empty, "an empty queue")
         size = await self.size()
@@ -217,11 +218,14 @@ class RunningCore(Appliance):
         lines = (self.home / "log" / "mail.jsonl").read_text().splitlines()
         return [json.loads(line) for line in lines]
 
+    def _queue_ids(self, event: str) -> set[str]:
+        return {line["queue_id"] for line in self.log() if line["event"] == event}
+
     async def until_removed(self, *queue_ids: str) -> None:
         """Until the log says that nothing of them is left to do."""
 
         async def removed() -> bool:
-            return {line["queue_id"] for line in self.log() if line["event"] == "removed"}.issuperset(queue_ids)
+            return self._queue_ids("removed").issuperset(queue_ids)
 
         await self.eventually(removed, f"{queue_ids} in the log as removed")
 
