@@ -169,5 +169,5 @@ def test_a_process_that_the_supervisor_has_just_started_is_ours(tmp_path: Path) 
         host.processes = {"supervisor": Process("supervisor", os.getppid(), 0.0, 0)}
         finding = found(ports.look(host), "(SMTP)")
         assert "held by" not in finding.found
-        host.processes = {"supervisor": Process("supervisor", os.getpid(), 0.0, 0)}
+        host.processes = {"supervisor": Process("supervisor", None, 0.0, 0)}
         assert "which is not Waypost" in found(ports.look(host), "(SMTP)").found
