@@ -14,7 +14,8 @@ from pathlib import Path
 
 from bench.load import Sink, Source
 from bench.mta import Waypost
-from bench.relay import Measured, measure
+from bench.relay import measure
+from bench.turns import Run
 
 __all__ = ["main"]
 
@@ -30,7 +31,7 @@ def main() -> int:
     parser.add_argument("--directory", type=Path, default=Path("/var/tmp"))
     given = parser.parse_args()
     source = Source(sessions=20, size_bytes=4_000)
-    runs: dict[str, list[Measured]] = {"without": [], "with": []}
+    runs: dict[str, list[Run]] = {"without": [], "with": []}
     with tempfile.TemporaryDirectory(prefix="bench-exporting-", dir=given.directory) as name:
         sink = Sink(Path(name))
         sink.start()

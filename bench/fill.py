@@ -1,8 +1,8 @@
 """Fills a queue by the engine's own writers: N messages that were tried once and wait in a retry lane.
 
-They lie as the manager leaves them: the envelope (generation 1) in ``retry.4000``, the data in a spool file, restart
-positions that cover them. When they come due is said by ``due_in``. The daemon must not run meanwhile. Nothing is synced
-but once at the end.
+They lie as the manager leaves them: the envelope (generation 1) in ``retry.4000``, the data in a spool file, or carried in the
+envelope's record as it is by default, restart positions that cover them. When they come due is said by ``due_in``. The daemon
+must not run meanwhile. Nothing is synced but once at the end.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from mailcore.envelope import DataPlace, Envelope, Recipient
+from mailcore.log.data_blocks import sums_of
 from mailcore.log.disk import Disk
 from mailcore.log.lane import LaneWriter
 from mailcore.log.positions import Counts, LanePosition, RestartPositions, write_positions
@@ -55,10 +56,11 @@ def trickle(number: int) -> float:
 
 
 def _envelopes(
-    count: int, next_hop: str, arrived_at: float, due_from: float, due_in: Callable[[int], float]
+    count: int, next_hop: str, arrived_at: float, due_from: float, due_in: Callable[[int], float], place: DataPlace
 ) -> Iterator[Envelope]:
     """The same ids for the same arrival."""
     ids = QueueIds(0, lambda: arrived_at)
+    sums = sums_of(DATA)
     for number in range(count):
         recipient = Recipient(
             number=0,
@@ -76,7 +78,8 @@ def _envelopes(
             due_at=due_from + due_in(number),
             attempts=1,
             size_bytes=len(DATA),
-            data=DataPlace.SPOOL,
+            data=place,
+            data_sums=sums,
             client_address="192.0.2.1",
             helo="client.example",
             age_s=AGE_S,
@@ -84,19 +87,29 @@ def _envelopes(
         )
 
 
-def fill(home: Path, count: int, next_hop: str, seed: int = 1, due_in: Callable[[int], float] = trickle) -> None:
+def fill(
+    home: Path,
+    count: int,
+    next_hop: str,
+    seed: int = 1,
+    due_in: Callable[[int], float] = trickle,
+    *,
+    carried: bool = False,
+) -> None:
     """``home`` is that of the configuration; ``next_hop`` is a route such as ``smtp:[127.0.0.1]:2526``.
 
-    ``due_in``: the number of a message -> seconds from now, never fewer than for the one before. The recipients are below
-    example.org.
+    ``due_in``: the number of a message -> seconds from now, never fewer than for the one before. ``carried``: the data lies in
+    the log, as that of deferred mail up to ``carry_limit`` does. The recipients are below example.org.
     """
     disk = _UnsyncedDisk()
     chance = random.Random(seed)
     arrived_at = time.time() - AGE_S
     queue, spool = home / "queue", Spool(disk, str(home / "spool"))
-    for envelope in _envelopes(count, next_hop, arrived_at, 0.0, due_in):
-        spool.store(envelope, DATA)
-    os.sync()
+    place = DataPlace.INLINE if carried else DataPlace.SPOOL
+    if not carried:
+        for envelope in _envelopes(count, next_hop, arrived_at, 0.0, due_in, place):
+            spool.store(envelope, DATA)
+        os.sync()
     now = time.time()  # the spool took its time; what is due counts from here
     writer = LaneWriter(
         disk,
@@ -106,8 +119,8 @@ def fill(home: Path, count: int, next_hop: str, seed: int = 1, due_in: Callable[
         salt=lambda: chance.getrandbits(64),
     )
     first = writer.next_offset()
-    for number, envelope in enumerate(_envelopes(count, next_hop, arrived_at, now, due_in)):
-        append_envelope(writer, envelope)
+    for number, envelope in enumerate(_envelopes(count, next_hop, arrived_at, now, due_in, place)):
+        append_envelope(writer, envelope, DATA if carried else b"")
         if number % BATCH == BATCH - 1:
             writer.sync()
     writer.sync()

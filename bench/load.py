@@ -64,14 +64,16 @@ class Sink:
 class Source:
     """smtp-source: N sessions, messages of one size; ``keep`` sends them over the same connections."""
 
-    def __init__(self, *, sessions: int = 20, size_bytes: int = 4096) -> None:
+    def __init__(self, *, sessions: int = 20, size_bytes: int = 4096, recipients: int = 1) -> None:
         self._sessions = sessions
         self._size = size_bytes
+        self._recipients = recipients  # of each message, all in one domain
 
     def run(self, port: int, messages: int, *, keep: bool, timeout_s: float, quiet: bool = False) -> float:
         """Returns the seconds until the last message was acknowledged. Raises CalledProcessError if the server fails."""
         command = [
             *("smtp-source", "-s", str(self._sessions), "-l", str(self._size), "-m", str(messages)),
+            *("-r", str(self._recipients)),
             *(["-d"] if keep else []),
             *("-f", f"load@{SENDER_DOMAIN}", "-t", "sink@example.org", f"127.0.0.1:{port}"),
         ]

@@ -126,6 +126,11 @@ class Postfix:
         """Returns its configuration directory."""
         return self._home / "etc"
 
+    @property
+    def log(self) -> Path:
+        """Returns the file of its log."""
+        return self._home / "log/mail.log"
+
     @staticmethod
     def missing() -> str:
         """Why it cannot run here; "" when it can."""
@@ -240,6 +245,11 @@ class Waypost:
             self._process = subprocess.Popen(
                 command, stdout=out, stderr=out, start_new_session=True, cwd=self._checkout, env=environment
             )
+
+    @property
+    def log(self) -> Path:
+        """Returns the file of its log for programs."""
+        return self.home / "log/mail.jsonl"
 
     def alive(self) -> bool:
         return self._process is not None and self._process.poll() is None

@@ -97,7 +97,7 @@ class NextHop:
 class Queue:
     """One filled queue and the appliance on it, dead or alive."""
 
-    def __init__(self, directory: Path, queued: int) -> None:
+    def __init__(self, directory: Path, queued: int, *, carried: bool) -> None:
         directory.mkdir()
         self.queued = queued
         self._hop = NextHop(directory)
@@ -105,7 +105,7 @@ class Queue:
         try:
             self._waypost = Waypost(directory, self._hop.port)
             begun = time.monotonic()
-            fill(self._waypost.home, queued, f"smtp:[127.0.0.1]:{self._hop.port}")
+            fill(self._waypost.home, queued, f"smtp:[127.0.0.1]:{self._hop.port}", carried=carried)
             say(f"{queued}: filled in {time.monotonic() - begun:.0f} s")
         except BaseException:
             self._hop.stop()
@@ -184,6 +184,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--counts", type=int, nargs="+", default=[10_000, 1_000_000])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--carried", action="store_true", help="the data in the log, as of deferred mail up to 16 kB")
     parser.add_argument("--load", action="store_true", help="kill in the middle of incoming mail")
     parser.add_argument("--directory", type=Path, default=Path("/var/tmp"), help="a million need about 5 GB")
     parser.add_argument("--json", type=Path, metavar="FILE")
@@ -201,7 +202,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="bench-restart-", dir=arguments.directory) as name, ExitStack() as stack:
         queues: list[Queue] = []
         for queued in sorted(arguments.counts, reverse=True):  # the big one first: what is due begins when it is filled
-            queues.insert(0, Queue(Path(name) / str(queued), queued))
+            queues.insert(0, Queue(Path(name) / str(queued), queued, carried=arguments.carried))
             stack.callback(queues[0].close)
         runs, used = measure(queues, arguments.rounds, load=arguments.load)
     counts = sorted(arguments.counts)
