@@ -39,7 +39,6 @@ LOAD_MESSAGES = 2_000
 LOAD_BEFORE_KILL_S = 0.7
 SETTLE_S = 3.0  # from the first delivery until memory is read; a few checkpoints
 PATIENCE_S = 120.0
-TRACED = 3  # restarts under strace
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +149,13 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def measure(queues: list[Queue], rounds: int, *, load: bool) -> tuple[dict[int, list[Restarted]], dict[int, Memory]]:
+def measure(
+    queues: list[Queue], rounds: int, under_strace: int, *, load: bool
+) -> tuple[dict[int, list[Restarted]], dict[int, Memory]]:
     """All restarts by N, the traced ones last, and memory after the last timed one."""
     runs: dict[int, list[Restarted]] = {queue.queued: [] for queue in queues}
     used: dict[int, Memory] = {}
-    for number in range(-1, rounds + TRACED):  # the first start follows no kill and counts for nothing
+    for number in range(-1, rounds + under_strace):  # the first start follows no kill and counts for nothing
         for queue in queues:
             traced = number >= rounds
             run = queue.restart(traced=traced)
@@ -165,7 +166,7 @@ def measure(queues: list[Queue], rounds: int, *, load: bool) -> tuple[dict[int, 
                 continue
             runs[queue.queued].append(run)
             say(
-                f"{queue.queued} {number + 1}/{rounds + TRACED}: first 250 after {run.first_250_s:.2f} s, first deferred "
+                f"{queue.queued} {number + 1}/{rounds + under_strace}: first 250 after {run.first_250_s:.2f} s, first deferred "
                 f"delivery after {run.first_deferred_s:.2f} s" + (f", {run.bytes_read:,} bytes read" if traced else "")
             )
     return runs, used
@@ -180,17 +181,18 @@ def _line(name: str, values: list[float], form: str) -> str:
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.restart", description=__doc__.partition("\n")[0])
     parser.add_argument(
-        "--short", action="store_true", help="1 000 and 20 000 messages, one round: a quick check, no result"
+        "--short", action="store_true", help="10 000 and 20 000 messages, one round: a quick check, no result"
     )
     parser.add_argument("--counts", type=int, nargs="+", default=[10_000, 1_000_000])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--traced", type=int, default=3, metavar="N", help="restarts under strace, at least one")
     parser.add_argument("--carried", action="store_true", help="the data in the log, as of deferred mail up to 16 kB")
     parser.add_argument("--load", action="store_true", help="kill in the middle of incoming mail")
     parser.add_argument("--directory", type=Path, default=Path("/var/tmp"), help="a million need about 5 GB")
     parser.add_argument("--json", type=Path, metavar="FILE")
     arguments = parser.parse_args(argv)
     if arguments.short:
-        arguments.counts, arguments.rounds = [1_000, 20_000], 1
+        arguments.counts, arguments.rounds = [10_000, 20_000], 1
     return arguments
 
 
@@ -204,7 +206,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for queued in sorted(arguments.counts, reverse=True):  # the big one first: what is due begins when it is filled
             queues.insert(0, Queue(Path(name) / str(queued), queued, carried=arguments.carried))
             stack.callback(queues[0].close)
-        runs, used = measure(queues, arguments.rounds, load=arguments.load)
+        runs, used = measure(queues, arguments.rounds, arguments.traced, load=arguments.load)
     counts = sorted(arguments.counts)
     how = "in the middle of incoming mail" if arguments.load else "without incoming mail"
     print(f"kill -9 {how} and start again, medians of {arguments.rounds}; the last over the first, wanted <= {WANTED}")

@@ -114,8 +114,8 @@ def parse(made: argparse.ArgumentParser, argv: Sequence[str] | None, *, short: i
 
 def file_system(path: Path) -> str:
     """Returns the type of the file system that a path lies on."""
-    done = subprocess.run(["stat", "-f", "-c", "%T", str(path)], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
+    done = subprocess.run(["df", "--output=fstype", str(path)], check=True, capture_output=True, text=True)
+    return done.stdout.split()[-1]
 
 
 def refusal(directory: Path, only: Sequence[str] | None = None) -> str:
