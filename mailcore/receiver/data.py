@@ -13,18 +13,14 @@ Keeps law: data-ends-at-crlf-dot-crlf (docs/laws.md).
 from __future__ import annotations
 
 import enum
-import re
+from io import IncrementalNewlineDecoder
 
 from mailcore.tag import tag_of
 
-__all__ = ["DataFault", "DataReader", "HeaderScan"]
+__all__ = ["DataFault", "DataReader", "HeaderScan", "LineEnds"]
 
 _END = b"\r\n.\r\n"
 _DOT = b"\r\n."  # stuffed, or the end's
-# Finds a CR that is bare, or whose line end is followed by a dot. In most data the first one is that of the end, and this
-# search, which jumps from CR to CR, takes half the time of counting pairs of octets.
-_ODD = re.compile(rb"\r(?!\n(?!\.))")
-_BARE_LF = re.compile(rb"\n(?<!\r\n)")
 _BEGINNINGS = (b"\r\n.\r", b"\r\n.", b"\r\n", b"\r")  # of the end, longest first
 LINE_KEPT_MAX = 1_000  # RFC 5322 2.1.1: a line has at most 998 characters; longer ones are not looked at beyond that
 
@@ -35,6 +31,24 @@ class DataFault(enum.Enum):
     BARE = "bare CR or LF"
     NUL = "NUL"
     TOO_BIG = "too big"
+
+
+class LineEnds:
+    """Looks for a CR or LF that is not part of a CRLF, in data that comes in pieces, none of which ends inside a CRLF.
+
+    The decoder of text files notes which ends of lines it has seen, in one loop over the octets. Searching for an end that is
+    odd, or counting, takes two to four times as long.
+    """
+
+    __slots__ = ("_decoder",)
+
+    def __init__(self) -> None:
+        self._decoder = IncrementalNewlineDecoder(None, translate=False)
+
+    def are_good(self, block: bytes) -> bool:
+        """Returns False from the first block on that has a bare one."""
+        self._decoder.decode(block.decode("latin-1"), final=True)
+        return self._decoder.newlines in (None, "\r\n")
 
 
 class DataReader:
@@ -48,6 +62,7 @@ class DataReader:
         self._limit = size_limit
         self._held = b"\r\n"  # the CRLF of DATA itself: a first line "." is an end, too
         self._skip = 2  # this CRLF does not belong to the data
+        self._line_ends = LineEnds()
         self.size_bytes = -2
         self.fault: DataFault | None = None
         self.finished = False
@@ -56,9 +71,10 @@ class DataReader:
     def feed(self, chunk: bytes) -> bytes:
         """Returns the part of the data that is certain now; b"" while there is none."""
         whole = self._held + chunk if self._held else chunk
-        found = _ODD.search(whole)
-        odd = len(whole) if found is None else found.start()
-        end = whole.find(_END, odd)  # mostly just there
+        dot = whole.find(b".")  # none in base64, and one octet is found much faster than three
+        if dot >= 0:
+            dot = whole.find(_DOT, max(dot - 2, 0))
+        end = whole.find(_END, dot) if dot >= 0 else -1  # mostly just there
         if end >= 0:
             block = whole[: end + 2]
             self.rest = whole[end + 5 :]
@@ -75,13 +91,10 @@ class DataReader:
                         break
         if not block:
             return b""
-        is_bare, dots = False, 0
-        if odd < (len(block) if end < 0 else end):  # not the end's, and not held back
-            # A block never ends inside a CRLF and never begins behind the CR of one, so counting tells.
-            is_bare, dots = block.count(b"\r\n") != block.count(b"\r"), block.count(_DOT)
-        self.size_bytes += len(block) - dots
+        # Behind ``dot`` there may be a dot that is stuffed, and not of the end or held back.
+        self.size_bytes += len(block) - (block.count(_DOT, dot) if 0 <= dot < (len(block) if end < 0 else end) else 0)
         if self.fault is None:
-            if is_bare or _BARE_LF.search(block) is not None:
+            if not self._line_ends.are_good(block):
                 self.fault = DataFault.BARE
             elif b"\0" in block:
                 self.fault = DataFault.NUL

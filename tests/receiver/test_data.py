@@ -83,6 +83,17 @@ def test_no_other_end_is_an_end(end: bytes) -> None:
     assert reader.fault is not None
 
 
+@pytest.mark.parametrize("octet", [b"\r", b"\n"])
+@pytest.mark.parametrize("line", [b"a" * 76 + b"\r\n", bytes(range(128, 256)) + b"\r\n", b"a" * 1000 + b"."])
+def test_a_bare_one_is_found_anywhere_in_a_big_block(line: bytes, octet: bytes) -> None:
+    block = line * (200_000 // len(line))
+    assert read([block, b"\r\n.\r\n"])[1].fault is None
+    for place in (1, 77, 64 * 1024, 100_001, len(block) - 3):
+        if b"\r\n" not in block[place - 1 : place + 2]:  # else it may be half of a CRLF
+            _, reader = read([block[:place] + octet + block[place:], b"\r\n.\r\n"])
+            assert (reader.fault, reader.finished) == (DataFault.BARE, True)
+
+
 def test_an_empty_message_is_one() -> None:
     data, reader = read([b".\r\n"])
     assert (data, reader.finished, reader.size_bytes) == (b"", True, 0)
