@@ -27,8 +27,8 @@ class Queue:
         0,
         1 << 40,
         "bytes",
-        "memory of each receiver for messages above 64 kB on their way into the log; when it is in use, and on listeners with"
-        " milters, they go to the spool",
+        "memory of each receiver for messages above 64 kB on their way into the log, or to the spool in pieces as large; when"
+        " it is in use, and on listeners with milters, they go to the spool in small pieces",
     )
     carry_limit: int = whole(
         16 << 10,

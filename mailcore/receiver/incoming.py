@@ -28,7 +28,7 @@ from mailcore.rewriting.header_section import HeaderSection
 
 __all__ = ["INTERNAL_ERROR", "TOO_BIG", "IncomingMessage"]
 
-UPLOAD_BYTES = 64 * 1024  # fewer bytes are not worth a hop to the disk's thread
+UPLOAD_BYTES = 64 * 1024  # fewer are not worth a hop to the disk's thread; with room, as many as the log takes
 TOO_BIG = b"552 5.3.4 Message size exceeds fixed limit"
 INTERNAL_ERROR = b"451 4.3.0 Error: internal error"
 _TOO_MANY_HOPS = b"554 5.4.6 Error: too many hops"
@@ -129,7 +129,7 @@ class IncomingMessage:
         if reader.fault is not None:
             if not self.failure:
                 self.fail(_FAULTS[reader.fault])
-        elif self._upload is not None and self._block_bytes >= UPLOAD_BYTES and not reader.finished:
+        elif self._upload is not None and not reader.finished and not self._may_keep_more():
             self.busy = True
             self._upload.write(self._taken(), self._written)
 
@@ -189,8 +189,15 @@ class IncomingMessage:
             self.fail(INTERNAL_ERROR)
 
     def _fits_inline(self) -> bool:
-        if self.size_bytes > self._inline_room.limit_bytes:
-            return False  # its room is given back when the spool has what it held
+        # If it is too big, its room is given back when the spool has what it held.
+        return self.size_bytes <= self._inline_room.limit_bytes and self._takes_room()
+
+    def _may_keep_more(self) -> bool:
+        """Returns whether the next hop to the disk's thread can wait for more: each costs more than the bytes that it takes."""
+        kept_bytes = self._block_bytes
+        return kept_bytes < UPLOAD_BYTES or (kept_bytes < self._inline_room.limit_bytes and self._takes_room())
+
+    def _takes_room(self) -> bool:
         if not self._has_inline_room:
             self._has_inline_room = self._inline_room.take()
         return self._has_inline_room
@@ -230,9 +237,9 @@ class IncomingMessage:
     def store(self, envelope: Envelope, more: Sequence[Recipient], done: Done) -> None:
         """Stores the message, after its end. ``done`` gets b"" once it is durable, or the reply that refuses it."""
         upload = self._upload
-        if self._has_inline_room:
-            done = self._giving_back_room(done)
         if upload is None:
+            if self._has_inline_room:
+                done = self._giving_back_room(done)
             try:
                 self._intake.store(envelope, more, b"".join(self._taken()), done)
             except BaseException:
@@ -241,6 +248,7 @@ class IncomingMessage:
             return
 
         def uploaded(failure: bytes, stored: Envelope) -> None:
+            self._give_back_room()
             if failure:
                 done(failure)
             else:

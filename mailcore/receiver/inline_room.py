@@ -1,8 +1,8 @@
-"""The memory of a receiver for messages that are on their way into the log.
+"""The memory of a receiver for messages that are on their way into the log or the spool.
 
 Data up to SURE_BYTES is kept in memory for each connection; larger data, up to ``inline_limit``, only while there is room for
-it, and else it goes to the spool, which takes it piece by piece. So memory is bounded by connections times SURE_BYTES, plus
-``memory_bytes``.
+it, and else it goes to the spool, which takes it piece by piece; with room, in pieces of ``inline_limit``. So memory is bounded
+by connections times SURE_BYTES, plus ``memory_bytes``.
 
 Keeps law: inline-memory-bounded (docs/laws.md).
 """

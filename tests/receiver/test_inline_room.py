@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import cast
+
 import pytest
 
-from mailcore.envelope import DataPlace
+from mailcore.envelope import DataPlace, Envelope
+from mailcore.receiver.incoming import IncomingMessage
 from mailcore.receiver.inline_room import SURE_BYTES, InlineRoom
+from mailcore.receiver.intake import Done, Stored
 from tests.eventually import eventually
-from tests.receiver.server_in_process import Serving, serving
+from tests.receiver.server_in_process import MemoryIntake, MemoryUpload, Serving, serving
 
 LIMIT = 256 * 1024
 SMALL = b"x" * 1000 + b"\r\n"
@@ -79,3 +84,59 @@ async def test_however_a_message_ends_its_room_is_given_back(end: str) -> None:
 
 def test_a_limit_below_what_is_sure_needs_no_room() -> None:
     assert InlineRoom(1000, 0).sure_bytes == 1000
+
+
+class Hops(MemoryUpload):
+    """Counts what each hop to the disk takes; a hop ends at once."""
+
+    def __init__(self, room: InlineRoom) -> None:
+        super().__init__(MemoryIntake(), "")
+        self._room = room
+        self.sizes: list[int] = []
+        self.reserved: list[int] = []  # while it is under way
+
+    def write(self, blocks: Sequence[bytes], done: Done) -> None:
+        self.sizes.append(sum(map(len, blocks)))
+        self.reserved.append(self._room.reserved_bytes)
+        done(b"")
+
+    def complete(self, blocks: Sequence[bytes], envelope: Envelope, done: Stored) -> None:
+        done(b"451 4.3.0", envelope)
+
+
+def big_message(room: InlineRoom) -> tuple[IncomingMessage, Hops]:
+    """Returns a message that has just begun, and what takes its data if it goes to the spool."""
+    intake, hops = MemoryIntake(), Hops(room)
+    intake.upload = lambda queue_id: hops  # type: ignore[method-assign]
+    message = IncomingMessage(
+        intake, "q", b"", size_limit=10**7, received_limit=50, inline_room=room, room=lambda: None
+    )
+    return message, hops
+
+
+@pytest.mark.parametrize(("memory_bytes", "hop_bytes"), [(LIMIT, LIMIT), (LIMIT - 1, SURE_BYTES)])
+def test_a_hop_to_the_spool_takes_as_much_as_the_log_if_there_is_room_for_it(memory_bytes: int, hop_bytes: int) -> None:
+    room = InlineRoom(LIMIT, memory_bytes)
+    message, hops = big_message(room)
+    piece = b"x" * 1022 + b"\r\n"
+    for _ in range(1_000):
+        message.feed(piece)
+    *full, last = hops.sizes
+    assert set(full[1:]) == {hop_bytes}
+    assert hop_bytes <= full[0] <= LIMIT + len(piece)
+    assert last == hop_bytes
+    assert max(hops.reserved) <= memory_bytes
+    assert sum(hops.sizes) > 1_000 * len(piece) - LIMIT
+    message.abandon()
+    assert room.reserved_bytes == 0
+
+
+def test_the_room_of_a_hop_that_never_was_is_given_back_when_the_file_is_complete() -> None:
+    room = InlineRoom(LIMIT, LIMIT)
+    message, _ = big_message(room)
+    message.feed(LARGER)
+    message.feed(LARGE)
+    assert room.reserved_bytes == LIMIT
+    message.feed(b".\r\n")
+    message.store(cast(Envelope, None), (), lambda failure: None)
+    assert room.reserved_bytes == 0
