@@ -90,7 +90,7 @@ async def send_chunks(
             if not unanswered and not connection.is_quiet:
                 refusal = _Refusal(None)
                 break
-            connection.send(b"BDAT %d\r\n%b" % (len(chunk), chunk))
+            connection.send(b"BDAT %d\r\n" % len(chunk), chunk)
             unanswered += 1
             chunk = following
             if unanswered == ahead_max or not await connection.room(limits.data_timeout_s):
@@ -140,7 +140,7 @@ async def _send_last(
     *,
     knows: bool,
 ) -> Outcome:
-    connection.send(b"BDAT %d LAST\r\n%b" % (len(chunk), chunk))
+    connection.send(b"BDAT %d LAST\r\n" % len(chunk), chunk)
     replies = await connection.replies(1, timeout_s)
     if not replies or 300 <= replies[0].code < 400:
         connection.distrust()  # it stays failed if it was

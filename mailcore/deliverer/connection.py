@@ -169,10 +169,15 @@ class Connection(SMTPProtocol):
         replies = await self.replies(1, timeout_s)
         return replies[0] if replies else None
 
-    def send(self, data: bytes) -> None:
-        """Hands ``data`` to the socket; nothing happens on a connection that failed."""
+    def send(self, *parts: bytes) -> None:
+        """Hands ``parts`` to the socket in one call, without joining them; nothing happens on a connection that failed."""
         if self.failure is None and self.transport is not None:
-            self.transport.write(data)  # type: ignore[attr-defined]
+            self.transport.writelines(parts)  # type: ignore[attr-defined]
+
+    @property
+    def is_taking(self) -> bool:
+        """Returns whether the write buffer has room and no reply has come, so that more can be sent at once."""
+        return not self._paused and self.failure is None and not self._replies
 
     async def replies(self, count: int, timeout_s: float) -> list[Reply]:
         """Returns the next ``count`` replies, each at most ``timeout_s`` after the one before; fewer after a ``failure``."""

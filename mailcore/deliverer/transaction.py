@@ -54,6 +54,7 @@ from mailcore.timed_request import is_too_late, owes_relayed
 
 __all__ = ["transact"]
 
+TURN_BYTES = 256 * 1024  # of one message that goes out before others have their turn: 0.1 ms
 _DELIVERED = Status.DELIVERED  # reading a member from its class takes 0.1 us
 
 
@@ -294,12 +295,17 @@ async def _copy(connection: Connection, data: MessageData, timeout_s: float) -> 
     if data.whole is not None:
         return data.whole[-2:]
     sent = 0
+    in_this_turn = 0
     end = b""
     while sent < data.length:
         block = data.read(sent)
         connection.send(block)
         sent += len(block)
+        in_this_turn += len(block)
         end = (end + block[-2:])[-2:]
+        if in_this_turn < TURN_BYTES and connection.is_taking:
+            continue
+        in_this_turn = 0
         if not await connection.room(timeout_s):
             break
     return end
