@@ -15,6 +15,7 @@ records.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import threading
 from collections.abc import Callable
@@ -35,7 +36,19 @@ from mailcore.log.segment import (
 __all__ = ["Batch", "LaneFailed", "LaneWriter"]
 
 TURN_TIMEOUT_S = 120.0  # longer than any sync of a disk that still works
+UNJOINED_BYTES = 64 * 1024  # a buffer as long as this is written from where it lies
 INDEX_STRIDE = 1 << 20  # bytes of records per index block: a search reads at most this much without an index
+
+
+def _joined(buffers: list[bytes]) -> list[bytes]:
+    """Returns the same bytes in few buffers: joining costs 0.12 us a piece, handing pieces to the kernel 0.9.
+
+    Large ones stay as they are: copying 100 kB takes longer, and memory as well.
+    """
+    if max(map(len, buffers)) < UNJOINED_BYTES:
+        return [b"".join(buffers)]
+    groups = itertools.groupby(buffers, lambda buffer: len(buffer) < UNJOINED_BYTES)
+    return [each for small, group in groups for each in ([b"".join(group)] if small else group)]
 
 
 class LaneFailed(Exception):
@@ -264,7 +277,7 @@ class LaneWriter:
             self._close_files()
             self._fd = disk.create(piece.path)
             try:
-                disk.write(self._fd, [piece.header.encode() + b"".join(piece.buffers)], 0)  # joined: see below
+                disk.write(self._fd, _joined([piece.header.encode(), *piece.buffers]), 0)
                 disk.sync(self._fd)
                 disk.sync_directory(self.directory)
             except OSError:
@@ -273,8 +286,7 @@ class LaneWriter:
                     disk.unlink(piece.path)
                 raise
         elif piece.buffers:
-            # One buffer: joining costs 0.12 us a piece, handing pieces to the kernel 0.9.
-            disk.write(self._fd, [b"".join(piece.buffers)], piece.start - piece.base)
+            disk.write(self._fd, _joined(piece.buffers), piece.start - piece.base)
             disk.sync(self._fd)
         if piece.index:
             self._write_index(piece)

@@ -6,10 +6,11 @@ import contextlib
 import errno
 import random
 import threading
+from collections.abc import Sequence
 
 import pytest
 
-from mailcore.log.disk import Locked
+from mailcore.log.disk import Buffer, Locked
 from mailcore.log.lane import LaneFailed, LaneWriter
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import RecordType
@@ -190,6 +191,31 @@ def test_law_position_a_writer_goes_on_beyond_the_floor() -> None:
     assert writer.append(T, b"x") == 1_000_000 + FIRST_RECORD
     writer.sync()
     assert segments(disk) == [1_000_000]
+
+
+class WrittenBuffers(SimulatedDisk):
+    """Keeps the buffers of the last write."""
+
+    buffers: Sequence[Buffer] = ()
+
+    def write(self, fd: int, buffers: Sequence[Buffer], offset: int) -> None:
+        self.buffers = list(buffers)
+        super().write(fd, buffers, offset)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_large_body_is_written_from_where_it_lies_and_small_ones_are_joined(is_first: bool) -> None:
+    disk = WrittenBuffers()
+    writer = open_writer(disk)
+    placed = [] if is_first else put(writer, b"begin")
+    large = [b"large" * 20_000, b"larger" * 30_000]
+    placed += put(writer, b"small", large[0], b"two", b"three", *large)
+    assert [buffer for buffer in disk.buffers if len(buffer) > 65_536] == [large[0], *large]
+    assert any(buffer is large[1] for buffer in disk.buffers)
+    assert len(disk.buffers) == 6  # with the small ones before each of them
+    put(writer, b"four", b"five")
+    assert len(disk.buffers) == 1
+    assert plain(Lane(disk, writer.durable).records)[: len(placed)] == placed
 
 
 def test_the_next_offset_is_known_before() -> None:
