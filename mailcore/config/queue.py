@@ -35,8 +35,8 @@ class Queue:
         0,
         1 << 20,
         "bytes",
-        "up to this size, deferred data that is in the log stays there; larger data does for two deferrals; 0: none does, each"
-        " deferred message gets a spool file",
+        "up to this size, deferred and held data that is in the log stays there; larger deferred data does for two deferrals;"
+        " 0: none does, each such message gets a spool file",
     )
     reserve_bytes: int = whole(64 << 20, 0, 1 << 40, "bytes", "free disk space below which new mail gets 452")
     reserve_inodes: int = whole(

@@ -68,6 +68,13 @@ class ManagerContext:
         self.balance = Balance(self.queue)
         self.outcomes = Outcomes(self.settings.queue.names_counted)
 
+    def after_checkpoint(self, done: Callable[[], None]) -> None:
+        """Calls ``done`` in the loop when a checkpoint that begins after now is written, and asks for one."""
+        future: asyncio.Future[None] = self.loop.create_future()
+        future.add_done_callback(lambda _: None if future.cancelled() else done())
+        self.checkpoint_waiters.append(future)
+        self.request_checkpoint()
+
     def count(self, name: str, by: int = 1) -> None:
         """Adds to a counter; counters start at 0 with the process."""
         self.counters[name] = self.counters.get(name, 0) + by

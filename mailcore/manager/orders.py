@@ -97,6 +97,8 @@ class Orders:
             if answer.changed % TURN == 0:  # mail tried so far goes out meanwhile
                 self.context.go_on()
                 await asyncio.sleep(0)
+            if self.passes.carrying.is_half_full:
+                await self.flow_checkpoint()
             answer.recipients += fit.recipients
             if fit.in_flight:
                 answer.in_flight[queue_id] = fit.in_flight

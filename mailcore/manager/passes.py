@@ -66,7 +66,7 @@ class Passes:
 
     def __init__(self, context: ManagerContext) -> None:
         self.context = context
-        self._carrying = Carrying(context)
+        self.carrying = Carrying(context)
         self._room_at = 0.0  # monotonic: the next search for room
         self._others_at = 0.0  # monotonic: the next look for other recipients
 
@@ -111,6 +111,10 @@ class Passes:
         moved: tuple[Envelope, bytes] | None = None
         active.carried = None
         if move is not None and active.envelope.data is DataPlace.INLINE:
+            carries = self.carrying.takes(active, move.lane)
+            if not carries and self.carrying.waits(active, move.lane):
+                context.after_checkpoint(functools.partial(self._end_again, active, move))
+                return
             try:
                 data = self._data(active)
             except OSError as error:
@@ -120,7 +124,7 @@ class Passes:
                 hold_damaged(context, active, f"{active.data.path}: {damage}")
                 self._obey(active)
                 return
-            if self._carrying.takes(active, move.lane):
+            if carries:
                 active.carried = data
             else:
                 moved = self._moved(active), data

@@ -11,8 +11,8 @@ alive: a lane never takes more than 1 / ``below`` times its living bytes, and a 
   into the hold lane.
 - The deleted lane empties automatically after undo_time, and so does a lane ahead of its runner.
 
-Each move is an ordinary replacement: data in the spool, an envelope of the next generation, REPLACED, and the mark when a
-checkpoint covers it. So it needs no laws of its own.
+Each move is an ordinary replacement: data in the spool or in the record itself, an envelope of the next generation, REPLACED,
+and the mark when a checkpoint covers it. So it needs no laws of its own.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ from mailcore.queue.active import Active
 from mailcore.queue.aside import MOVE, with_its_state
 from mailcore.queue.lanes import DELETED, HOLD
 from mailcore.queue.queue import Gone, Queue
-from mailcore.queue.records import Administrative, decode_envelope
+from mailcore.queue.records import Administrative, decode_envelope, inline_data_at
 from mailcore.queue.rewrite import write_replacement
 
 __all__ = ["MOVES_MAX", "WHO", "Compaction", "HoldLook", "sent_round"]
 
 MOVES_MAX = 100  # messages moved before one checkpoint: about 10 ms of the manager's time
+MOVED_BYTES_MAX = 4 << 20  # of data that held messages take along before one checkpoint: until then it is in memory
 LOOK_S = 30.0  # between looks at the messages in memory; each goes through all active messages
 HOLD_LOOK_S = 600.0  # between looks through the hold lane's segments, which are read
 ACTIVE_S = 600.0  # a message worked on for less will probably end soon anyway; far longer than one delivery
@@ -151,11 +152,11 @@ class Compaction:
         queue = self.queue
         if not self._hold_upto:
             return 0
-        moved = 0
+        moved = moved_bytes = 0
         reader = queue.reader(HOLD)
         reader.refresh()
         for record in reader.records(self._hold_at, self._hold_upto):
-            if moved >= moves_max:
+            if moved >= moves_max or moved_bytes >= MOVED_BYTES_MAX:
                 return moved
             self._hold_at = record.end
             if record.type != RecordType.ENVELOPE or not record.live:
@@ -164,17 +165,21 @@ class Compaction:
                 envelope = decode_envelope(record.body)
                 if any(reader.read(batch) is None for batch in envelope.batches):
                     continue
-                active = queue.claim(HOLD, record.offset, envelope.queue_id, now)
+                taken = queue.resting(HOLD, record.offset, envelope.queue_id)
             except (Gone, msgspec.MsgspecError, struct.error):
                 continue
-            self._move(active)
+            data = None
+            if envelope.data is DataPlace.INLINE:  # as it is, damaged or not: its checksums go along
+                data = record.body[inline_data_at(-HEADER_BYTES, record.body) :]
+                moved_bytes += len(data)
+            self._move(queue.take(HOLD, *taken, now), data)
             moved += 1
         self._hold_at = self._hold_upto = 0
         return moved
 
-    def _move(self, active: Active) -> None:
+    def _move(self, active: Active, data: bytes | None) -> None:
         queue, envelope = self.queue, active.envelope
-        assert envelope.data is DataPlace.SPOOL  # data of a resting message is always in the spool
+        active.carried = data
         replacement = write_replacement(
             queue,
             active,

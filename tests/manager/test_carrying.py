@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +19,7 @@ from mailcore.log.disk import Disk
 from mailcore.log.record import RecordType
 from mailcore.lookup.browse import Found
 from mailcore.manager.manager import Manager
-from mailcore.queue.lanes import HOLD
+from mailcore.queue.lanes import DELETED, HOLD
 from mailcore.queue.records import decode_envelope
 from tests.eventually import eventually
 from tests.manager.manager_in_process import DATA, INCOMING, Deliverers, Home
@@ -34,7 +36,7 @@ async def home(tmp_path: Path) -> AsyncIterator[Home]:
 
 
 def started(home: Home, queue: Queue = CARRY) -> tuple[Manager, Deliverers]:
-    manager = home.start(SOON, Transport(), queue=queue)
+    manager = home.start(SOON, Transport(initial_destination_concurrency=20), queue=queue)
     return manager, Deliverers(manager)
 
 
@@ -105,22 +107,115 @@ async def test_without_a_limit_all_deferred_data_is_in_spool_files(home: Home) -
     assert spool_files(home) == [queue_id]
 
 
-async def test_held_mail_has_a_spool_file(home: Home) -> None:
+@pytest.fixture
+async def checkpointed(home: Home) -> AsyncIterator[Callable[[Manager], None]]:
+    """Lets a manager write checkpoints, as it does by itself."""
+    tasks: list[asyncio.Task[None]] = []
+    yield lambda manager: tasks.append(asyncio.get_running_loop().create_task(manager.checkpoints()))
+    for task in tasks:
+        task.cancel()
+
+
+async def change(manager: Manager, operation: str, *places: tuple[str, str, int]) -> None:
+    request = Request(1, operation, {"messages": [list(place) for place in places]}, "operator", "because")
+    answer = await manager.orders.change(request)
+    assert (answer.changed, answer.errors) == (len(places), {})
+
+
+def fresh(home: Home, count: int = 1) -> list[tuple[str, str, int]]:
+    """Messages that a receiver has just reported; no runner has seen them."""
+    assert home.manager is not None
+    for _ in range(count):
+        home.accept(1)
+    return [(envelope.queue_id, INCOMING, offset) for offset, envelope in at_rest(home.manager, INCOMING)]
+
+
+async def test_held_data_stays_in_the_log_up_to_the_limit(home: Home, checkpointed: Callable[[Manager], None]) -> None:
     manager, deliverers = started(home)
-    queue_id = home.accept(1)
+    checkpointed(manager)
+    places = fresh(home)
+    await change(manager, "hold", *places)
+    ((offset, envelope),) = at_rest(manager, HOLD)
+    assert (envelope.data, spool_files(home)) == (DataPlace.INLINE, [])
+    await change(manager, "release", (envelope.queue_id, HOLD, offset))
     await eventually(lambda: deliverers.waiting)
-    active = manager.context.queue.active[queue_id]
-    request = Request(1, "hold", {"messages": [[queue_id, INCOMING, active.offset]]}, "operator", "because")
-    change = manager.context.loop.create_task(manager.orders.change(request))
-    await eventually(lambda: active.orders)
-    deliverers.answer(lambda _: Status.DEFERRED)
-    await eventually(lambda: spool_files(home) == [queue_id])
-    await eventually(lambda: not manager.context.queue.active)
-    await manager.context.commit.wait()
-    await manager._checkpoint()
-    await change
+    assert data_of(deliverers.waiting[0]) == DATA
+
+
+async def test_larger_held_data_has_a_spool_file_at_once(home: Home, checkpointed: Callable[[Manager], None]) -> None:
+    manager, _ = started(home, replace(CARRY, carry_limit=len(DATA) - 1))
+    checkpointed(manager)
+    ((queue_id, *_),) = places = fresh(home)
+    await change(manager, "hold", *places)
     ((_, envelope),) = at_rest(manager, HOLD)
-    assert envelope.data is DataPlace.SPOOL
+    assert (envelope.data, spool_files(home)) == (DataPlace.SPOOL, [queue_id])
+
+
+@pytest.mark.parametrize("carry_limit", [0, len(DATA) - 1, 1000])
+@pytest.mark.parametrize("claimed", [False, True])
+async def test_a_delete_of_fresh_mail_makes_no_file(
+    home: Home, checkpointed: Callable[[Manager], None], carry_limit: int, claimed: bool
+) -> None:
+    manager, deliverers = started(home, replace(CARRY, carry_limit=carry_limit))
+    checkpointed(manager)
+    if not claimed:
+        manager.flow.deliverers.clear()
+    places = fresh(home)
+    task = None
+    if claimed:
+        await eventually(lambda: deliverers.waiting)
+        active = manager.context.queue.active[places[0][0]]
+        task = manager.context.loop.create_task(change(manager, "delete", *places))
+        await eventually(lambda: active.orders)
+        deliverers.answer(lambda _: Status.DEFERRED)
+        await task
+        await eventually(lambda: not manager.context.queue.active)
+        await manager.orders.flow_checkpoint()
+    else:
+        await change(manager, "delete", *places)
+    ((offset, envelope),) = at_rest(manager, DELETED)
+    assert (envelope.data, spool_files(home)) == (DataPlace.INLINE, [])
+    await change(manager, "undelete", (envelope.queue_id, DELETED, offset))
+    if not claimed:
+        deliverers = Deliverers(manager)
+    await eventually(lambda: deliverers.waiting)
+    assert data_of(deliverers.waiting[0]) == DATA
+    assert deliverers.waiting[0].data_sums
+
+
+@pytest.mark.parametrize("in_flight", [False, True])
+@pytest.mark.parametrize("operation", ["hold", "delete"])
+async def test_a_change_of_many_waits_for_checkpoints_and_makes_no_file(
+    home: Home, checkpointed: Callable[[Manager], None], operation: str, in_flight: bool
+) -> None:
+    """Three messages fit in front of a checkpoint."""
+    manager, deliverers = started(home, replace(CARRY, reserve_bytes=8 * 3 * len(DATA)))
+    queue = manager.context.queue
+    carried: list[int] = []
+    replaced = queue.replaced
+
+    def watched(*given: Any, **named: Any) -> None:
+        replaced(*given, **named)
+        carried.append(queue.carried_bytes)
+
+    queue.replaced = watched  # type: ignore[method-assign]
+    if not in_flight:
+        manager.flow.deliverers.clear()
+    places = fresh(home, 20)
+    if in_flight:
+        await eventually(lambda: len(deliverers.waiting) == 20)
+    task = manager.context.loop.create_task(change(manager, operation, *places))
+    if in_flight:
+        await eventually(lambda: all(active.orders for active in queue.active.values()))
+        deliverers.answer(lambda _: Status.DEFERRED)
+    await eventually(lambda: manager.context.checkpoint_waiters)
+    checkpointed(manager)
+    await task
+    await eventually(lambda: not queue.active)
+    await manager.orders.flow_checkpoint()
+    assert len(at_rest(manager, HOLD if operation == "hold" else DELETED)) == len(carried) == 20
+    assert spool_files(home) == []
+    assert max(carried) <= 3 * len(DATA)
 
 
 async def test_on_a_full_disk_nothing_is_carried(home: Home) -> None:

@@ -153,8 +153,8 @@ MUTATIONS = [
     Mutation(
         "a message that may have a spool file is carried",
         CARRYING,
-        "lane == HOLD or active.may_have_file or context.stalled",
-        "lane == HOLD or context.stalled",
+        "if active.may_have_file or self.context.stalled:",
+        "if self.context.stalled:",
         f"{CARRYING_TESTS} -k after_a_kill",
     ),
     Mutation(
@@ -163,6 +163,27 @@ MUTATIONS = [
         "        return carried <= most\n",
         "        return True\n",
         f"{CARRYING_TESTS} -k bounded",
+    ),
+    Mutation(
+        "a deletion beyond what may be carried makes spool files",
+        CARRYING,
+        "        return lane in (HOLD, DELETED) and self._may",
+        "        return lane == HOLD and self._may",
+        f"{CARRYING_TESTS} -k waits_for_checkpoints",
+    ),
+    Mutation(
+        "large held data stays in the log",
+        CARRYING,
+        "(lane != HOLD and envelope.generation < PASSES)",
+        "envelope.generation < PASSES",
+        f"{CARRYING_TESTS} -k larger_held",
+    ),
+    Mutation(
+        "compaction leaves the data of a held message behind",
+        "mailcore/queue/compaction.py",
+        "        active.carried = data\n",
+        "",
+        "tests/queue/test_compaction.py -k data_in_the_log",
     ),
     Mutation(
         "a replacement names a spool file although it carries its data",

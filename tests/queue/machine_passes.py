@@ -81,6 +81,10 @@ class _Context:
 
     count = request_checkpoint = go_on
 
+    def after_checkpoint(self, done: Callable[[], None]) -> None:
+        self.machine.checkpoint()
+        done()
+
     def run_in_executor(self, pool: object, work: Callable[[], None]) -> Future[None]:
         work()
         future: Future[None] = Future()
@@ -98,8 +102,8 @@ class _Context:
 class _Sometimes(Carrying):
     """Carries the data in two of three passes in which it may be carried: spool files and carried data take turns."""
 
-    def takes(self, active: Active, lane: str) -> bool:
-        return super().takes(active, lane) and (sum(active.queue_id.encode()) + active.envelope.generation) % 3 > 0
+    def _may(self, active: Active, lane: str) -> bool:
+        return super()._may(active, lane) and (sum(active.queue_id.encode()) + active.envelope.generation) % 3 > 0
 
 
 class MachinePasses(Passes):
@@ -109,10 +113,10 @@ class MachinePasses(Passes):
         self.machine = machine
         self._ours = _Context(machine)
         super().__init__(cast(ManagerContext, self._ours))
-        self._carrying = _Sometimes(self.context)
+        self.carrying = _Sometimes(self.context)
 
     def carries(self, active: Active, lane: str) -> bool:
-        return self._carrying.takes(active, lane)
+        return self.carrying.takes(active, lane)
 
     def _notice(self, active: Active, *, stays: bool) -> Notice | None:
         outcomes = outcomes_of(self.context, active, stays=stays) if active.envelope.sender else []

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from mailcore.envelope import AsideKind, Status
+from mailcore.envelope import AsideKind, DataPlace, Status
 from mailcore.log.reader import LaneReader
+from mailcore.manager.carrying import Carrying
 from mailcore.queue.active import Active
 from mailcore.queue.aside import MOVE
 from mailcore.queue.compaction import ACTIVE_S, HOLD_LOOK_S, LOOK_S, MOVES_MAX, Compaction, living_bytes, sent_round
@@ -126,6 +127,27 @@ def test_why_a_message_is_held_moves_with_it(machine: SimulatedMachine) -> None:
     assert recipient.address == before.envelope.recipients[0].address
     assert after.envelope.age_s == before.envelope.age_s
     assert after.envelope.attempts == before.envelope.attempts
+
+
+def test_data_in_the_log_moves_with_a_held_message_in_bounded_steps(
+    machine: SimulatedMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mailcore.queue.compaction.MOVED_BYTES_MAX", 2 * 40)
+    machine.passes.carrying = Carrying(machine.passes.context)
+    stay = hold_all_release_but(machine, lambda number: number in (2, 20, 40))
+    assert {resting.envelope.data for resting in machine.browse()} == {DataPlace.INLINE}
+    compaction = Compaction(machine.queue, 0.5)
+    assert look(machine, compaction)
+    audit_at_every_change(machine)
+    assert compaction.move_held(machine.monotonic) == 2
+    machine.checkpoint()
+    assert compaction.move_held(machine.monotonic) == 1
+    settle(machine)
+    found = audit(machine.disk.kill(), machine.outside, machine.segment_bytes)  # compares the data, too
+    moved = list(found.browse())
+    assert sorted(resting.envelope.queue_id for resting in moved) == stay
+    assert {(resting.envelope.data, resting.envelope.generation) for resting in moved} == {(DataPlace.INLINE, 2)}
+    assert list(machine.queue.spool.queue_ids()) == []
 
 
 def test_no_crash_loses_a_held_message_that_moves_or_leaves_it_twice(machine: SimulatedMachine) -> None:
