@@ -26,7 +26,7 @@ SCALES = {
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of a part. ``error`` is "" if it has rows."""
+    """The result of a part. ``error`` is "" if it has rows."""
 
     part: Part
     scale: Scale
@@ -125,7 +125,7 @@ def page(done: Sequence[Done], wanted: Sequence[Wanted], about: Sequence[tuple[s
         f"Made by `python -m bench` on {time.strftime('%Y-%m-%d', time.gmtime(began_at))}, and not edited. "
         "[benchmarks.md](benchmarks.md) says how each benchmark measures.",
         *(SCALES[scale] for scale in scales),
-        "Figures are medians. Where others took more than a tenth of the machine, which is in bold, the row is no result.",
+        "Figures are medians. Where others took more than a tenth of the machine, which is in bold, the row does not count.",
         "",
         *_table(["machine", ""], about),
         "",

@@ -13,7 +13,7 @@ from mailcore.doctor.host import Host
 from mailcore.doctor.resolver import side_by_side
 from mailcore.doctor.served import served
 from mailcore.routing.tlsa import Tlsa
-from mailcore.tls.dane import is_usable, matched
+from mailcore.tls.dane import matched, usable
 from mailcore.tls.policy import Policy
 
 __all__ = ["look"]
@@ -49,8 +49,8 @@ def _record(text: str) -> Tlsa:
 
 def _compared(host: Host, name: str, records: tuple[Tlsa, ...]) -> Finding:
     what = f"TLSA records of {name}"
-    usable = tuple(record for record in records if is_usable(record))
-    if not usable:
+    counted = usable(records)
+    if not counted:
         shown = ", ".join(map(str, records[:3]))
         return warn(
             what, f"none is of a kind that counts for SMTP ({shown}); the certificate is not checked by them",
@@ -62,8 +62,7 @@ def _compared(host: Host, name: str, records: tuple[Tlsa, ...]) -> Finding:
             what, "cannot check the certificate in use: no receiver answers with TLS; senders with DANE need it",
             "See the findings on ports, processes and certificates; then run waypost doctor again.",
         )  # fmt: skip
-    # A sender needs one that matches, whichever: each may be the one that it believes (RFC 7671 9).
-    matching = sum(matched(chain, Policy("dane", names=(name,), tlsa=(record,))) is not None for record in usable)
+    matching = sum(matched(chain, Policy("dane", names=(name,), tlsa=(record,))) is not None for record in counted)
     if not matching:
         return bad(what, "none matches the certificate in use: senders with DANE send no mail", REMEDY)
-    return good(what, f"{matching} of {len(usable)} match the certificate in use")
+    return good(what, f"{matching} of {len(counted)} match the certificate in use")

@@ -29,7 +29,7 @@ from mailcore.routing.tlsa import Tlsa, TlsaAnswer
 from mailcore.tls.policy import Policy
 from mailcore.tls_result import Result
 
-__all__ = ["NoMail", "chain_of", "is_usable", "matched", "policy_for", "policy_of_host"]
+__all__ = ["NoMail", "chain_of", "matched", "policy_for", "policy_of_host", "usable"]
 
 _DIGESTS = {1: hashlib.sha256, 2: hashlib.sha512}
 _LENGTHS = {1: 32, 2: 64}
@@ -68,18 +68,18 @@ def policy_for(policy: Policy, address: Address, next_hop: str, base: str, answe
         return _lower(policy, "may", f"{address.host}: its DNS records are not signed, or not validated on this host")
     if not answer.records:
         return _lower(policy, "may", f"{address.host} has no TLSA records")
-    usable = _strongest(record for record in answer.records if is_usable(record))
-    if not usable:  # RFC 7672 2.2: the domain wants encryption, although it can't be checked
+    records = usable(answer.records)
+    if not records:  # RFC 7672 2.2: the domain wants encryption, although it can't be checked
         lower = _lower(policy, "encrypt", f"{base} has only TLSA records that can't be used")
         return lower._replace(fault=Result.TLSA_INVALID) if isinstance(lower, Policy) else lower
-    return Policy(policy.level, f"TLSA of {base}", tuple(dict.fromkeys((base, address.host, next_hop))), tlsa=usable)
+    return Policy(policy.level, f"TLSA of {base}", tuple(dict.fromkeys((base, address.host, next_hop))), tlsa=records)
 
 
 def _lower(policy: Policy, level: str, why: str) -> Policy | str:
     return why if policy.level == "dane-only" else policy.instead(level, why)
 
 
-def is_usable(record: Tlsa) -> bool:
+def _is_usable(record: Tlsa) -> bool:
     """Returns whether a record is one of RFC 7672 3.1: usages 0 and 1 are not for SMTP."""
     if record.usage not in (2, 3) or record.selector not in (0, 1):
         return False
@@ -88,9 +88,12 @@ def is_usable(record: Tlsa) -> bool:
     return len(record.data) == _LENGTHS.get(record.matching)
 
 
-def _strongest(records: Iterable[Tlsa]) -> tuple[Tlsa, ...]:
-    """Leaves out SHA-256 where there is SHA-512 of the same usage and selector (RFC 7671 9)."""
-    found = list(records)
+def usable(records: Iterable[Tlsa]) -> tuple[Tlsa, ...]:
+    """Returns the records that count for SMTP, without SHA-256 where there is SHA-512 of the same usage and selector.
+
+    RFC 7672 3.1, RFC 7671 9.
+    """
+    found = [record for record in records if _is_usable(record)]
     strong = {(record.usage, record.selector) for record in found if record.matching == 2}
     return tuple(record for record in found if record.matching != 1 or (record.usage, record.selector) not in strong)
 

@@ -46,6 +46,7 @@ async def findings(directory: Path, records: list[str], pem: Path, *, purpose: s
         (["3 1 1 KEY", f"3 1 1 {OTHER}"], State.GOOD, "1 of 2 match"),
         ([f"3 1 1 {OTHER}"], State.BAD, "senders with DANE send no mail"),
         ([f"1 1 1 {OTHER}"], State.WARN, "none is of a kind that counts for SMTP (1 1 1)"),
+        (["3 1 1 KEY", f"3 1 2 {OTHER}{OTHER}"], State.BAD, "none matches"),  # senders believe the stronger digest
         ([f"1 1 1 {OTHER}", f"3 0 1 {OTHER}"], State.BAD, "none matches"),
     ],
 )
