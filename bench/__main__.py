@@ -83,6 +83,8 @@ def run_part(part: Part, scale: Scale, directory: Path, results: Path) -> Done:
             found = json.loads(runs.read_text())
         except (OSError, ValueError):
             error = f"it ended with {process.returncode}: {' / '.join(said[-ERROR_LINES:])[:500]}"
+        if wrong := [line for line in said if line.startswith("WRONG")]:
+            error = f"its results are wrong: {' / '.join(wrong)[:500]}"
     runs.unlink(missing_ok=True)
     kept = {
         "scale": scale,

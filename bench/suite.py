@@ -138,7 +138,7 @@ PARTS: tuple[Part, ...] = (
         "hop; both at half of Postfix's highest rate, then each at half of its own",
         {
             Scale.SHORT: "--short",
-            Scale.BRIEF: "--rounds 2 --seconds 6 --messages 3000",
+            Scale.BRIEF: "--rounds 2 --seconds 5 --messages 3000",
             Scale.FULL: "--rounds 5 --seconds 20",
         },
         _limits(300, 1200),
@@ -166,7 +166,7 @@ PARTS: tuple[Part, ...] = (
         "commands of both with their start: postqueue -j, cut or searched, and waypost queue list; until the answer ends",
         {
             Scale.SHORT: "--short",
-            Scale.BRIEF: "--count 1000000 --peer-count 100000 --rounds 1",
+            Scale.BRIEF: "--count 1000000 --peer-count 50000 --rounds 1",
             Scale.FULL: "--count 1000000 --rounds 3",
         },
         _limits(400, 3600),
@@ -182,7 +182,7 @@ PARTS: tuple[Part, ...] = (
             Scale.BRIEF: "--attempts 100000 --rounds 1",
             Scale.FULL: "--attempts 1000000 --rounds 3",
         },
-        _limits(400, 2400, short=300),
+        _limits(600, 2400, short=600),
         report_rows,
         peer="pflogsumm",
     ),

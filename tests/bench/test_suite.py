@@ -81,6 +81,18 @@ def test_a_part_that_fails_says_why_and_keeps_it(tmp_path: Path) -> None:
     assert read_part(part, tmp_path) == result
 
 
+def test_results_that_a_part_itself_calls_wrong_are_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "bench"
+    package.mkdir()
+    (package / "wrong.py").write_text(
+        "import sys\nopen(sys.argv[sys.argv.index('--json') + 1], 'w').write('{}')\nprint('WRONG ours: 1, made 2')\n"
+    )
+    monkeypatch.setattr("bench.__main__.ROOT", tmp_path)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    part = dataclasses.replace(BY_NAME["restart"], module="wrong", rows=lambda results: [])
+    assert "wrong: WRONG ours: 1, made 2" in run_part(part, Scale.SHORT, tmp_path, tmp_path).error
+
+
 def processes_naming(text: str) -> list[str]:
     """Command lines of processes that name something."""
     found = []
