@@ -27,8 +27,10 @@ __all__ = ["main", "run_part"]
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = Path("docs/benchmarks-suite.md")
+NAMES = [part.name for part in PARTS]
 END_S = 60.0  # that a part has to end what it started, after SIGINT
 ERROR_LINES = 3  # of its output
+LEAST_S = 20.0  # a part is not begun with less time left
 
 
 def _end(process: subprocess.Popen[str]) -> None:
@@ -43,13 +45,14 @@ def _end(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
-def run_part(part: Part, scale: Scale, directory: Path, results: Path) -> Done:
-    """Runs a part; its JSON becomes ``results``/NAME.json with what the page says about it."""
+def run_part(part: Part, scale: Scale, directory: Path, results: Path, left_s: float = float("inf")) -> Done:
+    """Runs a part; its JSON becomes ``results``/NAME.json with what the page says about it. ``left_s``: of all parts."""
     arguments = part.arguments[scale].split()
     command = f"python -m bench.{part.module} {part.arguments[scale]}"
     runs, output = results / f"{part.name}.runs.json", results / f"{part.name}.txt"
     runs.unlink(missing_ok=True)
     began_at, begun, error = time.time(), time.monotonic(), ""
+    limit_s = min(part.limits_s[scale], left_s)
     with output.open("w") as out:
         process = subprocess.Popen(
             [
@@ -68,10 +71,10 @@ def run_part(part: Part, scale: Scale, directory: Path, results: Path) -> Done:
             text=True,
         )
         try:
-            process.wait(part.limits_s[scale])
+            process.wait(limit_s)
         except subprocess.TimeoutExpired:
             _end(process)
-            error = f"it took longer than {part.limits_s[scale]:.0f} s and was ended"
+            error = f"it took longer than {limit_s:.0f} s and was ended"
         except BaseException:
             _end(process)
             raise
@@ -117,14 +120,19 @@ def read_part(part: Part, results: Path) -> Done | None:
     return Done(part, scale, kept["command"], kept["began_at"], kept["seconds"], tuple(rows), error)
 
 
-def run_all(parts: Sequence[Part], scale: Scale, directory: Path, results: Path) -> None:
-    """Runs the parts and prints what becomes of each."""
+def run_all(parts: Sequence[Part], scale: Scale, directory: Path, results: Path, minutes: float) -> None:
+    """Runs the parts and prints what becomes of each; those for which no time is left have no result."""
+    end = time.monotonic() + minutes * 60
     for number, part in enumerate(parts, 1):
+        left_s = end - time.monotonic()
+        if left_s < LEAST_S:
+            print(f"[{number}/{len(parts)}] {part.name}: no time is left", flush=True)
+            continue
         words = (
             f"[{number}/{len(parts)}] {part.name}: {part.title}, {part.limits_s[scale] / 60:.0f} minutes at the most"
         )
         print(words, flush=True)
-        done = run_part(part, scale, directory, results)
+        done = run_part(part, scale, directory, results, left_s)
         for row in done.rows:
             ratio = "" if row.ratio is None else f", {row.ratio:.2f} x better than {part.peer}"
             print(f"    {row.what}: {row.ours:.4g} {row.unit}{ratio}")
@@ -133,14 +141,14 @@ def run_all(parts: Sequence[Part], scale: Scale, directory: Path, results: Path)
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.partition("\n")[0])
-    names = [part.name for part in PARTS]
     scales = parser.add_mutually_exclusive_group()
     words = "each part tiny, a few minutes: a quick check, no result"
     scales.add_argument("--short", dest="scale", action="store_const", const=Scale.SHORT, help=words)
     words = "a quarter of an hour: figures of few runs"
     scales.add_argument("--brief", dest="scale", action="store_const", const=Scale.BRIEF, help=words)
-    parser.add_argument("--only", nargs="+", choices=names, metavar="PART", help="run these parts; see --list")
-    parser.add_argument("--skip", nargs="+", choices=names, metavar="PART", default=[], help="leave these parts out")
+    parser.add_argument("--only", nargs="+", choices=NAMES, metavar="PART", help="run these parts; see --list")
+    parser.add_argument("--skip", nargs="+", choices=NAMES, metavar="PART", default=[], help="leave these parts out")
+    parser.add_argument("--minutes", type=float, default=240.0, help="end after this time; later parts are left out")
     parser.add_argument("--list", action="store_true", help="list the parts and their commands, and end")
     parser.add_argument("--directory", type=Path, default=Path("/var/tmp"), help="the queues lie below; no tmpfs")
     parser.add_argument("--results", type=Path, metavar="DIRECTORY", help="keep and reuse the JSON of each part there")
@@ -152,9 +160,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the suite; returns 1 if a part has no result."""
     given = _arguments(argv)
-    parts = [part for part in PARTS if part.name not in given.skip and given.only in (None, [])]
-    if given.only:
-        parts = [part for part in PARTS if part.name in given.only and part.name not in given.skip]
+    parts = [part for part in PARTS if part.name in (given.only or NAMES) and part.name not in given.skip]
     if given.list:
         for part in parts:
             print(f"{part.name:14} {part.title}\n{'':14} python -m bench.{part.module} {part.arguments[given.scale]}")
@@ -166,14 +172,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             results = given.results
             results.mkdir(parents=True, exist_ok=True)
         try:
-            run_all(parts, given.scale, given.directory, results)
+            run_all(parts, given.scale, given.directory, results, given.minutes)
         except KeyboardInterrupt:
             print("interrupted: the page has the parts that ended", file=sys.stderr)
         done = [each for part in PARTS if (each := read_part(part, results)) is not None]
     given.page.write_text(page(done, WANTED, machine(given.directory)))
-    failed = [each.part.name for each in done if each.error]
-    print(f"{given.page}: {len(done)} parts" + (f"; without a result: {', '.join(failed)}" if failed else ""))
-    return 1 if failed or len(done) < len(parts) else 0
+    ended = {each.part.name for each in done if not each.error}
+    missing = [part.name for part in parts if part.name not in ended]
+    print(f"{given.page}: {len(ended)} parts" + (f"; without a result: {', '.join(missing)}" if missing else ""))
+    return 1 if missing else 0
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ SCALES = {
     Scale.FULL: "The whole suite.",
 }
 
+UNKNOWN = "unknown"
+
 
 @dataclass(frozen=True, slots=True)
 class Done:
@@ -38,11 +40,11 @@ class Done:
 
 
 def _said(*command: str) -> str:
-    """Returns the first line that a command prints; "unknown" if it fails."""
+    """Returns the first line that a command prints; UNKNOWN if it fails."""
     try:
         done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.SubprocessError):
-        return "unknown"
+        return UNKNOWN
     return done.stdout.strip().partition("\n")[0]
 
 
@@ -56,7 +58,9 @@ def _processor() -> str:
 def machine(directory: Path) -> list[tuple[str, str]]:
     """Describes the machine and the programs that are compared; ``directory`` is where the queues lie."""
     memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    changed = " with changes" if _said("git", "status", "--porcelain", "--untracked-files=no") else ""
+    changed = (
+        " with changes" if _said("git", "status", "--porcelain", "--untracked-files=no") not in ("", UNKNOWN) else ""
+    )
     return [
         ("cores", f"{os.cpu_count()}, {_processor()}"),
         ("memory", f"{memory_bytes / 1e9:.1f} GB"),

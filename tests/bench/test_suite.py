@@ -120,6 +120,17 @@ def test_results_that_lack_something_are_no_result(tmp_path: Path) -> None:
     assert "lack something" in result.error
 
 
+def test_no_part_begins_when_the_time_is_over(tmp_path: Path) -> None:
+    path = tmp_path / "page.md"
+    assert main(["--short", "--minutes", "0.1", "--page", str(path), "--results", str(tmp_path)]) == 1
+    assert list(tmp_path.glob("*.json")) == []
+    assert line_of(path.read_text(), "all mail deferred").endswith("| not measured |  |")
+
+
+def test_a_part_gets_the_time_that_is_left_at_most(tmp_path: Path) -> None:
+    assert "longer than 1 s" in run_part(BY_NAME["restart"], Scale.SHORT, tmp_path, tmp_path, left_s=1.0).error
+
+
 def test_a_part_runs_and_stands_on_the_page(tmp_path: Path) -> None:
     if missing := Postfix.missing():
         pytest.skip(missing)
