@@ -1,4 +1,4 @@
-"""Runs all benchmarks that have a peer and writes one page: ``python -m bench [--short | --brief] [PAGE]``.
+"""Runs all benchmarks that have a peer and writes one page: ``python -m bench [--short | --brief] [--page PAGE]``.
 
 The parts (bench.suite) run one after the other, each in a process of its own with a limit of time. If a part fails or takes too
 long, the page says so and the suite continues. ``--results`` keeps the JSON of each part: a later run with ``--only`` measures
