@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mailcore.log.disk import Disk
-from mailcore.log.index import IndexEntry, encode_block, entry_for, index_path, read_blocks
+from mailcore.log.index import EntryFields, IndexEntry, encode_block, entry_for, index_path, read_blocks
 from mailcore.log.record import HEADER_BYTES, LENGTH_MAX, frame
 from mailcore.log.segment import (
     FIRST_RECORD,
@@ -200,10 +200,10 @@ class LaneWriter:
     def _full(self) -> bool:
         return self.end - self._base >= self.segment_bytes and self.end > self._base + FIRST_RECORD
 
-    def append(self, type_: int, *bodies: bytes, entry: tuple[str, int, int] | None = None) -> int:
+    def append(self, type_: int, *bodies: bytes, entry: EntryFields | None = None) -> int:
         """Returns the record's lane offset. The record is durable once a batch taken later is written.
 
-        ``entry`` is (queue id, recipients, arrived) of an ENVELOPE record, for the index. Raises LaneFailed after a failure
+        ``entry`` is for the index, of an ENVELOPE record. Raises LaneFailed after a failure
         without a ``reopen`` since, ValueError for a body of a length that is not allowed.
         """
         if self._failed:

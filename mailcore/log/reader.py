@@ -13,12 +13,13 @@ from collections.abc import Callable, Collection, Iterator
 
 from mailcore.log.disk import Disk
 from mailcore.log.index import (
+    Bounds,
     IndexBlock,
-    arrived_within,
     entries_of,
     find_all_in_block,
     find_in_block,
     index_path,
+    may_match,
     queue_id_in,
     read_blocks,
 )
@@ -152,13 +153,13 @@ class LaneReader:
             elif durable is not None and durable > base + FIRST_RECORD and base == self._bases[-1]:
                 self._header_lost(base, durable)
 
-    def records_arrived(self, start: int, durable: int, after: float, until: float) -> Iterator[Record | int]:
-        """Yields as ``records``, but may leave out messages that did not arrive in (``after``, ``until``], wall-clock seconds.
+    def records_within(self, start: int, durable: int, bounds: Bounds) -> Iterator[Record | int]:
+        """Yields as ``records``, but may leave out messages that are not within the bounds.
 
         Yields the lane offset behind a block of an index of which it left out records, so that a caller can stop there.
-        Blocks of an index say when their messages arrived. From the first block on that is not of its segment, and where a
-        message is not where its block says, all records are read (law: index-is-a-cache). Damage in what is left out is not
-        reported.
+        Blocks of an index say when their messages arrived, how large they are, and what their senders are like. From the first
+        block on that is not of its segment, and where a message is not where its block says, all records are read (law:
+        index-is-a-cache). Damage in what is left out is not reported.
         """
         self._see(durable)
         for base in [b for i, b in enumerate(self._bases) if i + 1 == len(self._bases) or self._bases[i + 1] > start]:
@@ -173,14 +174,12 @@ class LaneReader:
                         break
                     covered = block.end
                     if covered > start:
-                        yield from self._arrived_in(segment, block, start, after, until)
+                        yield from self._block_within(segment, block, start, bounds)
                         yield covered
                 yield from segment.records(max(covered, start), end, self._on_damage)
 
-    def _arrived_in(
-        self, segment: Segment, block: IndexBlock, start: int, after: float, until: float
-    ) -> Iterator[Record]:
-        wanted = [at for at in arrived_within(block, segment.base, after, until) if at >= start]
+    def _block_within(self, segment: Segment, block: IndexBlock, start: int, bounds: Bounds) -> Iterator[Record]:
+        wanted = [at for at in may_match(block, segment.base, bounds) if at >= start]
         if len(wanted) * FEW_SHARE <= block.entries_count:
             records = [segment.read(offset) for offset in wanted]
             if all(record is not None and record.type == RecordType.ENVELOPE for record in records):

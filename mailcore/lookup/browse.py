@@ -195,9 +195,9 @@ class Browser:
             return None
         stopped = None
         with self._reader(lane, damage) as reader:
-            arrivals = matcher.arrivals
+            bounds = matcher.bounds
             records: Iterator[Record | int] = (
-                reader.records(start, end) if arrivals is None else reader.records_arrived(start, end, *arrivals)
+                reader.records(start, end) if bounds is None else reader.records_within(start, end, bounds)
             )
             for record in records:
                 if isinstance(record, int):  # nothing in front of it matches

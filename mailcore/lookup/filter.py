@@ -16,14 +16,17 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from mailcore.envelope import Envelope, Recipient
+from mailcore.log.index import Bounds
 from mailcore.lookup.pattern import (
     PatternError,
     address_matcher,
     destination_matcher,
+    fixed_part,
     matches_all,
     text_matcher,
     text_refusal,
 )
+from mailcore.queue.sender_mark import DOMAIN_BITS, MARK_BITS, domain_mark, sender_mark
 
 __all__ = [
     "NULL_SENDER",
@@ -73,6 +76,16 @@ def sender_matcher(pattern: str) -> Test:
     if pattern == NULL_SENDER:
         return lambda sender: not sender
     return _address_matcher(pattern)
+
+
+def _mark_of(pattern: str) -> tuple[int, int]:
+    """Returns the mark that senders of this pattern have, and the bits of it that they share; (0, 0) if there are none."""
+    address, domain = ("", "") if pattern == NULL_SENDER else fixed_part(pattern)
+    if address is not None and (mark := sender_mark(address)):
+        return mark, MARK_BITS
+    if domain is not None and (mark := domain_mark(domain)):
+        return mark, DOMAIN_BITS
+    return 0, 0
 
 
 def message_id_matcher(pattern: str) -> Test:
@@ -136,6 +149,7 @@ class Matcher:
         }
         tests = {name: PATTERNS[name](pattern) for name, pattern in given.items() if name in PATTERNS}
         self._sender = tests.get("sender")
+        self._sender_mark = _mark_of(given["sender"]) if "sender" in given else (0, 0)
         self._recipient = tests.get("recipient")
         self._destination = tests.get("destination")
         self._reason: str | None = given["reason"].casefold() if "reason" in given else None
@@ -148,12 +162,19 @@ class Matcher:
         self.asks_recipients = bool(given.keys() & {"recipient", "destination", "reason"})
 
     @property
-    def arrivals(self) -> tuple[float, float] | None:
-        """Returns the interval, open at its beginning, outside of which no arrival matches; None if all arrivals do."""
+    def bounds(self) -> Bounds | None:
+        """Returns limits outside of which no message matches; None if there are none."""
         ends = [each for each in (self._arrived_before, self._strictly_before) if each is not None]
-        if not ends and self._arrived_after is None:
-            return None
-        return -math.inf if self._arrived_after is None else self._arrived_after, min(ends, default=math.inf)
+        sender, sender_bits = self._sender_mark
+        bounds = Bounds(
+            after=-math.inf if self._arrived_after is None else self._arrived_after,
+            until=min(ends, default=math.inf),
+            larger_than=-1 if self._larger_than is None else self._larger_than,
+            smaller_than=math.inf if self._smaller_than is None else self._smaller_than,
+            sender=sender,
+            sender_bits=sender_bits,
+        )
+        return None if bounds == Bounds() else bounds
 
     def of_envelope(self, envelope: Envelope) -> bool:
         """Returns True if the envelope itself matches; recipients are tested separately."""

@@ -22,6 +22,7 @@ __all__ = [
     "PatternError",
     "address_matcher",
     "destination_matcher",
+    "fixed_part",
     "literal",
     "matches_all",
     "text_matcher",
@@ -82,6 +83,16 @@ def address_matcher(pattern: str) -> Test:
         return bool(at) and domain_test(domain) and local_test(local_part)
 
     return matches
+
+
+def fixed_part(pattern: str) -> tuple[str | None, str | None]:
+    """Returns (the only address that matches, the only domain whose addresses match), in comparable form; None if there is
+    none. Raises PatternError."""
+    parsed = _parsed(pattern)
+    if not _WILD.search(parsed):
+        return comparable(parsed), None
+    _, at, domain = parsed.rpartition("@")
+    return None, comparable_domain(domain) if at and not _WILD.search(domain) else None
 
 
 def destination_matcher(pattern: str) -> Test:

@@ -19,6 +19,7 @@ import msgspec
 from mailcore.envelope import RECIPIENTS_PER_RECORD, DataPlace, Envelope, Recipient, Verdict
 from mailcore.log.lane import LaneWriter
 from mailcore.log.record import HEADER_BYTES, RecordType
+from mailcore.queue.sender_mark import sender_mark
 
 __all__ = [
     "Administrative",
@@ -216,5 +217,11 @@ def append_envelope(writer: LaneWriter, envelope: Envelope, data: bytes = b"") -
         _LENGTH.pack(len(encoded)),
         encoded,
         data,
-        entry=(envelope.queue_id, envelope.recipient_count, int(envelope.arrived_at)),
+        entry=(
+            envelope.queue_id,
+            envelope.recipient_count,
+            int(envelope.arrived_at),
+            envelope.size_bytes,
+            sender_mark(envelope.sender),
+        ),
     )

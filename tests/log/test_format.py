@@ -100,11 +100,12 @@ def test_an_index(lane: Path) -> None:
     found = records_of((lane / f"{0:020d}.seg").read_bytes())
     data = (lane / f"{0:020d}.idx").read_bytes()
     magic, count, start, end, crc, zero = struct.unpack_from("<4sIQQII", data)
-    assert (magic, count, start, zero) == (b"WayI", 2, 4096, 0)
+    assert (magic, count, start, zero) == (b"WayJ", 2, 4096, 0)
     assert end == found[-1][0] + 12 + len(found[-1][3])
     assert crc == crc32c(data[8:24] + data[32:])
-    entries = list(struct.iter_unpack("<20sIII", data[32:]))
-    assert entries[0] == (b"0GABCDEFGHJKM".ljust(20, b"\0"), found[1][0], 3, 1_700_000_000)
+    entries = list(struct.iter_unpack("<20sIIIII", data[32:]))
+    mark = (crc32c(b"example.net") & 0xFFFF) << 16 | crc32c(b"s@example.net") & 0xFFFF
+    assert entries[0] == (b"0GABCDEFGHJKM".ljust(20, b"\0"), found[1][0], 3, 1_700_000_000, 18, mark)
 
 
 def test_restart_positions(tmp_path: Path) -> None:

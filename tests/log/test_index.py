@@ -177,18 +177,16 @@ def test_nothing_beyond_what_is_durable_or_before_the_start_is_found(full: Full)
     entries=st.lists(
         st.tuples(
             st.text("0123456789ABCDEFGHJKMNPQRSTVWXYZ", min_size=1, max_size=20),
-            st.integers(0, 2**32 - 1),
-            st.integers(0, 2**32 - 1),
-            st.integers(0, 2**32 - 1),
+            *[st.integers(0, 2**32 - 1)] * 5,
         )
     ),
     base=st.integers(0, 2**40),
     tail=st.binary(max_size=60),
 )
 def test_a_block_is_read_back_and_what_follows_it_ends_the_reading(
-    entries: list[tuple[str, int, int, int]], base: int, tail: bytes
+    entries: list[tuple[str, int, int, int, int, int]], base: int, tail: bytes
 ) -> None:
-    given_in = [IndexEntry(q, base + o, r, a) for q, o, r, a in entries]
+    given_in = [IndexEntry(q, base + o, *rest) for q, o, *rest in entries]
     data = encode_block(base, base + 4096, base + 9999, given_in)
     blocks = list(decode_blocks(data + data + tail))
     assert [list(entries_of(block, base)) for block in blocks[:2]] == [given_in, given_in]

@@ -224,6 +224,27 @@ MUTATIONS = [
         "tests/lookup/test_age_filter.py",
     ),
     Mutation(
+        "a filter passes over senders that have no mark in the index",
+        "mailcore/log/index.py",
+        " or mark == _ANY_SENDER)",
+        ")",
+        "tests/lookup/test_index_filter.py -k same_messages",
+    ),
+    Mutation(
+        "a filter passes over messages of which the index does not know the size",
+        "mailcore/log/index.py",
+        " or size == _ANY_SIZE)",
+        ")",
+        "tests/lookup/test_index_filter.py -k same_messages",
+    ),
+    Mutation(
+        "the mark of a sender depends on capitals",
+        "mailcore/queue/sender_mark.py",
+        "    address = sender.lower().encode()\n",
+        "    address = sender.encode()\n",
+        "tests/lookup/test_index_filter.py -k mark",
+    ),
+    Mutation(
         "an index is believed without a look at the record",
         "mailcore/log/reader.py",
         "                        and record.type == RecordType.ENVELOPE\n                        and queue_id_in(record.body) == wanted\n",
