@@ -88,7 +88,8 @@ class Cut(Struct, kw_only=True):
 
 
 class Progress(Struct, kw_only=True):
-    """How far an active message is. ``done`` and ``replies`` are bounded, so either may lack some of many recipients."""
+    """How far an active message is, or one that is due before its time. ``done`` and ``replies`` are bounded, so either may
+    lack some of many recipients."""
 
     remaining: int  # recipients without a final verdict
     in_flight: int  # deliveries
@@ -102,6 +103,7 @@ class Progress(Struct, kw_only=True):
     recipient_states: dict[
         int, str
     ] = {}  # of those in memory, if one message was asked for: number -> state; bounded, too
+    active: bool = True  # False: it rests in its lane, and is due because of a retry
 
 
 class Working(Struct, kw_only=True):

@@ -38,6 +38,14 @@ class Queue:
         "up to this size, deferred and held data that is in the log stays there; larger deferred data does for two deferrals;"
         " 0: none does, each such message gets a spool file",
     )
+    retries_waiting: int = whole(
+        100_000,
+        0,
+        10_000_000,
+        "messages",
+        "messages that a retry makes due and the active set has no room for, that wait where they rest (300 bytes of memory"
+        " each); more are written to the lane retry.0",
+    )
     reserve_bytes: int = whole(64 << 20, 0, 1 << 40, "bytes", "free disk space below which new mail gets 452")
     reserve_inodes: int = whole(
         1000, 0, 1 << 40, "inodes", "free inodes below which new mail gets 452, on a file system that limits them"

@@ -218,7 +218,9 @@ def _overlay(item: Item, working: Progress | None) -> None:
     """Puts the manager's newer state and reply into an item read from a lane."""
     if working is None:
         return
-    item.active = True
+    item.active = working.active
+    if not working.active:
+        item.due_at = 0.0
     item.states = working.states
     item.destinations = working.destinations or item.destinations
     item.state = main_state(working.states)

@@ -32,6 +32,7 @@ from mailcore.lookup.tracing import Body
 from mailcore.queue.aside import NUMBERS, numbers_in
 from mailcore.queue.lanes import interval_of
 from mailcore.queue.records import Administrative, Delivery, Finish, Place, Replaced, Start
+from mailcore.queue.requested import AT_REST
 
 __all__ = ["Timeline", "accepted"]
 
@@ -214,7 +215,7 @@ class Timeline:
                 operation=order.operation,
                 who=order.who,
                 why=order.why,
-                arguments={name: _few(value) for name, value in order.arguments.items()},
+                arguments={name: _few(value) for name, value in order.arguments.items() if name != AT_REST},
                 recipients=count,
             )
         )

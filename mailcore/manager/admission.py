@@ -41,14 +41,17 @@ class Admission:
         self._recipients = RecipientReader(context.queue)
         self._asked: dict[str, tuple[Active, int]] = {}  # batches that the scheduler asked for; it asks once
 
-    def takes(self, lane: str, envelope: Envelope) -> bool:
-        """Returns whether a deferred message may enter now, before its time: all its recipients wait only for another attempt,
-        and the active set has room, which deferred mail shares as when it comes due (law: turns-for-new-and-deferred)."""
+    def may_take(self, lane: str, envelope: Envelope) -> bool:
+        """Returns whether a deferred message may enter before its time: its recipients wait only for another attempt."""
         context = self.context
         if not lane.startswith("retry.") or context.stalled or context.restored.backup_at:
             return False
-        if envelope.aside or envelope.not_before or envelope.first_due_at or envelope.held_because:
-            return False
+        return not (envelope.aside or envelope.not_before or envelope.first_due_at or envelope.held_because)
+
+    def has_room(self) -> bool:
+        """Returns whether the active set has room for a deferred message now, which deferred mail shares as when it comes due
+        (law: turns-for-new-and-deferred)."""
+        context = self.context
         deferred, limit = deferred_in(context)
         return deferred < limit and len(context.queue.active) < context.scheduler.tuning.globals.message_active_limit
 
@@ -87,7 +90,7 @@ class Admission:
         context = self.context
         by_recipient = context.scheduler.by_recipient
         resolve: Resolve = context.routing.resolve
-        route, done = context.queue.sizes.route, active.done
+        route, done, only = context.queue.sizes.route, active.done, active.only
         if context.routing.by_sender:
             resolve = context.routing.of_message(active.envelope.sender, active.envelope.login)
         entering: list[tuple[int, str, str]] = []
@@ -97,7 +100,7 @@ class Admission:
         wall = context.wall() if active.envelope.aside else 0.0
         for recipient in recipients:
             number = recipient.number
-            if number in done:
+            if number in done or (only is not None and not only.covers(number)):
                 continue
             if recipient.aside is not None:
                 if not is_due(recipient.aside, wall):

@@ -77,6 +77,7 @@ class Flow:
         self._news = 0  # turns of the two round robins
         self._retries = 0
         self._retry_turn = False
+        self._requested_turn = False
         self._unsynced: deque[Sequence[Flight]] = deque()  # batches whose verdicts are not on disk yet
         self._deferred_active = 0  # deferred messages in the active set, and
         self._deferred_limit = 0  # their maximum, so that the mail of a slow next hop leaves room for new mail
@@ -138,7 +139,25 @@ class Flow:
         return False
 
     def _next_retry(self, wall: float, now: float) -> bool:
-        if now < self._retry_at or self._deferred_active >= self._deferred_limit:
+        if self._deferred_active >= self._deferred_limit:
+            return False
+        if self.context.queue.requested:
+            self._requested_turn = not self._requested_turn
+            if self._requested_turn:
+                return self._next_requested(now) or self._next_due(wall, now)
+            return self._next_due(wall, now) or self._next_requested(now)
+        return self._next_due(wall, now)
+
+    def _next_requested(self, now: float) -> bool:
+        active = self.context.queue.next_requested(now)
+        if active is None:
+            return False
+        self.admission.enter(active, now)
+        self._deferred_active += 1
+        return True
+
+    def _next_due(self, wall: float, now: float) -> bool:
+        if now < self._retry_at:
             return False
         runners = self._retry_runners
         soonest = now + 60.0

@@ -3,7 +3,7 @@ once that record is synced: from then on recovery carries it out if this process
 
 A message at rest is claimed out of its lane. A message being worked on is taken from the scheduler first, and its deliveries
 in flight are awaited. ``passes`` writes the message to its new lane; a message that only waits for its next attempt needs none
-for a retry: it is tried at once while the active set has room.
+for a retry: it is tried at once while the active set has room, and so are some of its recipients.
 
 Keeps law: answered-after-sync (docs/laws.md).
 """
@@ -29,12 +29,13 @@ from mailcore.manager.flow import Flow
 from mailcore.manager.passes import Passes
 from mailcore.manager.placing import Placing, change_of
 from mailcore.manager_answers import Injected, Ordered
-from mailcore.queue.active import Active
+from mailcore.queue.active import Active, Only
 from mailcore.queue.aside import HELD, NUMBERS, RANGES_MAX, Change, numbers_in, with_its_state
 from mailcore.queue.lanes import LOCAL, retry_lane, state_in
 from mailcore.queue.queue import Elsewhere, Gone
 from mailcore.queue.recipients import recipients_at
-from mailcore.queue.records import Administrative
+from mailcore.queue.records import Administrative, Place
+from mailcore.queue.requested import Requested, RetryBatch
 from mailcore.queue.rewrite import remaining_recipients
 from mailcore.routing.address import comparable, is_mailbox
 from mailcore.routing.route import RouteError, parse_route
@@ -79,19 +80,20 @@ class Orders:
         moving: list[Active] = []
         answer = Ordered(changed=0, recipients=0, in_flight={}, errors={}, dead=[], elsewhere=[])
         destinations: set[str] = set()
+        batch = RetryBatch(request.who, request.why, self.context.wall())
         for queue_id, lane, offset, *numbers in messages:
             some = {**arguments, NUMBERS: numbers[0]} if numbers and numbers[0] is not None else arguments
             started = None
             try:
-                if operation == "retry" and not some:
-                    started = self._try_now(queue_id, lane, offset, request)
+                if operation == "retry":
+                    started = self._try(queue_id, lane, offset, some, batch)
                 fit = started or await self._order(queue_id, lane, offset, operation, some, request)
             except Gone as gone:
                 answer.errors[queue_id] = gone.fault
                 if isinstance(gone, Elsewhere):
                     answer.elsewhere.append(queue_id)
                 continue
-            if started is None:
+            if started is None and fit.active is not None:
                 moving.append(fit.active)
             answer.changed += 1
             if answer.changed % TURN == 0:  # mail tried so far goes out meanwhile
@@ -177,7 +179,6 @@ class Orders:
             fitting = self._check_fits_at_rest(lane, record, envelope, orders)
             active = context.queue.take(lane, record, envelope, context.now())
             fit = _Fit(active, len(fitting.numbers), [], fitting.destinations)
-        active = fit.active
         context.overtaking.watch(queue_id, fit.in_flight)
         why = context.restored.held_if_undeleted(active.lane, active.offset) if operation == "undelete" else None
         for order in orders:
@@ -188,22 +189,42 @@ class Orders:
         context.log.administered(queue_id, operation, request.who, request.why)
         return fit
 
-    def _try_now(self, queue_id: str, lane: str, offset: int, request: Request) -> _Fit | None:
-        """Tries a message that only waits for its next attempt, without a move: its START makes it due for recovery, too.
+    def _try(self, queue_id: str, lane: str, offset: int, arguments: dict[str, Any], batch: RetryBatch) -> _Fit | None:
+        """Tries a message that only waits for its next attempt, without a move: its START makes it due for recovery, too. One
+        that the active set has no room for is tried as soon as it has.
 
-        Returns None if a retry must take the way of other changes. Raises Elsewhere.
+        Recipients that the retry does not name keep their time. Returns None if a retry must take the way of other changes.
+        Raises Gone.
         """
         context, queue = self.context, self.context.queue
-        if queue_id in queue.active or queue.recovered:
+        if queue_id in queue.active or queue.recovered or len(arguments.get(NUMBERS, ())) > RANGES_MAX:
             return None
         record, envelope = queue.resting(lane, offset, queue_id)
-        if not self.flow.admission.takes(lane, envelope):
+        if not self.flow.admission.may_take(lane, envelope):
             return None
-        active = queue.take(lane, record, envelope, context.now())
-        active.rested_until = 0.0
-        queue.administer(Administrative("retry", queue_id, request.who, request.why, context.wall(), {}))
-        context.log.administered(queue_id, "retry", request.who, request.why)
-        self.flow.admission.enter(active, context.now())
+        order = Administrative("retry", queue_id, batch.who, batch.why, context.wall(), arguments)
+        fitting: _Fitting | None = None
+        change = Change(order, age_s=0.0, undo_time_s=0.0)
+        if arguments and (envelope.batches or not all(change.covers(each.number) for each in envelope.recipients)):
+            fitting = self._check_fits_at_rest(lane, record, envelope, [order])
+        others = 0 if fitting is None else envelope.recipient_count - len(fitting.numbers)
+        active = None
+        if self.flow.admission.has_room():
+            active = queue.take(lane, record, envelope, context.now())
+            if others:
+                active.only = Only(order, change.covers, others, active.rested_until)
+            active.rested_until = 0.0
+            queue.administer(order)
+        elif others or len(queue.requested) >= context.settings.queue.retries_waiting:
+            return None
+        else:
+            requested = Requested(Place(lane, offset), envelope.generation, envelope.recipient_count)
+            queue.requested.add(queue.journal, batch, queue_id, requested)
+        context.log.administered(queue_id, "retry", batch.who, batch.why)
+        if active is not None:
+            self.flow.admission.enter(active, context.now())
+        if fitting is not None:
+            return _Fit(active, len(fitting.numbers), [], fitting.destinations)
         known = {
             recipient.destination for recipient in envelope.recipients[:DESTINATIONS_KEPT] if recipient.destination
         }
@@ -286,7 +307,7 @@ class Orders:
 class _Fit:
     """A message that a change fits, with the number of its recipients, and those of them who are being delivered now."""
 
-    active: Active
+    active: Active | None  # None: it stays where it rests
     recipients: int
     in_flight: list[int]  # numbers of recipients
     destinations: frozenset[str]  # of the recipients, the first DESTINATIONS_KEPT

@@ -403,7 +403,7 @@ class Passes:
         self._others_at = now + OTHERS_S
         ladder = context.ladder()
         for active in itertools.islice(self._waiting_for_suspended(), ROOM_MAX):
-            others = active.deferred or not _TIMED.isdisjoint(active.envelope.aside)
+            others = active.deferred or active.only or not _TIMED.isdisjoint(active.envelope.aside)
             if others and now - active.read_at >= ladder.next_interval(active.age_s):
                 self._put_back(active, now, 0)
 

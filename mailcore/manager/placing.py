@@ -60,7 +60,12 @@ class Placing:
             recipient = msgspec.structs.replace(recipient, aside=None, paused_s=paused_s(recipient, active.age_s))
             aside = None
         if aside is None:
-            until = self._deferred_until if recipient.number in active.deferred else active.rested_until
+            if recipient.number in active.deferred:
+                until = self._deferred_until
+            elif active.only is not None and not active.only.covers(recipient.number):
+                until = active.only.others_until
+            else:
+                until = active.rested_until
             if until > now:
                 return msgspec.structs.replace(recipient, aside=Aside(AsideKind.DEFERRED, until))
         return recipient

@@ -21,7 +21,7 @@ from mailcore.manager.active_set import why_full, why_not_read
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.flow import Flow
 from mailcore.manager.orders import BadRequest
-from mailcore.manager.waiting import why_active, why_recovered
+from mailcore.manager.waiting import why_active, why_recovered, why_requested
 from mailcore.manager_answers import (
     ActiveDestination,
     Cut,
@@ -142,7 +142,7 @@ class State:
                 if at:
                     counts[bases[at - 1]] = counts.get(bases[at - 1], 0) + 1
             held[lane] = list(counts.items())
-        suffix = next(iter(queue.starts), queue.journal.recorded_end)
+        suffix = queue.journal.recorded_end if queue.suffix_start is None else queue.suffix_start
         return Places(
             lanes=self.cut(arguments).lanes,
             journal=self._journal(suffix),
@@ -164,6 +164,7 @@ class State:
             active = self.context.queue.active.get(queue_id)
             if active is not None:
                 states = in_memory.get(queue_id, {})
+                shown = _shown(active, states) if len(queue_ids) == 1 else {}
                 messages[queue_id] = Progress(
                     remaining=active.remaining,
                     in_flight=active.in_flight,
@@ -174,7 +175,7 @@ class State:
                     replies={number: reply for number, (_, reply, *_) in list(active.deferred.items())[:NAMES_MAX]},
                     destinations=_first(islice(active.destinations.values(), NAMES_MAX)),
                     states=_states(active, states),
-                    recipient_states=dict(list(states.items())[:NAMES_MAX]) if len(queue_ids) == 1 else {},
+                    recipient_states=shown,
                 )
             elif queue_id in waiting:
                 known = waiting[queue_id]
@@ -190,6 +191,20 @@ class State:
                     destinations=[],
                     states={MailState.ACTIVE: remaining},
                 )
+            elif (found := self.context.queue.requested.get(queue_id)) is not None:
+                (place, generation, recipients), _ = found
+                messages[queue_id] = Progress(
+                    remaining=recipients,
+                    in_flight=0,
+                    lane=place.lane,
+                    offset=place.offset,
+                    generation=generation,
+                    done=[],
+                    replies={},
+                    destinations=[],
+                    states={MailState.QUEUED: recipients},
+                    active=False,
+                )
         return Working(messages=messages)
 
     def explain(self, arguments: dict[str, Any]) -> Reasons:
@@ -200,6 +215,8 @@ class State:
         if active is None:
             reasons = why_recovered(context.queue.recovered, queue_id)
             states = {str(MailState.ACTIVE): each.recipients for each in reasons}
+            if not reasons and (reasons := why_requested(context, queue_id)):
+                states = {str(MailState.QUEUED): each.recipients for each in reasons}
         else:
             reasons = why_active(context, self.flow.deliverers, active)
             in_memory = context.scheduler.recipient_states([queue_id], context.now())
@@ -262,13 +279,27 @@ def _first(destinations: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(destinations))[:DESTINATIONS_SHOWN]
 
 
+def _shown(active: Active, in_memory: Mapping[int, str]) -> dict[int, str]:
+    """Returns the states of recipients by number, at most NAMES_MAX: of those in the scheduler, and of those that keep their
+    time while a retry tries others."""
+    shown = dict(in_memory)
+    if active.only is not None:
+        for recipient in active.envelope.recipients:
+            if not active.only.covers(recipient.number) and recipient.number not in active.done:
+                shown[recipient.number] = MailState.DEFERRED
+    return dict(list(shown.items())[:NAMES_MAX])
+
+
 def _states(active: Active, in_memory: Mapping[int, str]) -> dict[str, int]:
     """Returns the recipients of an active message by state. ``in_memory``: the states of those that the scheduler has."""
+    aside = active.envelope.aside
+    if active.only is not None:
+        aside = {**aside, "deferred": active.only.others}
     return states_when_active(
         Counter(in_memory.values()),
         deferred=len(active.deferred),
         remaining=active.remaining,
         deleted=active.deleted,
         unread=active.unread_recipients,
-        aside=active.envelope.aside,
+        aside=aside,
     )

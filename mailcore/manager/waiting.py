@@ -9,13 +9,14 @@ import msgspec
 from msgspec import UNSET
 
 from mailcore.change_rules import command_of
+from mailcore.manager.active_set import why_not_read
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.flow import DelivererLink
 from mailcore.manager_answers import Reason
 from mailcore.queue.active import Active
 from mailcore.queue.fold import Known
 
-__all__ = ["why_active", "why_deferred", "why_recovered"]
+__all__ = ["why_active", "why_deferred", "why_recovered", "why_requested"]
 
 TIMES = ("until", "suspended_until")  # keys of the scheduler's answer that are on its own clock
 IN_LINE = ("next", "behind")  # states of the scheduler in which only other mail is in front
@@ -46,6 +47,9 @@ def why_active(context: ManagerContext, deliverers: Sequence[DelivererLink], act
         sentence = f"{command_of(order.operation)} requested (by {order.who or 'unknown'}); waiting for {flights}"
         reasons.append(Reason(state="ordered", recipients=active.remaining, sentence=sentence, in_flight=count))
     reasons += why_deferred(active.deferred)
+    if (only := active.only) is not None and not active.orders:
+        sentence = "deferred; a retry named other recipients of the message, and these wait for their own time"
+        reasons.append(Reason(state="deferred", recipients=only.others, sentence=sentence, until=only.others_until))
     if not reasons:
         sentence = "all recipients of this pass are finished; the results are being written to disk"
         reasons.append(Reason(state="recording", recipients=active.remaining, sentence=sentence))
@@ -86,6 +90,17 @@ def why_recovered(recovered: Iterable[tuple[Known, int]], queue_id: str) -> list
             sentence = f"still being recovered after the restart; {messages} ahead of it"
             return [Reason(state="recovered", recipients=recipients, sentence=sentence, messages_ahead=ahead)]
     return []
+
+
+def why_requested(context: ManagerContext, queue_id: str) -> list[Reason]:
+    """Explains a message whose retry waits for room in the active set; [] for any other."""
+    found = context.queue.requested.get(queue_id)
+    if found is None:
+        return []
+    (place, _, recipients), batch = found
+    blocked = why_not_read(context, place.lane) or f"{len(context.queue.requested)} messages wait like it"
+    sentence = f"due because of a retry (by {batch.who or 'unknown'}), and not taken up yet: {blocked}"
+    return [Reason(state="queued", recipients=recipients, sentence=sentence, lane=place.lane)]
 
 
 def _without_deliverer(context: ManagerContext, deliverers: Sequence[DelivererLink]) -> dict[str, Any]:

@@ -6,8 +6,9 @@ pass), or done; of some that are done, the sender is owed a report. A pass is ov
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,7 +16,7 @@ from mailcore.envelope import Envelope, Recipient, Verdict
 from mailcore.queue.lanes import DELETED, HOLD
 from mailcore.queue.records import Administrative, domain_of, domains_of
 
-__all__ = ["Active", "DataAt", "attempted"]
+__all__ = ["Active", "DataAt", "Only", "attempted"]
 
 
 def attempted(verdict: Verdict, at: int) -> Verdict:
@@ -32,6 +33,15 @@ class DataAt:
     length: int
     data_sums: bytes = b""  # as in the envelope
     spool_bytes: int = 0
+
+
+class Only(NamedTuple):
+    """Says that a pass tries some recipients only, before their time: an operator's retry named them."""
+
+    order: Administrative  # stated again with the message, so that the others keep their time after a crash, too
+    covers: Callable[[int], bool]  # by the recipient's number
+    others: int  # recipients that wait
+    others_until: float  # wall clock
 
 
 @dataclass(slots=True)
@@ -69,6 +79,7 @@ class Active:
     paused: dict[int, int] = field(default_factory=dict)  # number -> ``Recipient.paused_s``, of those with any
     deleted: int = 0  # recipients that are deleted, can be undeleted and are not counted as queued
     rested_until: float = 0.0  # wall clock; an operator took the message out of its lane before this time
+    only: Only | None = None  # None: the pass tries all recipients that are due
     recovered: bool = False  # from the journal
     may_have_file: bool = False  # a spool file may exist although the envelope says inline: an end of a pass broke off
     carried: bytes | None = None  # at the end of a pass: data that goes into the replacement's own record
@@ -108,7 +119,12 @@ class Active:
     def has_aside(self) -> bool:
         """Returns True if the state of some recipient decides where the message rests."""
         envelope = self.envelope
-        return bool(envelope.aside) or self.lane in (HOLD, DELETED) or bool(envelope.held_because)
+        return bool(envelope.aside or self.only or self.lane in (HOLD, DELETED) or envelope.held_because)
+
+    @property
+    def stated_orders(self) -> list[Administrative]:
+        """Returns the orders that recovery must know."""
+        return self.orders if self.only is None else [self.only.order, *self.orders]
 
     @property
     def pass_over(self) -> bool:

@@ -2,7 +2,8 @@
 
 - law: positions-after-sync. Positions are taken first; then all lanes and the journal are synced; then the positions are
   written, and the previous ones are kept.
-- law: suffix-holds-working. The working suffix never starts after the START of a message that is unfinished or not yet marked.
+- law: suffix-holds-working. The working suffix never starts after the START of a message that is unfinished or not yet marked,
+  or after a retry that waits for room.
 - law: end-covers-confirmed. A lane's recorded end covers only envelopes whose REPLACED (or bounce, or injection) was appended
   before.
 - law: delete-after-both-positions. A segment or spool file is deleted only if both kept positions allow it, so that either
@@ -94,7 +95,7 @@ class Checkpoints:
             queue.sequence + 1,
             queue.clock(),
             lanes,
-            next(iter(queue.starts), journal_end),
+            journal_end if queue.suffix_start is None else queue.suffix_start,
             journal_end,
             sizes.stored(),
             dict(sizes.resting_destinations.named),

@@ -28,6 +28,7 @@ from mailcore.queue.records import (
     decode_replaced,
     decode_start,
 )
+from mailcore.queue.requested import Requested, requested_in
 
 __all__ = ["Folded", "Known", "Stage", "fold"]
 
@@ -77,6 +78,7 @@ class Folded:
     places: list[tuple[int, Place]] = field(default_factory=list)  # (journal offset, replacement or bounce)
     # (place, recipients, resting) of the messages that left their lane since the counts were taken
     taken: list[tuple[Place, int, Mapping[str, int]]] = field(default_factory=list)
+    requested: dict[str, tuple[Requested, Administrative]] = field(default_factory=dict)  # retries that wait for room
     verdicts: dict[int, int] = field(default_factory=dict)  # Status -> recipients, since the counts were taken
     end: int = 0  # of the last record
 
@@ -118,7 +120,9 @@ def fold(records: Iterable[Record], counted_to: int) -> Folded:
         elif record.type == RecordType.ADMINISTRATIVE:
             change = decode_administrative(record.body)
             known = folded.messages.get(change.queue_id)
-            if known is not None:
+            if (requested := requested_in(change)) is not None:  # its START, which comes later, ends it
+                folded.requested[change.queue_id] = requested, change
+            elif known is not None:
                 _order(known, change)
         elif record.type == RecordType.FINISH:
             finish = decode_finish(record.body)
@@ -144,6 +148,9 @@ def _start(folded: Folded, record: Record, counted_to: int) -> None:
         folded.started[lane] = max(folded.started.get(lane, -1), start.place.offset)
     if record.offset >= counted_to and start.resting:
         folded.taken.append((start.place, start.recipients - start.deleted, start.resting))
+    requested = folded.requested.get(start.queue_id)
+    if requested is not None and start.generation >= requested[0].generation:
+        del folded.requested[start.queue_id]
     known = folded.messages.get(start.queue_id)
     if known is None:
         known = Known(start.queue_id, start.generation, start.place, start.recipients, _floor(start))

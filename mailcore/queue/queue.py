@@ -15,6 +15,7 @@ on a simulated disk. Restart positions and deletion are in ``checkpoint``, the s
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 from collections import OrderedDict, deque
@@ -52,6 +53,7 @@ from mailcore.queue.records import (
     encode,
     inline_data_at,
 )
+from mailcore.queue.requested import RequestedRetries
 from mailcore.queue.runner import Runner
 from mailcore.queue.sizes import Sizes
 from mailcore.queue.spool import Spool
@@ -117,6 +119,7 @@ class Queue:
         self.recovered: deque[tuple[Known, int]] = deque()  # being worked on at the start, with their new START
         self.unreadable: dict[int, Known] = {}  # by START: recovered messages whose envelope cannot be read
         self.active: dict[str, Active] = {}
+        self.requested = RequestedRetries()
         self.starts: OrderedDict[int, str] = OrderedDict()  # journal offset of each START not yet marked, ascending
         self.taken: dict[str, int] = {}  # queue id -> generation of each message with a START and no mark
         self.floors: dict[str, Floors] = {}
@@ -230,10 +233,13 @@ class Queue:
     def take(self, lane: str, record: Record, envelope: Envelope, now: float) -> Active:
         """Takes a message out of the middle of its lane, as ``resting`` has just returned it."""
         active = self._begin(lane, record, envelope, now)
-        interval = interval_of(lane, self.undo_time_s)
-        if interval:  # as the runner does: no clock makes it wait longer than its lane
-            active.rested_until = max(min(envelope.due_at, self.clock() + interval), envelope.first_due_at)
+        active.rested_until = self._rested_until(lane, envelope)
         return active
+
+    def _rested_until(self, lane: str, envelope: Envelope) -> float:
+        """Returns until when a message would have rested; as for the runner, no clock makes it wait longer than its lane."""
+        interval = interval_of(lane, self.undo_time_s)
+        return max(min(envelope.due_at, self.clock() + interval), envelope.first_due_at) if interval else 0.0
 
     def resting(self, lane: str, offset: int, queue_id: str) -> tuple[Record, Envelope]:
         """Returns the message that rests at this position. Raises Elsewhere."""
@@ -249,6 +255,21 @@ class Queue:
         if not record.live or self.taken.get(queue_id, -1) >= envelope.generation:
             raise Elsewhere("it is finished, or rests elsewhere by now")
         return record, envelope
+
+    def next_requested(self, now: float) -> Active | None:
+        """Takes the next message out of its lane whose retry waits for room; None if there is none."""
+        while (found := self.requested.first()) is not None:
+            queue_id, requested = found
+            place = requested.place
+            with contextlib.suppress(Elsewhere):  # a change or its runner has taken it
+                return self._begin(place.lane, *self.resting(place.lane, place.offset, queue_id), now)
+        return None
+
+    @property
+    def suffix_start(self) -> int | None:
+        """Returns the journal offset of the first record that recovery needs; None if it needs none of those appended."""
+        starts = (next(iter(self.starts), None), self.requested.lowest)
+        return min((start for start in starts if start is not None), default=None)
 
     def next_recovered(self, now: float) -> Active | None:
         """Brings the next message that was being worked on at the start into the active set.
@@ -281,6 +302,8 @@ class Queue:
         active.owed = list(known.owed)
         active.recovered = active.may_have_file = True
         active.orders = list(known.orders)
+        if active.orders:  # the recipients that they do not name keep their time
+            active.rested_until = self._rested_until(lane, envelope)
         active.deleted = known.deleted
         active.remaining = known.remaining
         return active
@@ -302,6 +325,8 @@ class Queue:
         active = self._active(lane, record, envelope, start, now)
         active.remaining, active.deleted = count, deleted
         self.starts[start] = envelope.queue_id
+        if self.requested:
+            self.requested.end(envelope.queue_id)
         self.taken[envelope.queue_id] = envelope.generation
         self.floor(lane).hold(active.floor)
         self.sizes.leave(lane, record.offset, count, resting)

@@ -124,6 +124,7 @@ def recover(
         _open_lanes(disk, queue, positions, folded)
         working, finished = _settle(queue, positions, folded)
         _state_anew(queue, working)
+        queue.requested.restore(queue.journal, folded.requested)
         queue.totals, queue.totals_continued = totals_at_start(
             stored, folded, finished, queue.sizes, clock(),
             # The current positions are the newest: the previous ones are not needed.

@@ -5,6 +5,7 @@ message may then be deleted. Recovery restates all working messages in this way 
 running queue restates messages whose START is too far back: otherwise one message that waits for days for a suspended
 destination would keep the whole journal since.
 
+- law: retry-survives. A retry that waits for room, and whom a retry named, is written again as well.
 - law: restate-after-sync. A message is restated only while all its DELIVERY records are synced and counted. The old START
   leaves the suffix only with restart positions that are written after a sync of the new one.
 """
@@ -48,6 +49,8 @@ def shorten(queue: Queue, bytes_max: int) -> int:
         del queue.starts[start]
         queue.starts[new] = queue_id
         stated += 1
+    while (lowest := queue.requested.lowest) is not None and began - lowest > bytes_max and stated < MESSAGES_MAX:
+        stated += queue.requested.state_anew(queue.journal)
     return stated
 
 
@@ -101,7 +104,7 @@ def _state_active(queue: Queue, active: Active) -> int:
         active.floor,
         active.done - active.done_before,
         active.owed,
-        active.orders,
+        active.stated_orders,
         active.deleted,
     )
 

@@ -50,19 +50,30 @@ async def test_it_is_due_after_a_kill_too(tmp_path: Path) -> None:
         assert recipients_of(lab.messages) == ["a@example.org"]
 
 
-async def test_what_the_active_set_has_no_room_for_is_tried_afterwards(tmp_path: Path) -> None:
+async def test_what_the_active_set_has_no_room_for_is_due_where_it_rests(tmp_path: Path) -> None:
     sections: Sections = {**LONG, "scheduler": {**LONG["scheduler"], "message_active_limit": 10}}
     async with Lab([f"{NEVER}:127.0.0.1:0"]) as lab, running(tmp_path, lab, sections) as core:
         ids = [await in_retry(core, f"r{number}@example.org") for number in range(SEVERAL)]
         await lab.hops[0].set_behaviour("accept")
-        await core.ask("suspend", destination=route_to(lab, 0))
+        await lab.hops[0].set_behaviour(
+            "slow(300, rcpt)"
+        )  # half of ten, the share of deferred mail, and there they stay
+        before = written(core, "journal", RecordType.REPLACED)
         answer = await core.ask("retry", queue_ids=ids)
-        assert (answer["changed"], answer["errors"]) == (SEVERAL, {})
-        assert (await core.ask("state"))["active_messages"] <= 10
-        assert (await core.size())["messages"] == SEVERAL
-        await core.ask("resume", destination=route_to(lab, 0))
-        await core.until_empty()
-        assert recipients_of(lab.messages) == sorted(f"r{number}@example.org" for number in range(SEVERAL))
+        assert (answer["changed"], answer["recipients"], answer["errors"]) == (SEVERAL, SEVERAL, {})
+        assert written(core, "journal", RecordType.REPLACED) == before, "they wait where they rest"
+        assert (await core.ask("state"))["active_messages"] == 5
+        assert (await core.size())["lanes"] == {"retry.60": {"messages": SEVERAL, "recipients": SEVERAL}}
+        waiting = await core.item(ids[-1]) or {}
+        assert (waiting["state"], waiting["due_at"], waiting["active"], waiting["lane"]) == (
+            "queued",
+            0,
+            False,
+            "retry.60",
+        )
+        (reason,) = (await core.ask("explain", queue_id=ids[-1]))["reasons"]
+        assert reason["sentence"].startswith("due because of a retry (by ")
+        assert "deferred mail has its whole share of the active set" in reason["sentence"]
 
 
 async def test_mail_of_a_suspended_destination_leaves_room_for_other_deferred_mail(tmp_path: Path) -> None:

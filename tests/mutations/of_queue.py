@@ -197,7 +197,7 @@ MUTATIONS = [
     Mutation(
         "the working suffix starts at the newest START",
         "mailcore/queue/checkpoint.py",
-        "            next(iter(queue.starts), journal_end),\n",
+        "            journal_end if queue.suffix_start is None else queue.suffix_start,\n",
         "            next(reversed(queue.starts), journal_end),\n",
         f"{LAWS} -k law_checkpoint",
     ),

@@ -13,6 +13,7 @@ import pytest
 from tests.mutations import (
     of_authenticity,
     of_bounces,
+    of_changes,
     of_checks,
     of_cli,
     of_clients,
@@ -35,6 +36,7 @@ from tests.mutations.mutation import Mutation
 MUTATIONS = [
     *of_authenticity.MUTATIONS,
     *of_bounces.MUTATIONS,
+    *of_changes.MUTATIONS,
     *of_checks.MUTATIONS,
     *of_cli.MUTATIONS,
     *of_clients.MUTATIONS,

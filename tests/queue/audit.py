@@ -50,10 +50,21 @@ def audit(disk: SimulatedDisk, outside: OutsideMemory, segment_bytes: int = 6000
         assert told or owed or maybe, f"{queue_id}: nobody is told that {number} was refused"
         assert not (told and owed), f"{queue_id}: the sender is told twice of {number}: {notice}, {message}"
     _check_warnings(outside, found, bounces)
+    _check_requested(machine)
     for resting in [*found.values(), *bounces.values()]:
         _check_states(resting, outside)
     _check_sizes(machine, [*found.values(), *bounces.values()])
     return machine
+
+
+def _check_requested(machine: SimulatedMachine) -> None:
+    """A retry that was answered is still to come while its message rests where it was."""
+    for resting in machine.browse():
+        queue_id, generation = resting.envelope.queue_id, resting.envelope.generation
+        if machine.outside.requested.get(queue_id) == generation:
+            assert machine.queue.requested.get(queue_id) is not None, (
+                f"{queue_id} waits for its time, but was asked for"
+            )
 
 
 def _check_warnings(outside: OutsideMemory, found: dict[str, Resting], bounces: dict[str, Resting]) -> None:

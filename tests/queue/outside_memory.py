@@ -30,6 +30,7 @@ class OutsideMemory:
         self.warned: set[str] = set()  # ids of the delay warnings that arrived
         self.wishes: dict[tuple[str, int], Wish] = {}  # what the answered orders say of a recipient
         self.ordering: dict[tuple[str, int], Wish] = {}  # what they say if the order that has no answer yet counts
+        self.requested: dict[str, int] = {}  # message -> generation of those at rest that are to be tried at once
         self.maybe: set[str] = set()  # being accepted: may be there or not
 
     def copy(self) -> OutsideMemory:
@@ -40,6 +41,7 @@ class OutsideMemory:
         copy.synced, copy.owed = dict(self.synced), dict(self.owed)
         copy.warnings = {queue_id: set(ids) for queue_id, ids in self.warnings.items()}
         copy.warned = set(self.warned)
+        copy.requested = dict(self.requested)
         copy.wishes, copy.ordering, copy.maybe = dict(self.wishes), dict(self.ordering), set(self.maybe)
         return copy
 

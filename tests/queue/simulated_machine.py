@@ -48,6 +48,7 @@ from mailcore.queue.records import (
     decode_recipients,
 )
 from mailcore.queue.recovery import recover
+from mailcore.queue.requested import Requested, RetryBatch
 from mailcore.queue.rewrite import finish_deleted, write_replacement
 from mailcore.queue.spool import DATA_AT, Spool
 from tests.queue.machine_passes import MachinePasses
@@ -157,6 +158,8 @@ class SimulatedMachine:
             active = queue.next_recovered(self.monotonic)
             if active is not None:
                 return active
+        if (active := queue.next_requested(self.monotonic)) is not None:
+            return active
         for lane, runner in queue.runners.items():
             if lane in (HOLD, DELETED):
                 runner.peek(self.outside.now, self.monotonic)
@@ -317,6 +320,21 @@ class SimulatedMachine:
         self.sync()
         outside.wishes.update(outside.ordering)
         outside.ordering = {}
+
+    def request(self, queue_ids: Collection[str]) -> None:
+        """An operator's retry of messages that wait for their next attempt, while the active set is full."""
+        queue, outside = self.queue, self.outside
+        batch = RetryBatch("operator", "because", outside.now)
+        requested = {}
+        for each in self.browse():
+            envelope = each.envelope
+            if envelope.queue_id in queue_ids and each.lane.startswith("retry."):
+                requested[envelope.queue_id] = envelope.generation
+                place = Place(each.lane, each.offset)
+                one = Requested(place, envelope.generation, envelope.recipient_count)
+                queue.requested.add(queue.journal, batch, envelope.queue_id, one)
+        self.sync()
+        outside.requested |= requested
 
     def obey(self, active: Active) -> bool:
         """What enters the active set and is not to be tried goes to where it belongs, as ``Admission`` does it."""

@@ -99,6 +99,9 @@ class Story:
             machine.drain_deleted()
         elif what < 0.91:
             self.compact()
+        elif what < 0.94:
+            waiting = [r.envelope.queue_id for r in machine.browse() if r.lane.startswith("retry.")]
+            machine.request(rng.sample(waiting, rng.randint(0, len(waiting))))
         else:
             machine.checkpoint()
 

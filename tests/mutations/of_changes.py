@@ -1,0 +1,76 @@
+"""Ways to break changes that operators order."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+__all__ = ["MUTATIONS"]
+
+OF_SOME = "tests/manager/test_retry_of_some.py"
+REQUESTED = "tests/queue/test_requested.py"
+
+MUTATIONS = [
+    Mutation(
+        "a start forgets the retries that wait for room",
+        "mailcore/queue/recovery.py",
+        "        queue.requested.restore(queue.journal, folded.requested)\n",
+        "",
+        REQUESTED,
+    ),
+    Mutation(
+        "retries that wait for room are not written again",
+        "mailcore/queue/suffix.py",
+        "        stated += queue.requested.state_anew(queue.journal)\n",
+        "        break\n",
+        REQUESTED,
+    ),
+    Mutation(
+        "the journal does not keep the retries that wait for room",
+        "mailcore/queue/queue.py",
+        "        starts = (next(iter(self.starts), None), self.requested.lowest)\n",
+        "        starts = (next(iter(self.starts), None), None)\n",
+        REQUESTED,
+    ),
+    Mutation(
+        "a retry that waits for room outlives the START of its message",
+        "mailcore/queue/fold.py",
+        "        del folded.requested[start.queue_id]\n",
+        "        pass\n",
+        REQUESTED,
+    ),
+    Mutation(
+        "the retries that wait for room are not bounded",
+        "mailcore/manager/orders.py",
+        "elif others or len(queue.requested) >= context.settings.queue.retries_waiting:",
+        "elif others:",
+        "tests/manager/test_retries_waiting.py -k bound",
+    ),
+    Mutation(
+        "a retry of some recipients tries the others, too",
+        "mailcore/manager/admission.py",
+        "(only is not None and not only.covers(number))",
+        "False",
+        f"{OF_SOME} -k named",
+    ),
+    Mutation(
+        "a message that is stated again forgets whom a retry named",
+        "mailcore/queue/suffix.py",
+        "        active.stated_orders,\n",
+        "        active.orders,\n",
+        f"{OF_SOME} -k kill",
+    ),
+    Mutation(
+        "after a kill all recipients of a message with an order are due",
+        "mailcore/queue/queue.py",
+        "        if active.orders:  # the recipients",
+        "        if False:  # the recipients",
+        f"{OF_SOME} -k kill",
+    ),
+    Mutation(
+        "a suspension puts off those whom a retry did not name",
+        "mailcore/manager/placing.py",
+        "elif active.only is not None and",
+        "elif False and active.only is not None and",
+        f"{OF_SOME} -k suspended",
+    ),
+]
