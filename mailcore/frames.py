@@ -7,13 +7,14 @@ in batches: a ``FrameWriter`` collects the frames of one turn of the loop and wr
 from __future__ import annotations
 
 import asyncio
+import enum
 import struct
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from mailcore.envelope import Options, Verdict
+from mailcore.envelope import Envelope, Options, Verdict
 from mailcore.faults import Fault
 
 __all__ = [
@@ -21,12 +22,17 @@ __all__ = [
     "Deliver",
     "Delivered",
     "Durable",
+    "Fate",
     "Frame",
     "FrameDecoder",
     "FrameWriter",
     "Hello",
     "Measured",
     "NextHop",
+    "Offer",
+    "Offered",
+    "PassOn",
+    "PassedOn",
     "Request",
     "Response",
     "WireError",
@@ -141,7 +147,52 @@ class Measured(msgspec.Struct, frozen=True, array_like=True, tag=7):
     syncs_s: float  # their sum
 
 
-Frame = Hello | Durable | Deliver | Delivered | Request | Response | Measured
+class Offer(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    """receiver -> manager: a message that may be passed on while its client waits. It is in no lane.
+
+    ``data`` is as ``Deliver`` describes it.
+    """
+
+    number: int  # the receiver's number of it, unique on its connection
+    envelope: Envelope
+    data: bytes
+
+
+class Fate(enum.IntEnum):
+    """The end of an offer."""
+
+    PASSED_ON = 0  # the next hop has it, for all recipients
+    REFUSED = 1  # no next hop has it: the receiver stores it
+    UNCERTAIN = 2  # a next hop may have it
+
+
+class Offered(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    """manager -> receiver: the answer to ``Offer.number``."""
+
+    number: int
+    fate: Fate
+    reply: str = ""  # of the next hop; of ``REFUSED`` why, or ""
+
+
+class PassOn(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    """manager -> deliverer: one transaction to make at once, with its data. The path in ``work`` names no file."""
+
+    work: Deliver
+    data: bytes
+    wait_s: float  # until the final dot
+
+
+class PassedOn(msgspec.Struct, frozen=True, array_like=True, tag=11):
+    """deliverer -> manager: what came of a ``PassOn``. ``PASSED_ON``: all verdicts say delivered."""
+
+    result: Delivered
+    fate: Fate
+    is_late: bool = False  # it was broken off after ``wait_s``, which says nothing about the next hop
+
+
+Frame = (
+    Hello | Durable | Deliver | Delivered | Request | Response | Measured | Offer | Offered | PassOn | PassedOn
+)  # fmt: skip
 
 _LENGTH = struct.Struct("<I")
 _encoder = msgspec.msgpack.Encoder()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mailcore.bounds import Bounds, Kind
+from mailcore.config.cut_through import cut_through_of_transport, cut_through_wait_of_transport
 from mailcore.config.ehlo_keywords import discarded_of_transport
 from mailcore.config.protocol import (
     chunking_of_transport,
@@ -94,4 +95,6 @@ class Transport(Destination):
     mime_output_conversion: str = conversion_of_transport()
     chunking: str = chunking_of_transport()
     line_length_limit: int = line_length_of_transport()
+    cut_through: bool = cut_through_of_transport()
+    cut_through_wait_s: float = cut_through_wait_of_transport()
     destinations: dict[str, dict[str, Any]] = field(default_factory=dict)  # pattern -> the values set, of Destination

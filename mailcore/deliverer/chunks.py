@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from mailcore.config.settings import Deliverer
 from mailcore.deliverer.connection import Connection
+from mailcore.deliverer.gate import LATE, Gate
 from mailcore.deliverer.message_data import DataError, MessageData
 from mailcore.deliverer.outcome import (
     SENDING_BODY,
@@ -108,7 +109,11 @@ async def send_chunks(
         refusal = _Refusal(None)
     if refusal is not None:
         return _not_taken(connection, refusal, accepted, verdicts)
-    return await _send_last(connection, chunk, accepted, verdicts, limits.final_timeout_s, knows=knows)
+    if data.gate is not None and not data.gate.opens():
+        connection.abort()
+        return same_for_all(accepted, verdicts, Status.DEFERRED, "4.4.2", LATE)._replace(elsewhere=False)
+    outcome = await _send_last(connection, chunk, accepted, verdicts, limits.final_timeout_s, data.gate, knows=knows)
+    return outcome if data.gate is None else outcome._replace(elsewhere=False)
 
 
 def _octets(data: MessageData, *, is_binary: bool) -> Iterator[bytes]:
@@ -137,6 +142,7 @@ async def _send_last(
     accepted: list[Addressee],
     verdicts: list[Verdict],
     timeout_s: float,
+    gate: Gate | None,
     *,
     knows: bool,
 ) -> Outcome:
@@ -146,6 +152,8 @@ async def _send_last(
         connection.distrust()  # it stays failed if it was
         return same_for_all(accepted, verdicts, *failed(connection, SENDING_DOT))._replace(elsewhere=False)
     refusal = _Refusal(replies[0], knows)  # if it is one
+    if gate is not None:
+        gate.answered = True  # in LMTP there is one recipient
     if connection.speaks_lmtp and not refusal.is_of_bdat:
         replies += await connection.replies(len(accepted) - 1, timeout_s)
         outcome = by_recipient(connection, replies, accepted, verdicts, "BDAT")

@@ -34,6 +34,7 @@ from mailcore.config.settings import Settings
 from mailcore.config.values import listen_address
 from mailcore.deliverer.client import Client
 from mailcore.deliverer.conversion import Conversion
+from mailcore.deliverer.gate import LATE, Gate
 from mailcore.deliverer.keyword_masks import masks_of
 from mailcore.deliverer.long_lines import LineLimits, with_length
 from mailcore.deliverer.message_data import DamagedError, DataError, DataFiles
@@ -43,7 +44,7 @@ from mailcore.deliverer.sts_fetch import PolicyFetcher
 from mailcore.envelope import Status, Verdict
 from mailcore.esmtp import EXTENSIONS, Extension
 from mailcore.exhaustion import is_exhausted
-from mailcore.frames import Deliver, Delivered, FrameDecoder, FrameWriter, Hello, WireError
+from mailcore.frames import Deliver, Delivered, Fate, FrameDecoder, FrameWriter, Hello, PassedOn, PassOn, WireError
 from mailcore.log.disk import Disk
 from mailcore.routing.own_addresses import OwnAddresses
 from mailcore.supervisor.listen import fitting_path
@@ -77,7 +78,7 @@ class ManagerLink(asyncio.Protocol):
         self._loop = loop
         self._decoder = FrameDecoder()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._waiting: deque[Deliver] = deque()  # more than agreed; reading is paused while there are any
+        self._waiting: deque[Deliver | PassOn] = deque()  # more than agreed; reading is paused while there are any
         self._transport: asyncio.Transport | None = None
         self._writer: FrameWriter | None = None
         self.lost: asyncio.Future[None] = loop.create_future()
@@ -94,7 +95,7 @@ class ManagerLink(asyncio.Protocol):
         assert self._transport is not None  # made before it received
         try:
             for frame in self._decoder.feed(data):
-                if not isinstance(frame, Deliver):
+                if not isinstance(frame, Deliver | PassOn):
                     raise WireError(f"{type(frame).__name__} is not for a deliverer")
                 if len(self._tasks) < self._deliverer.concurrency:
                     self._start(frame)
@@ -114,13 +115,17 @@ class ManagerLink(asyncio.Protocol):
         if not self.lost.done():
             self.lost.set_result(None)
 
-    def _start(self, work: Deliver) -> None:
+    def _start(self, work: Deliver | PassOn) -> None:
         task = self._loop.create_task(self._run(work))
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
-    async def _run(self, work: Deliver) -> None:
-        result = await self._deliverer.deliver(work)
+    async def _run(self, work: Deliver | PassOn) -> None:
+        result: Delivered | PassedOn
+        if isinstance(work, Deliver):
+            result = await self._deliverer.deliver(work)
+        else:
+            result = await self._deliverer.pass_on(work)
         if self._writer is not None:
             self._writer.send(result)
 
@@ -212,10 +217,39 @@ class Deliverer:
                 logging.WARNING, "dane_not_validated", reason=why, levels=", ".join(self._dane_levels)[:LEVELS_MAX]
             )
 
-    async def deliver(self, work: Deliver) -> Delivered:
-        """Returns the result of ``work``. Raises only CancelledError."""
+    async def pass_on(self, frame: PassOn) -> PassedOn:
+        """Returns the result of a message that is passed on while its client waits. Raises only CancelledError."""
+        work = frame.work
+        gate = Gate(len(work.recipients))
+        delivery = self._loop.create_task(self.deliver(work, frame.data, gate))
+
+        def close() -> None:
+            if not gate.dot_sent:
+                gate.is_closed = True
+                delivery.cancel()
+
+        timer = self._loop.call_later(frame.wait_s, close)
         try:
-            data = self._files.open(work.path, work.offset, work.length, work.data_sums, work.spool_bytes)
+            result = await delivery
+        except asyncio.CancelledError:
+            if not gate.is_closed:  # the connection to the manager was lost
+                raise
+            result = _deferred(work, LATE)
+        finally:
+            timer.cancel()
+        if gate.is_uncertain:
+            return PassedOn(result, Fate.UNCERTAIN)
+        passed_on = all(verdict.status is Status.DELIVERED for verdict in result.verdicts)
+        return PassedOn(result, Fate.PASSED_ON if passed_on else Fate.REFUSED, gate.is_closed)
+
+    async def deliver(self, work: Deliver, given: bytes | None = None, gate: Gate | None = None) -> Delivered:
+        """Returns the result of ``work``. ``given``: the data, if it is in no file. Raises only CancelledError."""
+        try:
+            if given is None:
+                data = self._files.open(work.path, work.offset, work.length, work.data_sums, work.spool_bytes)
+            else:
+                data = self._files.given(given, work.data_sums)
+                data.gate = gate
             try:
                 sent = broken = self._lines.fitting(work, data)
                 place = work.path + broken.variant

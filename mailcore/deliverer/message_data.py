@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 
-from mailcore.log.data_blocks import BLOCK_BYTES, DataDamaged, check_size, read_block
+from mailcore.deliverer.gate import Gate
+from mailcore.log.data_blocks import BLOCK_BYTES, DataDamaged, check_size, read_block, sums_of
 from mailcore.log.disk import Disk
 
 __all__ = ["DamagedError", "DataError", "DataFiles", "MessageData"]
@@ -47,10 +48,12 @@ class _File:
 
 
 class MessageData:
-    """``length`` bytes of a file from ``offset`` on. A message of one block is in memory whole (``whole``)."""
+    """``length`` bytes of a file from ``offset`` on. A message of one block is in memory whole (``whole``), and one that is
+    passed on while its client waits (``gate``)."""
 
     __slots__ = (
-        "_before", "_file", "_sums", "files", "length", "offset", "seven_bit", "unbroken", "unsigned", "variant", "whole",
+        "_before", "_file", "_sums", "files", "gate", "length", "offset", "seven_bit", "unbroken", "unsigned", "variant",
+        "whole",
     )  # fmt: skip
 
     def __init__(
@@ -78,6 +81,7 @@ class MessageData:
         self.seven_bit: MessageData | str | None = (
             None  # its conversion, or why there is none; mailcore.deliverer.conversion
         )
+        self.gate: Gate | None = None  # in front of the final dot, if the client waits for it
 
     def read(self, start: int) -> bytes:
         """Returns the block that begins at ``start`` of the data. Raises DataError, also if it is damaged."""
@@ -94,11 +98,14 @@ class MessageData:
         whole = None if self.whole is None else before + self.whole
         signed = MessageData(self.files, self._file, self.offset, self.length, self._sums, whole, before)
         signed.unsigned = self
+        signed.gate = self.gate
         return signed
 
     def instead(self, whole: bytes) -> MessageData:
         """Returns other data, which is in memory."""
-        return MessageData(self.files, None, 0, len(whole), b"", whole)
+        made = MessageData(self.files, None, 0, len(whole), b"", whole)
+        made.gate = self.gate
+        return made
 
     def close(self) -> None:
         """Releases the file; a second call does nothing."""
@@ -136,6 +143,12 @@ class DataFiles:
             self.release(file)
             raise
         return MessageData(self, file, offset, length, sums, None)
+
+    def given(self, whole: bytes, sums: bytes) -> MessageData:
+        """Returns data that came with its entry, and lies in no file. Raises DataError if it does not match its checksums."""
+        if sums and sums_of(whole) != sums:
+            raise DamagedError("the message does not match its checksums")
+        return MessageData(self, None, 0, len(whole), sums, whole)
 
     def read(self, file: _File, offset: int, length: int, start: int, sums: bytes) -> bytes:
         """Returns the block at ``start`` of the data, which is ``length`` bytes of ``file`` from ``offset`` on.

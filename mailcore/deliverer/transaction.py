@@ -16,7 +16,7 @@ Laws:
 Texts and codes are Postfix's, and so is the treatment of 552 at RCPT.
 
 Keeps law: delivered-by-final-dot, law: lmtp-reply-by-recipient, law: one-verdict-per-recipient, law: data-matches-checksums,
-law: success-is-the-last-word (docs/laws.md).
+law: success-is-the-last-word, law: passed-on-before-250 (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import msgspec
 from mailcore.config.settings import Deliverer
 from mailcore.deliverer.chunks import send_chunks
 from mailcore.deliverer.connection import Connection, Failure
+from mailcore.deliverer.gate import LATE, NOT_ALL
 from mailcore.deliverer.message_data import DataError, MessageData
 from mailcore.deliverer.outcome import (
     SENDING_BODY,
@@ -126,6 +127,11 @@ async def transact(connection: Connection, work: Deliver, data: MessageData, lim
     if not accepted:
         await _take_back_data(connection, replies, len(recipients), limits)
         return Outcome(verdicts, all(verdict.status is Status.DEFERRED for verdict in verdicts))
+    gate = data.gate
+    if gate is not None and len(accepted) < gate.recipients:
+        if go_ahead is not None and go_ahead.code == 354:
+            connection.abort()  # a dot would deliver it to some
+        return same_for_all(accepted, verdicts, Status.DEFERRED, "4.5.0", NOT_ALL)._replace(elsewhere=False)
     if in_chunks:
         outcome = await send_chunks(connection, data, accepted, verdicts, limits, is_binary=is_binary)
     elif go_ahead is None:
@@ -268,11 +274,19 @@ async def _send(
             return same_for_all(accepted, verdicts, Status.DEFERRED, "4.5.0", words)
         return same_for_all(accepted, verdicts, status_of(early[0]), enhanced_code(early[0]), words)
 
+    gate = data.gate
+    if gate is not None and not gate.opens():
+        connection.abort()
+        return same_for_all(accepted, verdicts, Status.DEFERRED, "4.4.2", LATE)._replace(elsewhere=False)
     connection.send(data.whole + tail if data.whole is not None else tail)
     if connection.speaks_lmtp:
         replies = await connection.replies(len(accepted), limits.final_timeout_s)
+        if gate is not None:
+            gate.answered = len(replies) == len(accepted) and not 300 <= replies[0].code < 400
         return by_recipient(connection, replies, accepted, verdicts, "end of DATA")
     final = await connection.replies(1, limits.final_timeout_s)
+    if gate is not None:
+        gate.answered = bool(final) and not 300 <= final[0].code < 400  # a 3xx is a reply to something else
     if not final:
         status, dsn, words = failed(connection, SENDING_DOT)
     else:
@@ -284,7 +298,7 @@ async def _send(
                 connection.quit()
     verdicts += [Verdict(recipient.number, status, dsn, words) for recipient in accepted]
     refused = final and status is not _DELIVERED and all(verdict.status is Status.DEFERRED for verdict in verdicts)
-    return Outcome(verdicts, elsewhere=bool(refused))
+    return Outcome(verdicts, elsewhere=bool(refused) and gate is None)
 
 
 async def _copy(connection: Connection, data: MessageData, timeout_s: float) -> bytes:

@@ -54,6 +54,7 @@ class RecordType(enum.IntEnum):
     FINISH = 6
     REFUSED = 7
     ADMINISTRATIVE = 8
+    PASSED = 9
 
 
 LIVE = 0x4C  # "L"

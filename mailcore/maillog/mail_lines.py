@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from mailcore.dsn_request import original_address
 from mailcore.envelope import Envelope, Options, Origin, Status, Verdict
 from mailcore.frames import TLS_CLEAR, TLS_NOT_OFFERED
@@ -25,6 +27,34 @@ STATUS = {
     Status.DELETED: "deleted",
 }
 _NOT_OFFERED = "/not-offered"
+
+
+class _Delivery(Protocol):
+    """The part of a ``mailcore.queue.records.Delivery`` that lines have."""
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """Returns one verdict for each recipient."""
+
+    @property
+    def relay(self) -> str:
+        """Returns the host."""
+
+    @property
+    def tls(self) -> str:
+        """Returns protocol and cipher."""
+
+    @property
+    def tls_level(self) -> str:
+        """Returns the level and its reason."""
+
+    @property
+    def tls_verified(self) -> bool:
+        """Returns whether the certificate was checked."""
+
+    @property
+    def delays(self) -> tuple[float, float, float, float]:
+        """Returns seconds."""
 
 
 class MailLines(Lines):
@@ -221,6 +251,28 @@ class MailLines(Lines):
         event, kind = _REPORTS[report]
         self._line("bounce", f"{queue_id}: {kind}: {bounce_id}")
         self._object(event, queue_id=queue_id, bounce_id=bounce_id)
+
+    def passed_on(self, envelope: Envelope, delivery: _Delivery, transport: str) -> None:
+        """Logs a message that was passed on while its client waited: the same lines as of any other that was delivered."""
+        queue_id = envelope.queue_id
+        self.accepted(envelope)
+        if delivery.tls_level:
+            self.encrypted(
+                queue_id, delivery.relay, delivery.tls, delivery.tls_level, delivery.tls_verified, delivery.delays[2]
+            )
+        recipients = {recipient.number: recipient for recipient in envelope.recipients}
+        for verdict in delivery.verdicts:
+            recipient = recipients[verdict.number]
+            self.delivery(
+                queue_id, recipient.address, delivery.relay, verdict, delivery.delays,
+                transport=transport, tls=delivery.tls, tls_level=delivery.tls_level, options=recipient.options,
+            )  # fmt: skip
+        self.removed(queue_id)
+
+    def not_passed_on(self, queue_id: str, relay: str, reply: str) -> None:
+        """Logs that a message could not be passed on while its client waits: it is stored, and tried again."""
+        self._line("qmgr", f"{queue_id}: not passed on, to be queued: relay={word(relay)} ({free(reply)})")
+        self._object("not_passed_on", queue_id=queue_id, relay=relay, reply=reply)
 
     def removed(self, queue_id: str) -> None:
         """Logs that a message left the queue."""

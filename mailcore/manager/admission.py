@@ -27,7 +27,7 @@ from mailcore.request_priority import priority_of
 from mailcore.routing.address import ascii_lower
 from mailcore.routing.resolve import Refused, Resolve
 
-__all__ = ["Admission"]
+__all__ = ["Admission", "of_recipient"]
 
 LOCAL_PART_MAX = 64  # octets of a local part (RFC 5321 4.5.3.1.1); longer ones share a destination
 
@@ -121,7 +121,7 @@ class Admission:
             destination = active.destinations[number] = resolved.destination
             route(destination, 1)
             if by_recipient and resolved.transport in by_recipient:
-                destination = _of_recipient(recipient.address, destination)
+                destination = of_recipient(recipient.address, destination)
             entering.append((number, resolved.transport, destination))
         if held:  # the rest of this batch is read again in the next pass
             hold_by_route(context, self.passes, active, held, now)
@@ -156,7 +156,7 @@ class Admission:
             context.go_on()  # all of the batch may be done since before a restart: then the next is needed
 
 
-def _of_recipient(address: str, destination: str) -> str:
+def of_recipient(address: str, destination: str) -> str:
     """Returns the scheduler's destination where each recipient is one: "smtp:user@next hop", as Postfix names its queue.
 
     Sizes, records and reports keep the name of the next hop.

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mailcore.authenticity.summary import chain_state
-from mailcore.envelope import Status, Verdict
+from mailcore.envelope import Envelope, Recipient, Status, Verdict
 from mailcore.frames import Deliver, Delivered, FrameWriter
 from mailcore.log.lane import LaneFailed
 from mailcore.manager.active_set import deferred_in
@@ -23,7 +23,7 @@ from mailcore.manager.admission import Admission
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.damage import hold_damaged
 from mailcore.manager.passes import Passes
-from mailcore.queue.active import Active
+from mailcore.queue.active import Active, DataAt
 from mailcore.queue.lanes import DELETED, HOLD, LOCAL, is_incoming
 from mailcore.queue.queue import Gone
 from mailcore.queue.records import Delivery, domain_of
@@ -52,7 +52,7 @@ class Flight:
     sent_at: float  # monotonic
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class DelivererLink:
     """A connected deliverer and its entries."""
 
@@ -61,6 +61,12 @@ class DelivererLink:
     pid: int
     capacity: int
     flights: dict[int, Flight] = field(default_factory=dict)
+    passing: int = 0  # entries of messages that are passed on while their clients wait (mailcore.manager.cut_through)
+
+    @property
+    def busy(self) -> int:
+        """Returns how many entries it has."""
+        return len(self.flights) + self.passing
 
 
 class Flow:
@@ -222,63 +228,64 @@ class Flow:
         context = self.context
         if context.stalled and (not context.entries_left or any(link.flights for link in self.deliverers)):
             return
-        while (link := self._roomiest()) is not None:
+        while (link := self.roomiest()) is not None:
             entry = context.scheduler.select(now)
             if entry is None:
                 return
-            active = context.queue.active[entry.queue_id]
-            self._send(link, entry, active, now)
+            self.send(link, entry, now)
             if context.stalled:
                 context.entries_left -= 1
                 return
 
-    def _roomiest(self) -> DelivererLink | None:
+    def roomiest(self) -> DelivererLink | None:
+        """Returns the deliverer with the most room; None if all are busy."""
         best = None
         room = 0
         for link in self.deliverers:
-            free = link.capacity - len(link.flights)
+            free = link.capacity - link.busy
             if free > room:
                 best, room = link, free
         return best
 
-    def _send(self, link: DelivererLink, entry: Entry, active: Active, now: float) -> None:
-        envelope, data, pending = active.envelope, active.data, active.pending
-        first = pending[entry.recipients[0]]
+    def send(self, link: DelivererLink, entry: Entry, now: float) -> None:
+        """Sends an entry of an active message to a deliverer."""
+        active = self.context.queue.active[entry.queue_id]
+        recipients = [active.pending[number] for number in entry.recipients]
         # Not by the routes of today: they may have changed since the recipients were admitted, and the scheduler counts this
         # delivery for the destination of then.
-        destination = active.destinations[first.number]
-        next_hop = next_hop_named(destination, self.context.settings.deliverer.port)
-        transport = self.context.settings.transports.get(entry.transport)
-        if len(entry.recipients) == 1:  # most mail
-            recipients, options = [(first.number, first.address)], [first.options]
-        else:
-            recipients = [(number, pending[number].address) for number in entry.recipients]
-            options = [pending[number].options for number in entry.recipients]
+        destination = active.destinations[recipients[0].number]
         active.in_flight += 1
         link.flights[entry.number] = Flight(entry, active, now)
-        link.writer.send(
-            Deliver(
-                entry.number,
-                envelope.queue_id,
-                entry.transport,
-                next_hop,
-                envelope.sender,
-                tuple(recipients),
-                data.path,
-                data.offset,
-                data.length,
-                envelope.eight_bit,
-                envelope.smtputf8,
-                transport.tls if transport is not None else "may",
-                envelope.options,
-                tuple(options) if any(options) else (),
-                data.data_sums,
-                data.spool_bytes,
-                self._signs and is_ours(envelope, self._networks),
-                chain_state(envelope.authentication) if self._seals else "",
-                envelope.author_domains,
-                self.context.routing.fallbacks.of(destination),
-            )
+        link.writer.send(self.work(entry, active.envelope, recipients, destination, active.data))
+
+    def work(
+        self, entry: Entry, envelope: Envelope, recipients: Sequence[Recipient], destination: str, data: DataAt
+    ) -> Deliver:
+        """Returns what a deliverer needs to know of an entry. ``recipients`` are those of the entry."""
+        settings = self.context.settings
+        transport = settings.transports.get(entry.transport)
+        options = [each.options for each in recipients]
+        return Deliver(
+            entry.number,
+            envelope.queue_id,
+            entry.transport,
+            next_hop_named(destination, settings.deliverer.port),
+            envelope.sender,
+            tuple([(each.number, each.address) for each in recipients]),
+            data.path,
+            data.offset,
+            data.length,
+            envelope.eight_bit,
+            envelope.smtputf8,
+            transport.tls if transport is not None else "may",
+            envelope.options,
+            tuple(options) if any(options) else (),
+            data.data_sums,
+            data.spool_bytes,
+            self._signs and is_ours(envelope, self._networks),
+            chain_state(envelope.authentication) if self._seals else "",
+            envelope.author_domains,
+            self.context.routing.fallbacks.of(destination),
         )
 
     # -- verdicts

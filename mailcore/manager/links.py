@@ -15,10 +15,13 @@ from mailcore.frames import (
     FrameWriter,
     Hello,
     Measured,
+    Offer,
+    PassedOn,
     Request,
     WireError,
 )
 from mailcore.maillog.maillog import MailLog
+from mailcore.manager.cut_through import CutThrough
 from mailcore.manager.flow import DelivererLink, Flow
 from mailcore.queue.lanes import incoming
 
@@ -31,6 +34,7 @@ class ManagerSide(Protocol):
     loop: asyncio.AbstractEventLoop
     log: MailLog
     flow: Flow
+    cut_through: CutThrough
     receivers: dict[str, int]  # lane -> process id, of those that are connected
 
     def go_on(self) -> None:
@@ -83,6 +87,10 @@ class Link(asyncio.Protocol):
             manager.durable(frame.lane, frame.end, frame.messages, frame.recipients)
         elif isinstance(frame, Request) and self._role == "control":
             manager.request(self._writer, frame)
+        elif isinstance(frame, Offer) and self._role == "receiver":
+            manager.cut_through.offer(self._writer, frame)
+        elif isinstance(frame, PassedOn) and self._deliverer is not None:
+            manager.cut_through.answered(self._deliverer, frame)
         elif isinstance(frame, Measured) and self._role == "receiver":
             manager.measured(frame)
         elif isinstance(frame, Hello) and not self._role:
@@ -103,4 +111,5 @@ class Link(asyncio.Protocol):
         """Returns a deliverer's entries to the scheduler and forgets a receiver."""
         if self._deliverer is not None:
             self._manager.flow.deliverer_gone(self._deliverer)
+            self._manager.cut_through.deliverer_gone(self._deliverer)
         self._manager.receivers.pop(self._lane, None)

@@ -36,6 +36,7 @@ from mailcore.log.segment import Damage, SegmentTooNew
 from mailcore.log.timed_disk import TimedDisk
 from mailcore.maillog.maillog import MailLog
 from mailcore.manager.context import ManagerContext
+from mailcore.manager.cut_through import CutThrough
 from mailcore.manager.flow import Flow
 from mailcore.manager.full_disk import FullDisk
 from mailcore.manager.housekeeping import Housekeeping
@@ -110,6 +111,7 @@ class Manager:
         queue.count_totals = self.context.balance.totals
         self.passes = Passes(self.context)
         self.flow = Flow(self.context, self.passes)
+        self.cut_through = CutThrough(self.context, self.flow)
         self.full_disk = FullDisk(self.context, ballast, settings)
         self.housekeeping = Housekeeping(self.context, self.flow)
         self.orders = Orders(self.context, self.flow, self.passes)

@@ -25,9 +25,16 @@ from mailcore.queue.fold import Folded, Known, Stage
 from mailcore.queue.lanes import JOURNAL
 from mailcore.queue.queue import Gone, Queue
 from mailcore.queue.recipients import recipients_at
-from mailcore.queue.records import Delivery, decode_delivery, decode_envelope, decode_finish
+from mailcore.queue.records import (
+    Delivery,
+    Passed,
+    decode_delivery,
+    decode_envelope,
+    decode_finish,
+    decode_passed,
+)
 
-__all__ = ["Unlogged", "log_missing", "unlogged"]
+__all__ = ["Missing", "Unlogged", "log_missing", "unlogged"]
 
 RECORDS_MAX = 20_000  # a few seconds of the fastest delivery; one second lies between two checkpoints
 TAIL_BYTES = 8 << 20  # of each log file: the lines of as many deliveries
@@ -40,9 +47,12 @@ class Unlogged(msgspec.Struct, frozen=True):
     delivery: Delivery | None
 
 
-def unlogged(queue: Queue, folded: Folded, start: int) -> list[Unlogged]:
+Missing = Unlogged | Passed
+
+
+def unlogged(queue: Queue, folded: Folded, start: int) -> list[Missing]:
     """Returns the records of the journal from ``start`` on whose lines may be missing, in order. Raises OSError."""
-    found: list[Unlogged] = []
+    found: list[Missing] = []
     known = folded.messages
     for record in queue.reader(JOURNAL).records(start, folded.end):
         if record.type == RecordType.DELIVERY:
@@ -53,17 +63,22 @@ def unlogged(queue: Queue, folded: Folded, start: int) -> list[Unlogged]:
             finish = decode_finish(record.body)
             if finish.queue_id in known:
                 found.append(Unlogged(known[finish.queue_id], None))
+        elif record.type == RecordType.PASSED:
+            found.append(decode_passed(record.body))
         if len(found) >= RECORDS_MAX:
             break
     return found
 
 
-def log_missing(log: MailLog, directory: Path, queue: Queue, records: list[Unlogged]) -> None:
+def log_missing(log: MailLog, directory: Path, queue: Queue, records: list[Missing]) -> None:
     """Logs the lines that the files lack."""
     if not records:
         return
     log.begin_missing(_tail(directory / "mail.log"), _tail(directory / "mail.jsonl"))
     for record in records:
+        if isinstance(record, Passed):
+            log.passed_on(record.envelope, record.delivery, record.delivery.destination.partition(":")[0])
+            continue
         known, delivery = record.known, record.delivery
         if delivery is None:
             if known.stage is Stage.FINISHED and known.queue_id not in queue.taken:

@@ -87,6 +87,12 @@ class Balance:
         """Counts a message that the manager wrote: a bounce, or an injected one."""
         _add(self.accepted[envelope.origin], 1, envelope.recipient_count)
 
+    def pass_on(self, envelope: Envelope) -> None:
+        """Counts a message that was passed on while its client waited: in and out at once."""
+        self.accept(envelope)
+        self.by_status[Status.DELIVERED] += envelope.recipient_count
+        self.finished += 1
+
     # -- out
 
     def settle(self, sizes: Sizes, active: Active, verdicts: Collection[Verdict]) -> None:

@@ -87,7 +87,7 @@ class State:
             balance=context.balance.terms(size.messages, size.recipients),
             receivers=dict(self.receivers),
             deliverers=[
-                DelivererState(number=link.number, pid=link.pid, in_flight=len(link.flights), capacity=link.capacity)
+                DelivererState(number=link.number, pid=link.pid, in_flight=link.busy, capacity=link.capacity)
                 for link in self.flow.deliverers
             ],
             lanes={

@@ -109,9 +109,9 @@ def _without_deliverer(context: ManagerContext, deliverers: Sequence[DelivererLi
         return {"state": "stalled", "sentence": f"deliveries go out one at a time: {context.stalled}"}
     if not deliverers:
         return {"state": "no deliverer", "sentence": "no deliverer is connected"}
-    if any(len(link.flights) < link.capacity for link in deliverers):
+    if any(link.busy < link.capacity for link in deliverers):
         return {}
-    busy, capacity = sum(len(link.flights) for link in deliverers), sum(link.capacity for link in deliverers)
+    busy, capacity = sum(link.busy for link in deliverers), sum(link.capacity for link in deliverers)
     sentence = f"all deliverers busy: {busy} of {capacity} deliveries in progress"
     return {"state": "deliverers full", "sentence": sentence, "busy": busy, "capacity": capacity}
 

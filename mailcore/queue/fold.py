@@ -25,6 +25,7 @@ from mailcore.queue.records import (
     decode_administrative,
     decode_delivery,
     decode_finish,
+    decode_passed,
     decode_replaced,
     decode_start,
 )
@@ -80,6 +81,7 @@ class Folded:
     taken: list[tuple[Place, int, Mapping[str, int]]] = field(default_factory=list)
     requested: dict[str, tuple[Requested, Administrative]] = field(default_factory=dict)  # retries that wait for room
     verdicts: dict[int, int] = field(default_factory=dict)  # Status -> recipients, since the counts were taken
+    passed: tuple[int, int] = (0, 0)  # messages, recipients that were passed on while their client waited, since then
     end: int = 0  # of the last record
 
 
@@ -132,6 +134,11 @@ def fold(records: Iterable[Record], counted_to: int) -> Folded:
             known = folded.messages.get(finish.queue_id)
             if known is not None and finish.generation == known.generation:
                 known.stage, known.bounce, known.ended_at = Stage.FINISHED, finish.bounce, record.offset
+        elif record.type == RecordType.PASSED and record.offset >= counted_to:
+            verdicts = decode_passed(record.body).delivery.verdicts
+            folded.passed = folded.passed[0] + 1, folded.passed[1] + len(verdicts)
+            for verdict in verdicts:
+                _count(folded, record, verdict, counted_to)
     return folded
 
 

@@ -1,6 +1,6 @@
 """The queue: the manager's side of the log. Takes messages out of lanes, records their verdicts, and writes them back.
 
-- law: unsynced-costs-work. START, FINISH, REPLACED and marks are appended without a sync of their own.
+- law: unsynced-costs-work. START, FINISH, REPLACED, PASSED and marks are appended without a sync of their own.
 - law: believe-only-a-match. A record found at a position is believed only if queue id and generation match.
 - law: data-before-replacement. A message's data is in its spool file before its replacement is appended, or in the record
   of the replacement itself.
@@ -45,6 +45,7 @@ from mailcore.queue.records import (
     Administrative,
     Delivery,
     Finish,
+    Passed,
     Place,
     Replaced,
     Start,
@@ -409,6 +410,11 @@ class Queue:
         for verdict in delivery.verdicts:
             self.verdicts[verdict.status] += 1
         self.journal.append(RecordType.DELIVERY, encode(delivery))
+
+    def pass_on(self, passed: Passed) -> None:
+        """Appends a PASSED record, which needs no sync: losing it loses an arrival together with its end."""
+        self.verdicts[Status.DELIVERED] += len(passed.delivery.verdicts)
+        self.journal.append(RecordType.PASSED, encode(passed))
 
     def administer(self, change: Administrative) -> None:
         """Appends an ADMINISTRATIVE record. The caller answers only after a sync (law: answered-after-sync)."""

@@ -1,6 +1,6 @@
 """The bodies of the records: which process writes them, and what recovery reads from them.
 
-ENVELOPE and RECIPIENTS lie in lanes; START, DELIVERY, REPLACED, FINISH and ADMINISTRATIVE in the journal; REFUSED in a
+ENVELOPE and RECIPIENTS lie in lanes; START, DELIVERY, REPLACED, FINISH, ADMINISTRATIVE and PASSED in the journal; REFUSED in a
 receiver's lane. Bodies are MessagePack arrays (fields are only added at the end, with a default); an ENVELOPE body is
 
 ```
@@ -25,6 +25,7 @@ __all__ = [
     "Administrative",
     "Delivery",
     "Finish",
+    "Passed",
     "Place",
     "Refused",
     "Replaced",
@@ -159,6 +160,27 @@ class Administrative(msgspec.Struct, frozen=True, array_like=True):
     anew: bool = False
 
 
+class Passed(msgspec.Struct, frozen=True, array_like=True):
+    """Says that a message was passed on while its client waited: its arrival, its only transaction and its end.
+
+    All verdicts are DELIVERED. The data was never here. The record is not synced: it is there as a whole or not at all.
+    """
+
+    queue_id: str
+    envelope: Envelope
+    delivery: Delivery
+
+    @property
+    def generation(self) -> int:
+        """Returns 0: the message never rested."""
+        return 0
+
+    @property
+    def finish(self) -> Finish:
+        """Returns the end of the message, as a FINISH says it."""
+        return Finish(self.queue_id, 0, None, self.delivery.at)
+
+
 class Refused(msgspec.Struct, frozen=True, array_like=True):
     """Records a refusal at SMTP time, for reports. ``stage`` is CONNECT, EHLO, MAIL, RCPT, DATA, ..."""
 
@@ -172,7 +194,7 @@ class Refused(msgspec.Struct, frozen=True, array_like=True):
     tls: str = ""
 
 
-def encode(body: Start | Delivery | Replaced | Finish | Administrative | Refused) -> bytes:
+def encode(body: Start | Delivery | Replaced | Finish | Administrative | Refused | Passed) -> bytes:
     """Encodes the body of a record."""
     return _encode(body)
 
@@ -183,6 +205,7 @@ decode_replaced = msgspec.msgpack.Decoder(Replaced).decode
 decode_finish = msgspec.msgpack.Decoder(Finish).decode
 decode_administrative = msgspec.msgpack.Decoder(Administrative).decode
 decode_refused = msgspec.msgpack.Decoder(Refused).decode
+decode_passed = msgspec.msgpack.Decoder(Passed).decode
 
 
 def decode_envelope(body: bytes) -> Envelope:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import msgspec
 
 from mailcore.balance import Scope, difference
-from mailcore.envelope import Status
+from mailcore.envelope import Origin, Status
 from mailcore.log.positions import Pair, RestartPositions, Totals
 from mailcore.queue.fold import Folded, Known
 from mailcore.queue.lanes import DELETED
@@ -54,7 +54,14 @@ def totals_at_start(
         return Totals(now, "the queue was restored from a backup", queued), False
     verdicts = {status: before.by_status.get(status, 0) + folded.verdicts.get(status, 0) for status in Status}
     ended = sum(known.ended_at >= stored.journal_end and known.place.lane != DELETED for known in finished)
-    totals = msgspec.structs.replace(before, finished=before.finished + ended, by_status=verdicts)
+    ended += folded.passed[0]
+    accepted = {**before.accepted, Origin.SMTP: plus(before.accepted.get(Origin.SMTP, (0, 0)), folded.passed)}
+    totals = msgspec.structs.replace(
+        before,
+        finished=before.finished + ended,
+        by_status=verdicts,
+        accepted=accepted if folded.passed[0] else before.accepted,
+    )
     for scope, amounts in terms(totals, queued).items():
         if differing := difference(scope, amounts):
             note = f"the counts before did not fit the queue: a difference of {differing} {scope.value}"

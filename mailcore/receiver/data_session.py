@@ -274,20 +274,20 @@ class DataSession(LineSession):
         )
 
     def _stored(self, envelope: Transaction, failure: bytes) -> None:
-        """Answers the client when the message is on disk, or could not be written."""
+        """Answers the client when the message is on disk or was passed on, or could not be written."""
         if self.envelope is envelope and self.state is _WAITING:  # else the client did not wait for it
             self.answer(envelope, failure)
             self.flush()
             self.go_on()
 
     def answer(self, envelope: Transaction, failure: bytes) -> None:
-        """Replies to the message, and ends the transaction."""
+        """Replies to the message, and ends the transaction. ``failure``: as ``Done`` gets it."""
         self.state = _COMMAND
-        if failure:
+        if failure and failure[:1] != b"2":
             self.refuse("END-OF-MESSAGE", failure, is_mistake=failure[:1] == b"5")
         else:
             self._errors = self._junk = self._useless = 0  # as Postfix does: a client that delivers mail starts afresh
-            self.reply(b"250 2.0.0 Ok: queued as " + envelope.queue_id.encode())
+            self.reply(failure or b"250 2.0.0 Ok: queued as " + envelope.queue_id.encode())
         self.end_transaction()
 
 

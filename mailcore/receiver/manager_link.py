@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from mailcore.frames import Durable, FrameWriter, Hello, Measured
+from mailcore.frames import Durable, FrameDecoder, FrameWriter, Hello, Measured, Offer, Offered, WireError
 from mailcore.supervisor.listen import fitting_path
 
 __all__ = ["MANAGER_SOCKET", "ManagerLink"]
@@ -38,6 +39,8 @@ class ManagerLink:
         self._recipients = 0
         self._loop = loop
         self._connection: _Connection | None = None
+        self.answered: Callable[[Offered], None] = lambda frame: None  # of cut-through
+        self.lost: Callable[[], None] = lambda: None
 
     def durable(self, end: int, messages: int, recipients: int) -> None:
         """Tells the manager that the lane is synced up to ``end``, and how many messages and recipients are new."""
@@ -53,6 +56,11 @@ class ManagerLink:
 
     def measured(self, frame: Measured) -> None:
         """Tells the manager what was counted for the metrics; only while the link is open."""
+        assert self._connection is not None
+        self._connection.send(frame)
+
+    def offer(self, frame: Offer) -> None:
+        """Offers a message that may be passed on; only while the link is open."""
         assert self._connection is not None
         self._connection.send(frame)
 
@@ -95,6 +103,7 @@ class ManagerLink:
         """Forgets the connection."""
         if self._connection is connection:
             self._connection = None
+            self.lost()
 
     def _tell(self) -> None:
         connection = self._connection
@@ -113,6 +122,7 @@ class _Connection(asyncio.Protocol):
         self._link = link
         self._loop = loop
         self._transport: asyncio.Transport | None = None
+        self._decoder = FrameDecoder()
         self.lost: asyncio.Future[None] = loop.create_future()
         self.full = False
 
@@ -121,8 +131,17 @@ class _Connection(asyncio.Protocol):
         self._writer = FrameWriter(self._transport, self._loop)
         self._link.connected(self)
 
-    def send(self, frame: Hello | Durable | Measured) -> None:
+    def send(self, frame: Hello | Durable | Measured | Offer) -> None:
         self._writer.send(frame)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._decoder.feed(data):
+                if not isinstance(frame, Offered):
+                    raise WireError(f"{type(frame).__name__} is not for a receiver")
+                self._link.answered(frame)
+        except WireError:
+            self.abort()
 
     def pause_writing(self) -> None:
         self.full = True

@@ -27,6 +27,7 @@ import uvloop
 
 from mailcore.authenticity.sender_check import Ask, Failed, SenderCheck
 from mailcore.config.authenticity import Authenticity
+from mailcore.config.cut_through import cut_through_transports
 from mailcore.config.header_completion import HeaderCompletion
 from mailcore.config.host_finder_of import host_finder_of
 from mailcore.config.listeners import MX
@@ -47,6 +48,7 @@ from mailcore.receiver.authentication import Authentication
 from mailcore.receiver.certificates import Certificates
 from mailcore.receiver.check import Checks
 from mailcore.receiver.client_rates import ClientRates
+from mailcore.receiver.cut_through import CutThrough
 from mailcore.receiver.inline_room import InlineRoom
 from mailcore.receiver.manager_link import MANAGER_SOCKET, ManagerLink
 from mailcore.receiver.measuring import Measuring
@@ -126,6 +128,9 @@ class Receiving:
             loop,
             self._threads,
         )
+        if cut_through_transports(settings.transports):
+            self.reception.cut_through = cut_through = CutThrough(self.link)
+            self.link.answered, self.link.lost = cut_through.answered, cut_through.lost
         self.reception.rewriting = open_rewriting(settings, self.log, self._threads)
         self.checks: Checks | None = None
         if make_checks is not None:

@@ -2,7 +2,8 @@
 
 Laws
 1. ``done(b"")``, which is the client's 250, comes only after the group commit that holds the envelope; a spooled message's
-   file is complete, its names included, before its envelope is appended.
+   file is complete, its names included, before its envelope is appended. Another 250 says that a next hop has the message
+   (``cut_through``).
 8. A failed sync is 451 for every client that waited; the lane continues in a new segment. If that fails as well, no mail is
    accepted, the log says so, and the receiver tries again every RETRY_S.
 - The manager gets a report only of what is durable, and after the mail log has it; else a delivery might be logged before
@@ -10,8 +11,8 @@ Laws
 - No mail is accepted while queue or spool is another directory than at the start (law: one-identity).
 - Neither a full disk nor a lane that the manager does not read is filled further: 452 before that.
 
-Keeps law: durable-before-250, law: no-sync-retry, law: report-only-synced, law: bounded-intake, law: one-identity
-(docs/laws.md).
+Keeps law: durable-before-250, law: passed-on-before-250, law: no-sync-retry, law: report-only-synced,
+law: bounded-intake, law: one-identity (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import msgspec
 
 from mailcore.config.settings import Settings
 from mailcore.envelope import RECIPIENTS_PER_RECORD, DataPlace, Envelope, Recipient
+from mailcore.frames import Fate
 from mailcore.log.commit import GroupCommit
 from mailcore.log.lane import LaneFailed, LaneWriter
 from mailcore.log.positions import PositionsDamaged, read_positions
@@ -36,6 +38,7 @@ from mailcore.queue.ballast import INTAKE_BYTES, INTAKE_INODES
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.records import append_envelope, append_recipients
 from mailcore.queue.spool import Spool
+from mailcore.receiver.cut_through import UNCERTAIN, CutThrough, passed_on_reply
 from mailcore.receiver.intake import Done, MilterEvent
 from mailcore.receiver.manager_link import ManagerLink
 from mailcore.receiver.refusals import Allowance, Refusals
@@ -90,6 +93,7 @@ class Reception:
         self._spool = Spool(writer.disk, str(settings.spool_directory))
         self.next_id = ids.next
         self.rewriting: LiveMaps | None = None  # None: addresses are final as the client gave them
+        self.cut_through: CutThrough | None = None  # None: no transport has it
         self.refusals = Refusals(commit, log, loop, clock, self._refusals_synced, self._lane_failed)
         self.refused = self.refusals.record
         self._failures = Allowance(FAILURES_LOGGED_S, FAILURES_BURST, loop.time())
@@ -144,6 +148,19 @@ class Reception:
                 self._lost(envelope)
                 done(REFUSED)
                 return
+        if self.cut_through is not None and self.cut_through.takes(envelope, more):
+            self.cut_through.offer(envelope, data, functools.partial(self._offered, envelope, data, done))
+            return
+        self._append(envelope, more, data, done)
+
+    def _offered(self, envelope: Envelope, data: bytes, done: Done, fate: Fate, reply: str) -> None:
+        """Answers the client whose message was offered to the manager, or stores the message (law: passed-on-before-250)."""
+        if fate is Fate.REFUSED:
+            self._append(envelope, (), data, done)
+            return
+        self._answer(envelope, done, UNCERTAIN if fate is Fate.UNCERTAIN else passed_on_reply(envelope.queue_id, reply))
+
+    def _append(self, envelope: Envelope, more: Sequence[Recipient], data: bytes, done: Done) -> None:
         writer = self._writer
         try:
             if more:
@@ -231,9 +248,12 @@ class Reception:
             reply = storage_reply(error)
             self._lost(envelope)
             self._lane_failed(error)
+        self._answer(envelope, done, reply)
+
+    def _answer(self, envelope: Envelope, done: Done, reply: bytes) -> None:
         try:
             done(reply)
-        except Exception as failure:  # of one session; others wait for the same sync
+        except Exception as failure:  # of one session; others wait for the same sync, or for their own answers
             self.session_failed(envelope.client_address, failure)
 
     def _refusals_synced(self, end: int) -> None:

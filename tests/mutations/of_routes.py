@@ -24,8 +24,8 @@ MUTATIONS = [
     Mutation(
         "mail in the active set goes by the routes of today",
         "mailcore/manager/flow.py",
-        "        next_hop = next_hop_named(destination, self.context.settings.deliverer.port)\n",
-        "        next_hop = self.context.routing.resolve(first.address, first.route).next_hop  # type: ignore[union-attr]\n",
+        "        destination = active.destinations[recipients[0].number]\n",
+        "        destination = self.context.routing.resolve(recipients[0].address).destination  # type: ignore[union-attr]\n",
         "tests/manager/test_flow.py -k keeps_its_route",
     ),
     Mutation(

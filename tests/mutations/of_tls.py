@@ -115,8 +115,8 @@ MUTATIONS = [
     Mutation(
         "mail of others is signed",
         "mailcore/manager/flow.py",
-        "                self._signs and is_ours(envelope, self._networks),\n",
-        "                self._signs,\n",
+        "            self._signs and is_ours(envelope, self._networks),\n",
+        "            self._signs,\n",
         "tests/end_to_end/test_dkim.py -k not_ours",
     ),
     Mutation(

@@ -1,0 +1,48 @@
+"""Ways to break cut-through: messages that are passed on while their clients wait."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+__all__ = ["MUTATIONS"]
+
+PASSED = "tests/end_to_end/test_cut_through.py"
+STOPPED = "tests/end_to_end/test_cut_through_stopped.py"
+
+MUTATIONS = [
+    Mutation(
+        "the dot is sent although a recipient was refused",
+        "mailcore/deliverer/transaction.py",
+        "    if gate is not None and len(accepted) < gate.recipients:\n",
+        "    if gate is not None and not accepted:\n",
+        f"{PASSED} -k some_of_several",
+    ),
+    Mutation(
+        "the dot is sent although the time is over",
+        "mailcore/deliverer/gate.py",
+        "        if self.is_closed or self.dot_sent:\n",
+        "        if self.dot_sent:\n",
+        "tests/deliverer/test_gate.py",
+    ),
+    Mutation(
+        "a message that a next hop may have is stored",
+        "mailcore/receiver/reception.py",
+        "        if fate is Fate.REFUSED:\n",
+        "        if fate is not Fate.PASSED_ON:\n",
+        f"{PASSED} -k without_an_answer",
+    ),
+    Mutation(
+        "a killed deliverer counts as a refusal",
+        "mailcore/manager/cut_through.py",
+        'passing.writer.send(Offered(passing.number, Fate.UNCERTAIN, "the delivery was broken off"))\n',
+        'passing.writer.send(Offered(passing.number, Fate.REFUSED, "the delivery was broken off"))\n',
+        f"{STOPPED} -k deliverer",
+    ),
+    Mutation(
+        "a start does not count the arrivals of messages that were passed on",
+        "mailcore/queue/totals.py",
+        "plus(before.accepted.get(Origin.SMTP, (0, 0)), folded.passed)",
+        "plus(before.accepted.get(Origin.SMTP, (0, 0)), (0, 0))",
+        f"{STOPPED} -k behind_the_last_checkpoint",
+    ),
+]
