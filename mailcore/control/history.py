@@ -88,7 +88,9 @@ class PastAnswers:
             recipient=arguments.recipient,
         )
         view = self._view
-        search = LaneSearch(view.browser, stretches, wanted, arguments.cursor, arguments.limit, view.archive)
+        search = LaneSearch(
+            view.browser, stretches, wanted, arguments.cursor, arguments.limit, view.archive, passes_on=view.passes_on
+        )
         walk = Walk(search.steps())
         monotonic = self._view.browser.monotonic
         began = said = monotonic()

@@ -22,6 +22,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from mailcore.config.cut_through import cut_through_transports
 from mailcore.config.header_completion import HeaderCompletion
 from mailcore.config.live_routes import LiveRoutes
 from mailcore.config.open_rewriting import OpenRewriting, no_rewriting
@@ -134,7 +135,8 @@ class ControlServer:
         )
         processes = str(settings.run_directory / "processes.json")
         lanes = configured_lanes(settings.receiver.processes, settings.queue.retry_ladder_s)
-        self.view = View(browser, self.link, readers, archive, lanes)
+        passes_on = bool(cut_through_transports(settings.transports))
+        self.view = View(browser, self.link, readers, archive, lanes, passes_on=passes_on)
         tables = Tables(self.view, settings, self.routes)
         self.ages = Ages(self.view)
         exported = str(settings.events_directory / EXPORTED) if settings.export.enabled else ""

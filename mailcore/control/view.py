@@ -64,11 +64,15 @@ class View:
         pool: ThreadPoolExecutor,
         archive: Archive | None = None,
         lanes: Iterable[str] = (),
+        *,
+        passes_on: bool = False,
     ) -> None:
         """``archive``: holds records that the log has removed; None where there is no archive.
 
-        ``lanes``: those of the settings, which are known also before the first message lies there.
+        ``lanes``: those of the settings, which are known also before the first message lies there. ``passes_on``: a transport
+        has cut-through, so a search looks into the journal as well.
         """
+        self.passes_on = passes_on
         self._lanes = frozenset(lanes)
         self.browser = browser
         self._last_known = LastKnown(browser.disk, browser.queue_directory)

@@ -23,6 +23,7 @@ from mailcore.queue.records import (
     decode_administrative,
     decode_delivery,
     decode_finish,
+    decode_passed,
     decode_refused,
     decode_replaced,
 )
@@ -84,7 +85,10 @@ def refused(body: Refused) -> Row:
 
 
 def _attempts(body: bytes) -> Iterator[tuple[str, Row]]:
-    delivery: Delivery = decode_delivery(body)
+    yield from _attempts_of(decode_delivery(body))
+
+
+def _attempts_of(delivery: Delivery) -> Iterator[tuple[str, Row]]:
     count: int | None = len(delivery.verdicts)
     at, queue_id = delivery.at, delivery.queue_id
     rest = (delivery.destination, delivery.relay, delivery.tls, *delivery.delays, delivery.generation)
@@ -105,8 +109,19 @@ def _attempts(body: bytes) -> Iterator[tuple[str, Row]]:
         count = None
 
 
+def _passed(body: bytes) -> Iterator[tuple[str, Row]]:
+    """Yields the arrival, the attempts and the end of a message that was passed on while its client waited."""
+    passed = decode_passed(body)
+    yield "accepted", accepted(passed.envelope)
+    yield from _attempts_of(passed.delivery)
+    yield from _finished_of(passed.finish)
+
+
 def _finished(body: bytes) -> Iterator[tuple[str, Row]]:
-    finish: Finish = decode_finish(body)
+    yield from _finished_of(decode_finish(body))
+
+
+def _finished_of(finish: Finish) -> Iterator[tuple[str, Row]]:
     yield "finished", (0, finish.at, finish.queue_id, finish.generation, finish.why)
 
 
@@ -137,4 +152,5 @@ OF_THE_JOURNAL: dict[int, Callable[[bytes], Iterator[tuple[str, Row]]]] = {
     RecordType.FINISH: _finished,
     RecordType.REPLACED: _replaced,
     RecordType.ADMINISTRATIVE: _orders,
+    RecordType.PASSED: _passed,
 }

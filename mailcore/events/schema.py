@@ -1,10 +1,12 @@
 """The columns of the event files below ``home/events``, and which kind of event fills which columns.
 
 A record of the log becomes one row, or several: an ``attempt`` is one recipient of one transaction. ``(lane, offset, part)``
-names a row permanently, so a row that is read twice is counted once. Every recipient that enters (by ``accepted``, or in the
-``arguments`` of an ``order`` add_recipients) leaves by exactly one ``attempt`` that is not deferred. A deleted recipient leaves
-when the time for undelete is over; until then it is queued. The export and the report pipeline share this file and nothing
-else; it imports nothing of ours, so it can be sent to a Spark cluster.
+names a row of its kind permanently, so a row that is read twice is counted once. A record of the journal may be rows of
+several kinds: of a message that was passed on while its client waited, ``accepted``, ``attempt`` and ``finished``. Every
+recipient that enters (by ``accepted``, or in the ``arguments`` of an ``order`` add_recipients) leaves by exactly one
+``attempt`` that is not deferred. A deleted recipient leaves when the time for undelete is over; until then it is queued. The
+export and the report pipeline share this file and nothing else; it imports nothing of ours, so it can be sent to a Spark
+cluster.
 
 Files: ``events/dt=YYYY-MM-DD/LANE.FROM.parquet``; dt is the UTC day of the rows, LANE.FROM the lane and the offset in
 it at which the exported stretch begins. A file whose name begins with a dot or an underscore is not complete. Each file's

@@ -28,6 +28,7 @@ from mailcore.queue.records import (
     decode_delivery,
     decode_envelope,
     decode_finish,
+    decode_passed,
     decode_recipients,
     decode_refused,
     decode_replaced,
@@ -46,6 +47,7 @@ _DECODERS: Mapping[int, Callable[[bytes], Any]] = {
     RecordType.FINISH: decode_finish,
     RecordType.REFUSED: decode_refused,
     RecordType.ADMINISTRATIVE: decode_administrative,
+    RecordType.PASSED: decode_passed,
 }
 _TYPES = {type_.name.lower(): type_ for type_ in RecordType}
 

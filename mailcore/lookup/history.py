@@ -124,6 +124,8 @@ class HistoryReader:
 
         The journal says where they are if it holds the message's first START; otherwise they are searched.
         """
+        if timeline.passed is not None:  # it was in no lane
+            return [(Found(JOURNAL, 0, timeline.passed), False)]
         if 0 not in timeline.starts:
             browser, queue_id = self.browser, timeline.queue_id
             there = yield from envelopes_of(

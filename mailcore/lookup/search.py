@@ -35,7 +35,7 @@ from mailcore.lookup.tracing import (
     trace,
 )
 from mailcore.queue.lanes import JOURNAL
-from mailcore.queue.records import Delivery, Finish, Start
+from mailcore.queue.records import Delivery, Finish, Passed, Start
 
 __all__ = ["LaneSearch", "Query"]
 
@@ -69,6 +69,10 @@ class _Fate:
             self.finished_at = None
         elif isinstance(body, Finish):
             self.finished_at, self.why = body.at, body.why
+        elif isinstance(body, Passed):
+            self.hear(body.delivery)
+            self.hear(body.finish)
+            self.begun = self.whole = True
 
     def hear_older(self, body: Body) -> None:
         """Adds a record that is older than all records added so far."""
@@ -107,7 +111,10 @@ class LaneSearch:
         cursor: str,
         limit: int,
         archive: Archive | None = None,
+        *,
+        passes_on: bool = False,
     ) -> None:
+        """``passes_on``: messages may have been passed on while their clients waited; these are in the journal only."""
         self._browser = browser
         self._stretches = stretches
         self._matches = Matches(query, browser)
@@ -117,6 +124,7 @@ class LaneSearch:
         self._trouble = Trouble()
         self._search_cursor = SearchCursor.read(cursor)
         self._lanes = sorted(stretches, key=lane_order)
+        self._searched = sorted([*stretches, *([JOURNAL] if passes_on else [])], key=lane_order)
         self._told: set[str] = set()
         self._hits: list[Hit] = []
         self.cursor: str | None = cursor
@@ -145,7 +153,7 @@ class LaneSearch:
             return
         if self._search_cursor.older is None:
             first = self._search_cursor.lane
-            for lane in self._lanes:
+            for lane in self._searched:
                 if first and lane_order(lane) < lane_order(first):
                     continue
                 over = yield from self._lane(lane)
@@ -195,13 +203,28 @@ class LaneSearch:
         if matching:
             lowest = min(matching, key=lambda found: found.envelope.generation)
             yield from self._tell_gone([lowest], there)
+        elif (passed := (yield from self._passed_on())) is not None and self._matches(passed):
+            yield from self._tell_gone([passed], there)
         elif self._archive is not None and (earliest := earliest_of(queue_id)):
             yield from self._elsewhere(self._archive, Window(earliest, earliest + FATE_S), "")
         self.cursor = None
 
+    def _passed_on(self) -> Steps[Found | None]:
+        """Returns the message with the queue id if it was passed on while its client waited: then the journal has it."""
+        browser, queue_id = self._browser, self._queue_id
+        with open_lane(browser.disk, browser.queue_directory, JOURNAL) as reader:
+            for told in trace(reader, {queue_id}, earliest_of(queue_id), Trace(TRACE_BYTES_MAX)):
+                if told is None:
+                    yield
+                    continue
+                body = decode(told[1])
+                if body is not None and body.queue_id == queue_id:
+                    return Found(JOURNAL, told[1].offset, body.envelope) if isinstance(body, Passed) else None
+        return None
+
     def _lane(self, lane: str) -> Steps[bool]:
         """Searches one lane, its garbage included; returns True if the page ends in it."""
-        end = self._stretches[lane].end
+        end = self._stretches[lane].end if lane in self._stretches else None
         end = WITHOUT_END if end is None else end
         matching: list[tuple[Found, bool]] = []
         untold = 0
@@ -349,7 +372,7 @@ class LaneSearch:
                 body = decode(told[1])
                 if body is not None and body.queue_id in queue_ids:
                     fates[body.queue_id].hear(body)
-                    if isinstance(body, Finish):
+                    if isinstance(body, Finish | Passed):
                         left.discard(body.queue_id)
 
     def _hit(self, found: Found, state: str, finished_at: float | None) -> None:

@@ -29,7 +29,7 @@ from mailcore.lookup.archive import Archive, Trouble
 from mailcore.lookup.browse import WITHOUT_END, Browser
 from mailcore.lookup.tracing import Steps, open_lane
 from mailcore.queue.lanes import JOURNAL
-from mailcore.queue.records import Delivery, decode_delivery
+from mailcore.queue.records import Delivery, decode_delivery, decode_passed
 
 __all__ = ["DestinationTimes", "ServiceTimes", "TimedReply", "measure", "newest_first"]
 
@@ -191,6 +191,8 @@ def _backwards(reader: LaneReader, read: list[int]) -> Iterator[list[Record]]:
 
 def _delivery_in(record: Record) -> Delivery | None:
     try:
+        if record.type == RecordType.PASSED:
+            return decode_passed(record.body).delivery
         return decode_delivery(record.body) if record.type == RecordType.DELIVERY else None
     except msgspec.MsgspecError:
         return None

@@ -31,7 +31,7 @@ from mailcore.lookup.answers import (
 from mailcore.lookup.tracing import Body
 from mailcore.queue.aside import NUMBERS, numbers_in
 from mailcore.queue.lanes import interval_of
-from mailcore.queue.records import Administrative, Delivery, Finish, Place, Replaced, Start
+from mailcore.queue.records import Administrative, Delivery, Finish, Passed, Place, Replaced, Start
 from mailcore.queue.requested import AT_REST
 
 __all__ = ["Timeline", "accepted"]
@@ -66,6 +66,7 @@ class Timeline:
     added: list[str] = field(default_factory=list)  # recipients, by orders
     refused: set[int] = field(default_factory=set)  # generations in which a recipient was bounced
     unbounced: list[tuple[HistoryEvent, int]] = field(default_factory=list)  # events that may rest on a bounce
+    passed: Envelope | None = None  # of a message that was passed on while its client waited
     _order: tuple[str, float] = ("", 0.0)  # the newest one, which may have further records
     _orders: set[tuple[str, float, str]] = field(default_factory=set)  # those told, at most EVENTS_MAX
 
@@ -87,6 +88,8 @@ class Timeline:
                 self._add(Finished(at=body.at, how=body.why, bounce=bounce))
             case Administrative():
                 self._administrative(body)
+            case Passed():
+                self._passed(body)
         said = elsewhere and isinstance(body, Finish | Replaced) and not isinstance(self.events[-1], Attempt | Settled)
         if said and not isinstance(body, Administrative) and body.generation in self.refused:
             self.unbounced.append((self.events[-1], body.generation))
@@ -174,6 +177,14 @@ class Timeline:
                 verdicts_left_out=left_out,
             )
         )
+
+    def _passed(self, passed: Passed) -> None:
+        """Adds arrival, transaction and end, which are one record."""
+        self.passed, self.ended, self.bounce = passed.envelope, True, None
+        self.starts.add(0)
+        self._delivery(passed.delivery)
+        self.know({recipient.number: recipient.address for recipient in passed.envelope.recipients})
+        self._add(Finished(at=passed.delivery.at, how="", bounce=None))
 
     def _replaced(self, replaced: Replaced) -> None:
         lane = replaced.place.lane

@@ -35,12 +35,14 @@ from mailcore.queue.records import (
     Administrative,
     Delivery,
     Finish,
+    Passed,
     Replaced,
     Start,
     decode_administrative,
     decode_delivery,
     decode_envelope,
     decode_finish,
+    decode_passed,
     decode_replaced,
     decode_start,
 )
@@ -65,20 +67,21 @@ Steps = Generator[None, None, T]  # stops after each piece; returns the result
 
 SLACK_S = 300.0  # the most by which a clock may have been wrong; steps of NTP are far smaller
 FEW = 8  # up to this many ids, searching for each id is faster than reading every entry of an index once
-# Bytes between a record's beginning and a queue id in it. In START, DELIVERY, REPLACED and FINISH it is the first field (array,
-# string); in ENVELOPE the same after a length of 4 bytes, the array's head of 1 or 3; in ADMINISTRATIVE it follows the
-# operation, a string of up to 31 bytes.
+# Bytes between a record's beginning and a queue id in it. In START, DELIVERY, REPLACED, FINISH and PASSED it is the first
+# field (array, string); in ENVELOPE the same after a length of 4 bytes, the array's head of 1 or 3; in ADMINISTRATIVE it
+# follows the operation, a string of up to 31 bytes.
 _IN_FRONT = (HEADER_BYTES + 2, *range(HEADER_BYTES + 4, HEADER_BYTES + 35))
 _FRONT_MAX = _IN_FRONT[-1]
 _TYPES = frozenset(RecordType)
 
-Body = Start | Delivery | Replaced | Finish | Administrative
+Body = Start | Delivery | Replaced | Finish | Administrative | Passed
 _DECODERS: dict[int, Callable[[bytes], Body]] = {
     RecordType.START: decode_start,
     RecordType.DELIVERY: decode_delivery,
     RecordType.REPLACED: decode_replaced,
     RecordType.FINISH: decode_finish,
     RecordType.ADMINISTRATIVE: decode_administrative,
+    RecordType.PASSED: decode_passed,
 }
 
 
@@ -211,8 +214,10 @@ def decode(record: Record) -> Body | None:
 
 
 def envelope_in(record: Record) -> Envelope | None:
-    """Decodes an ENVELOPE record; None for other types, or if it cannot be decoded."""
+    """Returns the envelope of an ENVELOPE or PASSED record; None for other types, or if it cannot be decoded."""
     try:
+        if record.type == RecordType.PASSED:
+            return decode_passed(record.body).envelope
         return decode_envelope(record.body) if record.type == RecordType.ENVELOPE else None
     except (msgspec.MsgspecError, struct.error):
         return None

@@ -2,7 +2,7 @@
 
     message                        from the arrival to FINISH
     ├── receive                    ENVELOPE
-    ├── queue, deliver             each DELIVERY: the wait before it, and the transaction
+    ├── queue, deliver             each DELIVERY: the wait before it, and the transaction; of PASSED, all of these
     └── order                      each change by an operator
 
 Each record gives its own spans, whether the records before it were read or not: what a span needs of them is in
@@ -19,16 +19,18 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from mailcore.bounce.dsn import MESSAGE_CHARACTERS, bounce_queue_id
-from mailcore.envelope import Origin, Status
+from mailcore.envelope import Envelope, Origin, Status
 from mailcore.log.record import Record, RecordType
 from mailcore.queue.lanes import JOURNAL
 from mailcore.queue.queue_id import arrival_of
 from mailcore.queue.records import (
     Delivery,
+    Finish,
     decode_administrative,
     decode_delivery,
     decode_envelope,
     decode_finish,
+    decode_passed,
     decode_replaced,
 )
 from mailcore.traces.attributes import of_delivery, of_envelope, of_people, of_replies
@@ -53,6 +55,7 @@ class Making:
             RecordType.REPLACED: self._replaced,
             RecordType.FINISH: self._finish,
             RecordType.ADMINISTRATIVE: self._order,
+            RecordType.PASSED: self._passed,
         }
 
     def spans(self, lane: str, record: Record) -> Sequence[Span]:
@@ -71,8 +74,14 @@ class Making:
 
     def _envelope(self, lane: str, record: Record) -> Sequence[Span]:
         envelope = decode_envelope(record.body)
-        if envelope.generation:
-            return ()
+        return () if envelope.generation else self._received(lane, record, envelope)
+
+    def _passed(self, lane: str, record: Record) -> Sequence[Span]:
+        passed = decode_passed(record.body)
+        received = self._received(lane, record, passed.envelope)
+        return (*received, *self._delivered(lane, record, passed.delivery), *self._finished(passed.finish))
+
+    def _received(self, lane: str, record: Record, envelope: Envelope) -> Sequence[Span]:
         context = self._contexts.of(envelope.queue_id, envelope.tag)
         known = self._known(envelope.queue_id, envelope.tag, context)
         at = known.arrived_at = known.waits_since = envelope.arrived_at
@@ -86,7 +95,9 @@ class Making:
         return (_child(context, "receive", Kind.INTERNAL, span_id, at, at, attributes, links=links),)
 
     def _delivery(self, lane: str, record: Record) -> Sequence[Span]:
-        delivery = decode_delivery(record.body)
+        return self._delivered(lane, record, decode_delivery(record.body))
+
+    def _delivered(self, lane: str, record: Record, delivery: Delivery) -> Sequence[Span]:
         queue_id = delivery.queue_id
         context = self._contexts.of(queue_id, delivery.tag)
         known = self._known(queue_id, delivery.tag, context)
@@ -130,7 +141,9 @@ class Making:
         return ()
 
     def _finish(self, lane: str, record: Record) -> Sequence[Span]:
-        finish = decode_finish(record.body)
+        return self._finished(decode_finish(record.body))
+
+    def _finished(self, finish: Finish) -> Sequence[Span]:
         queue_id = finish.queue_id
         known = self._messages.ended(queue_id)
         context = self._context_of(queue_id, known)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from mailcore.log.disk import Disk
 from mailcore.lookup.archive import Window
 from mailcore.lookup.browse import CursorError, lane_order
+from mailcore.queue.exported import EXPORTED, read_exported
 from mailcore.queue.lanes import JOURNAL
 
 __all__ = ["EventFile", "EventFiles", "Place"]
@@ -108,15 +109,26 @@ class EventFiles:
             yield from sorted(files, key=lambda file: -file.start)
 
     def arrivals(self, window: Window, place: Place | None) -> Iterator[EventFile]:
-        """Yields the files of lanes in the order of a search, newest day first, from ``place`` on."""
+        """Yields the files of lanes in the order of a search, newest day first, from ``place`` on.
+
+        The journal has arrivals only of messages that were passed on while their clients waited: it is left out if none was.
+        """
+        with_journal = self._journal_has_arrivals()
         for day in reversed(self.days(window)):
             if place is not None and day > place.day:
                 continue
-            for file in sorted(
-                (file for file in self.of_day(day) if file.lane != JOURNAL), key=lambda file: file.order
-            ):
+            files = [file for file in self.of_day(day) if file.lane != JOURNAL or with_journal]
+            for file in sorted(files, key=lambda file: file.order):
                 if place is None or not place.is_behind(file):
                     yield file
+
+    def _journal_has_arrivals(self) -> bool:
+        try:
+            exported = read_exported(self.disk, os.path.join(self.directory, EXPORTED))
+        except ValueError:  # damaged: everything is exported again
+            return True
+        lane = None if exported is None else exported.lanes.get(JOURNAL)
+        return lane is not None and bool(lane.counts.get("messages"))
 
 
 def _day_of(at: float) -> str:

@@ -69,8 +69,9 @@ def bodies_in(
                     else:
                         attempts[offset] = _Attempt(event)
                 yield
-    found += ((offset, attempt.delivery()) for offset, attempt in attempts.items())
-    return sorted(found, key=lambda each: each[0])
+    # Attempts first: a message that was passed on while its client waited has its end in the same record.
+    deliveries: list[tuple[int, Body]] = [(offset, attempt.delivery()) for offset, attempt in attempts.items()]
+    return sorted([*deliveries, *found], key=lambda each: each[0])
 
 
 def _rows_of(group: Group, queue_ids: Collection[str]) -> list[int]:
