@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mailcore.authenticity.summary import chain_state
-from mailcore.envelope import Envelope, Recipient, Status, Verdict
+from mailcore.envelope import Envelope, Options, Recipient, Status, Verdict
 from mailcore.frames import Deliver, Delivered, FrameWriter
 from mailcore.log.lane import LaneFailed
 from mailcore.manager.active_set import deferred_in
@@ -250,7 +250,8 @@ class Flow:
     def send(self, link: DelivererLink, entry: Entry, now: float) -> None:
         """Sends an entry of an active message to a deliverer."""
         active = self.context.queue.active[entry.queue_id]
-        recipients = [active.pending[number] for number in entry.recipients]
+        pending, numbers = active.pending, entry.recipients
+        recipients = [pending[numbers[0]]] if len(numbers) == 1 else [pending[number] for number in numbers]
         # Not by the routes of today: they may have changed since the recipients were admitted, and the scheduler counts this
         # delivery for the destination of then.
         destination = active.destinations[recipients[0].number]
@@ -264,14 +265,21 @@ class Flow:
         """Returns what a deliverer needs to know of an entry. ``recipients`` are those of the entry."""
         settings = self.context.settings
         transport = settings.transports.get(entry.transport)
-        options = [each.options for each in recipients]
+        addresses: tuple[tuple[int, str], ...]
+        options: tuple[Options, ...]
+        if len(recipients) == 1:  # most mail
+            only = recipients[0]
+            addresses, options = ((only.number, only.address),), (only.options,)
+        else:
+            addresses = tuple([(each.number, each.address) for each in recipients])
+            options = tuple([each.options for each in recipients])
         return Deliver(
             entry.number,
             envelope.queue_id,
             entry.transport,
             next_hop_named(destination, settings.deliverer.port),
             envelope.sender,
-            tuple([(each.number, each.address) for each in recipients]),
+            addresses,
             data.path,
             data.offset,
             data.length,
@@ -279,7 +287,7 @@ class Flow:
             envelope.smtputf8,
             transport.tls if transport is not None else "may",
             envelope.options,
-            tuple(options) if any(options) else (),
+            options if any(options) else (),
             data.data_sums,
             data.spool_bytes,
             self._signs and is_ours(envelope, self._networks),
