@@ -3,7 +3,7 @@
 Laws
 - The client hears 250 only if the next hop has taken the message for all recipients. A message that no next hop has is
   stored, and then it is 250 as always. One that a next hop may have, without having said so, is not stored, since it could be
-  delivered twice, and gets 451: the client keeps it.
+  delivered twice: its client gets 421, and keeps it.
 - An offer ends once: with its answer, or with the connection to the manager.
 - A manager that is away or does not read costs nothing: nothing is offered to it. The data is in the memory that the message
   had anyhow, and in one frame.
@@ -23,8 +23,9 @@ from mailcore.timed_request import BY
 
 __all__ = ["UNCERTAIN", "CutThrough", "passed_on_reply"]
 
+# As if the connection broke: a 451 would say that the message was not delivered (RFC 5321 4.2.1).
 UNCERTAIN = (
-    b"451 4.4.2 Error: the next hop was sent the message and did not answer; if you repeat it, it may come twice"
+    b"421 4.4.2 Error: the next hop was sent the message and did not answer; if you repeat it, it may come twice"
 )
 REPLY_OCTETS_MAX = 510  # RFC 5321 4.5.3.1.5, without CRLF
 

@@ -1,6 +1,7 @@
 """The interface between the SMTP server and the receiver process: what a session needs from the queue.
 
 Only types. Replies are values without CRLF; b"" means success, and so does a 250, which the client gets as it is.
+A 421 ends the session.
 """
 
 from __future__ import annotations

@@ -36,19 +36,31 @@ async def cutting(
     core = RunningCore(directory, {"*": f"smtp:[127.0.0.1]:{server.port}"}, merged)
     await core.start()
     try:
+        await until_open(core)
         yield core
     finally:
         await core.control.close()
         core.stop()
 
 
-def told(core: RunningCore, *recipients: str, data: bytes = DATA, mail: tuple[str, ...] = ()) -> tuple[int, str]:
+async def until_open(core: RunningCore) -> None:
+    """Until a deliverer has come: before, no message can be passed on."""
+
+    async def there() -> bool:
+        return bool((await core.ask("state"))["deliverers"])
+
+    await core.eventually(there, "a deliverer")
+
+
+def told(
+    core: RunningCore, *recipients: str, data: bytes = DATA, rcpt: tuple[str, ...] = (), mail: tuple[str, ...] = ()
+) -> tuple[int, str]:
     """Sends a message; returns the reply to its dot."""
     with smtplib.SMTP("127.0.0.1", core.port, timeout=PATIENCE_S) as client:
         client.ehlo("client.example")
         assert client.mail(SENDER, mail)[0] == 250
         for recipient in recipients or (TO,):
-            assert client.rcpt(recipient)[0] == 250
+            assert client.rcpt(recipient, rcpt)[0] == 250
         code, reply = client.data(data)
     return code, reply.decode()
 
@@ -122,7 +134,9 @@ async def test_a_temporary_refusal_stores_the_message_and_the_client_hears_that(
         arrived = [message for message in server.messages if message.data]  # a pipelined DATA may be taken back
         assert len(arrived) == (2 if "DOT" in answers else 1)
         events = [line["event"] for line in core.log() if line.get("queue_id") == queue_id]
-        assert sorted(events) == ["accepted", "delivery", "not_passed_on", "removed"]
+        assert sorted(events) == ["accepted", "delivery", "not_passed_on", "removed"], [
+            line for line in core.log() if line.get("queue_id") == queue_id
+        ]
         terms = await balance(core)
         assert (terms["accepted"], terms["delivered"], terms["queued"]) == (1, 1, 0)
 
@@ -166,10 +180,13 @@ async def test_without_an_answer_to_the_dot_the_client_keeps_the_message(tmp_pat
     server = ScriptedServer({"DOT": answers[kind]})
     async with serving(server), cutting(tmp_path, server, sections=sections) as core:
         code, reply = await sent(core)
-        assert (code, reply.split()[0]) == (451, "4.4.2")
+        assert (code, reply.split()[0]) == (421, "4.4.2")
         assert len(server.messages) == 1  # it was not sent again
         await core.until_empty()
         assert on_disk(core) == []
+        await core.until(
+            lambda: '"delivery"' in (core.home / "log" / "mail.jsonl").read_text(), "the attempt in the log"
+        )
         (tried,) = [line for line in core.log() if line["event"] == "delivery"]
         assert tried["status"] == "deferred"
         assert "may be sent more than once" in tried["reply"] or kind == "out of step"

@@ -41,19 +41,25 @@ def victims(kills: int, chance: random.Random) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("kills", "seed"),
+    ("kills", "seed", "cut_through"),
     [
-        pytest.param(7, 1, id="short"),  # one of each kind
-        pytest.param(200, 2, id="long", marks=[pytest.mark.long, pytest.mark.timeout(3600)]),
+        pytest.param(7, 1, False, id="short"),  # one of each kind
+        pytest.param(7, 3, True, id="short, passed on"),
+        pytest.param(200, 2, False, id="long", marks=[pytest.mark.long, pytest.mark.timeout(3600)]),
+        pytest.param(200, 4, True, id="long, passed on", marks=[pytest.mark.long, pytest.mark.timeout(3600)]),
     ],
 )
-async def test_what_was_acknowledged_survives_every_kill(kills: int, seed: int, tmp_path: Path) -> None:
+async def test_what_was_acknowledged_survives_every_kill(
+    kills: int, seed: int, cut_through: bool, tmp_path: Path
+) -> None:
     chance = random.Random(seed)
     ledger = Ledger()
     allowed = counted = 0
     async with Lab(HOPS, seed=seed) as lab:
         routes = {domain: "smtp:[{}]:{}".format(*hop.address) for domain, hop in zip(DOMAINS, lab.hops, strict=True)}
-        appliance = Appliance(tmp_path, routes, SECTIONS)
+        passing = {"cut_through": cut_through, "cut_through_wait_s": 0.5}  # "silent(mail)" is waited for as long
+        transport = {**SECTIONS["transports.smtp"], **passing}
+        appliance = Appliance(tmp_path, routes, {**SECTIONS, "transports.smtp": transport})
         try:
             await appliance.start()
             for number, name in enumerate(victims(kills, chance)):
