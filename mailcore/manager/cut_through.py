@@ -62,6 +62,7 @@ class CutThrough:
         """Passes a message on, or refuses the offer at once. ``writer``: to the receiver."""
         context = self._context
         envelope, now = offer.envelope, context.now()
+        context.go_on()  # the scheduler's clock advances in here: a turn must see what has ended, such as a rest
         routed = self._route(envelope)
         begun = None if routed is None else self._select(envelope, *routed, now)
         if routed is None or begun is None:

@@ -9,7 +9,8 @@ import msgspec
 from mailcore.envelope import Status, Verdict
 from mailcore.log.record import Record, RecordType
 from mailcore.queue.fold import Folded, Known, Stage, fold
-from mailcore.queue.records import Administrative, Delivery, Finish, Place, Replaced, Start, encode
+from mailcore.queue.records import Administrative, Delivery, Finish, Passed, Place, Replaced, Start, encode
+from tests.lookup.sample_messages import envelope
 
 TYPES = {
     Start: RecordType.START,
@@ -17,8 +18,9 @@ TYPES = {
     Replaced: RecordType.REPLACED,
     Finish: RecordType.FINISH,
     Administrative: RecordType.ADMINISTRATIVE,
+    Passed: RecordType.PASSED,
 }
-Body = Start | Delivery | Replaced | Finish | Administrative
+Body = Start | Delivery | Replaced | Finish | Administrative | Passed
 
 
 def folded(*bodies: Body, counted_to: int = 0) -> Folded:
@@ -175,3 +177,12 @@ def test_what_two_deliveries_said_does_not_depend_on_their_order() -> None:
     some = [delivery(r0=Status.DELIVERED), delivery(r1=Status.BOUNCED), delivery(r2=Status.DEFERRED)]
     outcomes = {frozenset(known(start(), *order).done) for order in itertools.permutations(some)}
     assert outcomes == {frozenset({0, 1})}
+
+
+def test_a_message_that_was_passed_on_is_counted_once_and_never_worked_on() -> None:
+    verdicts = (Verdict(0, Status.DELIVERED, "2.0.0", ""), Verdict(1, Status.DELIVERED, "2.0.0", ""))
+    passed = Passed("P", envelope(["a@example.org", "b@example.org"], queue_id="P"), Delivery("P", 0, verdicts, 1.0))
+    found = folded(passed, passed, start(), counted_to=100)  # the first is below the counts
+    assert list(found.messages) == ["M"]
+    assert (found.passed, found.verdicts) == ((1, 2), {Status.DELIVERED: 2})
+    assert found.named == {"incoming.0": 64}

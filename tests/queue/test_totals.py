@@ -11,9 +11,10 @@ from mailcore.log.disk import Disk
 from mailcore.log.positions import LanePosition, RestartPositions, Totals, read_positions, write_positions
 from mailcore.queue.fold import Folded, Stage
 from mailcore.queue.lanes import DELETED
-from mailcore.queue.records import Delivery, Finish
+from mailcore.queue.records import Delivery, Finish, Passed
 from mailcore.queue.sizes import Sizes
 from mailcore.queue.totals import terms, totals_at_start
+from tests.lookup.sample_messages import envelope
 from tests.queue.test_fold import folded, start
 
 BEFORE = Totals(
@@ -59,6 +60,16 @@ def test_verdicts_and_ends_above_the_place_that_is_counted_are_added_once() -> N
     }  # fmt: skip
     assert (totals.finished, totals.since) == (3, 100.0)
     assert all(difference(scope, amounts) == 0 for scope, amounts in terms(totals, (3, 6)).items())
+
+
+def test_mail_that_was_passed_on_is_in_and_out_at_once() -> None:
+    verdicts = (Verdict(0, Status.DELIVERED, "2.0.0", ""), Verdict(1, Status.DELIVERED, "2.0.0", ""))
+    passed = Passed("P", envelope(["a@example.org", "b@example.org"], queue_id="P"), Delivery("P", 0, verdicts, 1.0))
+    totals, continued = at_start(folded(passed, counted_to=0), sizes(4, 9))
+    assert continued
+    assert totals.accepted == {Origin.SMTP: (6, 12)}
+    assert (totals.finished, totals.by_status[Status.DELIVERED]) == (3, 5)
+    assert all(difference(scope, amounts) == 0 for scope, amounts in terms(totals, (4, 9)).items())
 
 
 @pytest.mark.parametrize(("lane", "end"), [(DELETED, 100), ("incoming.0", 300)])

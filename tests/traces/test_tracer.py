@@ -16,13 +16,14 @@ from mailcore.envelope import Origin, Status, Verdict
 from mailcore.log.disk import Disk
 from mailcore.log.record import RecordType
 from mailcore.queue.lanes import JOURNAL
-from mailcore.queue.records import Administrative, Delivery, Finish, Place, Replaced, encode
+from mailcore.queue.records import Administrative, Delivery, Finish, Passed, Place, Replaced, encode
 from mailcore.traces import tracer as tracer_module
 from mailcore.traces.progress import Progress, progress_directory, read_progress, write_progress
 from mailcore.traces.tracer import Tracer
 from tests.events.lanes import DAY, Lanes
 from tests.events.reading import Killed, MortalDisk
 from tests.eventually import eventually_blocking
+from tests.lookup.sample_messages import envelope as sample
 from tests.traces.collector import Received, Seen, collector
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -364,3 +365,15 @@ def test_a_backup_has_no_position_of_traces(traced: Traced) -> None:
     backup._events(Writer(), traced.lanes.events)  # type: ignore[arg-type]
     assert [name for name in names if name.endswith(".parquet")]
     assert not [name for name in names if "_traces" in name]
+
+
+def test_a_message_that_was_passed_on_has_all_spans_from_one_record(traced: Traced) -> None:
+    verdict = Verdict(0, Status.DELIVERED, "2.0.0", "250 Ok")
+    delivery = Delivery(Q[0], 0, (verdict,), DAY + 30, "mx.x.example[2001:db8::1]:25", delays=(15.0, 0.0, 2.0, 3.0))
+    envelope = sample(queue_id=Q[0], arrived_at=DAY + 10)
+    traced.journal(RecordType.PASSED, Passed(Q[0], envelope, delivery))
+    traced.turn()
+    assert sorted(span.name for span in traced.received.spans) == ["deliver", "message", "queue", "receive"]
+    root = traced.one(Q[0], "message")
+    assert (root.start_ns, root.end_ns) == (ARRIVED, round((DAY + 30) * 1e9))
+    assert traced.one(Q[0], "deliver").end_ns == root.end_ns
