@@ -121,9 +121,6 @@ class DataSession(LineSession):
             self.error(reply)
         else:
             self.useless(reply)
-        self._record(stage, reply, recipient, milter)
-
-    def _record(self, stage: str, reply: bytes, recipient: str | None = None, milter: str = "") -> None:
         envelope = self.envelope
         self.context.intake.refused(
             Refusal(
@@ -287,12 +284,10 @@ class DataSession(LineSession):
         """Replies to the message, and ends the transaction. ``failure``: as ``Done`` gets it."""
         self.state = _COMMAND
         if failure and failure[:1] != b"2":
-            if failure[:3] == b"421":  # it is not known what became of the message
-                self._record("END-OF-MESSAGE", failure)
-                self.end_transaction()
-                self.last_reply(failure)
-                return
             self.refuse("END-OF-MESSAGE", failure, is_mistake=failure[:1] == b"5")
+            if failure[:3] == b"421" and self.state is _COMMAND:  # it is not known what became of the message
+                self._replies.pop()
+                self.last_reply(failure)
         else:
             self._errors = self._junk = self._useless = 0  # as Postfix does: a client that delivers mail starts afresh
             self.reply(failure or b"250 2.0.0 Ok: queued as " + envelope.queue_id.encode())

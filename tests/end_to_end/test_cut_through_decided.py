@@ -15,6 +15,7 @@ from tests.deliverer.scripted_server import Act, ScriptedServer, server_tls, ser
 from tests.end_to_end.test_cut_through import DATA, TO, balance, cutting, on_disk, queue_id_of, sent, until_open
 from tests.end_to_end.test_dkim import section
 from tests.eventually import eventually
+from tests.milter.scripted import CONTINUE, add_header, milter, quarantine
 from tests.running.running_core import RunningCore, Sections
 
 
@@ -168,6 +169,19 @@ async def test_aliases_decide_about_the_destination(tmp_path: Path) -> None:
             queue_id = await is_stored(core, "both@passed.example")
             await core.until_removed(queue_id)
             assert (len(server.messages), len(other.messages)) == (2, 1)
+
+
+async def test_what_milters_made_of_it_is_passed_on_and_what_they_hold_is_stored(tmp_path: Path) -> None:
+    adds = add_header("X-Milter", b"yes") + CONTINUE
+    async with serving(ScriptedServer()) as server, milter(script={"E": adds}) as adding:
+        sections: Sections = {"receiver": {"milters": [adding.address]}}
+        async with cutting(tmp_path, server, sections=sections) as core:
+            await is_passed_on(core)
+            assert b"\r\nX-Milter: yes\r\n" in server.messages[0].data
+            adding.script = {"E": quarantine(b"look at it") + CONTINUE}
+            queue_id = await is_stored(core)
+            await core.until_in(queue_id, "hold")
+            assert len(server.messages) == 1
 
 
 async def test_it_leaves_signed_and_encrypted_as_any_other(tmp_path: Path) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pyarrow.parquet
+import pytest
 
 from tests.deliverer.scripted_server import ScriptedServer, serving
+from tests.end_to_end.reporting import gold_of, waypost_report
 from tests.end_to_end.test_cut_through import TO, balance, cutting, queue_id_of, sent
+from tests.end_to_end.test_report_day import zone_of_noon
 from tests.running.exported_only import EXPORTING
 from tests.running.running_core import RunningCore, Sections
 
@@ -96,3 +101,29 @@ async def cut(core: RunningCore) -> dict[str, Any]:
     answer = json.loads((await core._run("export", "--cut"))[1])
     found: dict[str, Any] = json.loads((core.home / "events" / answer["file"]).read_text())
     return found
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+async def test_a_report_of_the_day_counts_it_and_balances(tmp_path: Path) -> None:
+    zone = zone_of_noon()
+    sections: Sections = {
+        "export": {"enabled": True, "interval_s": 0.2},
+        "reports": {"zone": zone, "spark_master": "local[2]"},
+    }
+    async with serving(ScriptedServer()) as server, cutting(tmp_path, server, sections=sections) as core:
+        await cut(core)
+        assert (await sent(core, TO, OTHER))[1].split()[2] == "passed"
+        assert (await sent(core, rcpt=("NOTIFY=SUCCESS",)))[1].split()[2] == "queued"
+        await core.until_empty()
+        await cut(core)
+        day = datetime.now(ZoneInfo(zone)).date()
+        good = await waypost_report(core.config, day)
+        assert good.status == 0, good
+        report = gold_of(core.home, f"day={day}")
+        counters = (await core.ask("state"))["counters"]
+    assert counters["passed_on"] == 1
+    assert report.total["messages"] == counters["accepted"] == 3  # one is the notice of success
+    assert report.total["recipients"] == report.total["delivered"] == counters["recipients_accepted"] == 4
+    assert (report.balance["accepted"], report.balance["queued_at_end"], report.balance["difference"]) == (4, 0, 0)
+    assert report.by("recipients", "recipient", "messages")[OTHER] == 1
