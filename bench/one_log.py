@@ -1,7 +1,7 @@
 """Counts what a lane for each interval costs, and one log with several runners: ``python -m bench.one_log [--messages N]``.
 
-Seed 000 left the question open. Both queues are built of the log's own writers, readers, marks and group commits on a disk that
-counts, and get the same messages, verdicts and times from a simulated clock:
+Tony Finch left the question open (log-structured queue, 2006). Both queues are built of the log's own writers, readers, marks
+and group commits on a disk that counts, and get the same messages, verdicts and times from a simulated clock:
 
 - *lanes*: incoming, a lane for each retry interval, and a journal, as Waypost has them. Runners look at the head of their lane.
 - *one log*: arrivals, START, DELIVERY, REPLACED, FINISH and replacements in one sequence. A runner for each interval reads all

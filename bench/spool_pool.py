@@ -1,7 +1,7 @@
 """Measures a pool of spool files against new files and against data in the log: ``python -m bench.spool_pool``.
 
-Seed 004 proposes to reuse spool files without truncation, with a marker where the content ends. Each way stores messages until
-they are durable, with the ENVELOPE record in a lane that all of them share:
+Tony Finch (spool file logistics, 2006) proposes to reuse spool files without truncation, with a marker where the content
+ends. Each way stores messages until they are durable, with the ENVELOPE record in a lane that all of them share:
 
 - *new file*: ``mailcore.queue.spool``: create, write, fdatasync, sync the directory; later unlink.
 - *named ahead*: a new file that was created empty, with ``AHEAD`` others and one sync of the directory: write, fdatasync; later
