@@ -49,7 +49,8 @@ INFOS = frozenset(
         "accepted", "accepting_again", "active", "administered", "adopted", "bounced", "certificate_read",
         "collector_answers",
         "delay_warned", "delivery", "expired", "header_checked", "lines_lost", "maps_read",
-        "milter_acted", "recipient_verified", "recipients_read", "recovered", "refused", "removed", "routes_read", "started",
+        "milter_acted", "not_passed_on", "recipient_verified", "recipients_read", "recovered", "refused", "removed",
+        "routes_read", "started",
         "stress", "stress_ended", "success_reported", "swept", "tls_report_sent",
         "tuned", "tuned_ended", "users_read", "window_changed",
     }
