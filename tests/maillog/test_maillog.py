@@ -221,6 +221,14 @@ def test_strangers_words_stay_on_their_line_and_in_their_field(log: MailLog, tmp
     assert objects(tmp_path)[2]["recipient"] == HOSTILE  # the program gets it as it was
 
 
+def test_a_message_that_was_not_passed_on_has_one_line_whatever_the_next_hop_said(log: MailLog, tmp_path: Path) -> None:
+    log.not_passed_on("1QUEUEID", HOSTILE, HOSTILE)
+    log.flush()
+    (line,) = lines(tmp_path)
+    assert re.fullmatch(r"waypost/qmgr: 1QUEUEID: not passed on, to be queued: relay=\S+ \(.*\)", line)
+    assert objects(tmp_path)[0]["reply"] == HOSTILE
+
+
 def test_faults_of_the_users_have_a_line_each_and_the_last_one_says_what_is_in_force(
     log: MailLog, tmp_path: Path
 ) -> None:
