@@ -63,6 +63,7 @@ class ManagerContext:
     overtaking: Overtaking = field(default_factory=Overtaking)
     outcomes: Outcomes = field(init=False)
     measured: Measured | None = None  # for the metrics; None if they cannot be read
+    _ladder: Ladder | None = None  # as it was asked for last
 
     def __post_init__(self) -> None:
         self.balance = Balance(self.queue)
@@ -86,8 +87,11 @@ class ManagerContext:
 
     def ladder(self) -> Ladder:
         """Returns the retry ladder with the present backoff times, which can be tuned live."""
-        steps = self.settings.queue.retry_ladder_s
-        return Ladder(steps, self.in_force("minimal_backoff_time"), self.in_force("maximal_backoff_time"))
+        least, most = self.in_force("minimal_backoff_time"), self.in_force("maximal_backoff_time")
+        ladder = self._ladder
+        if ladder is None or ladder.minimal_backoff_s != least or ladder.maximal_backoff_s != most:
+            ladder = self._ladder = Ladder(self.settings.queue.retry_ladder_s, least, most)
+        return ladder
 
     def lifetime_s(self, active: Active) -> float:
         """Returns how long the message may stay in the queue, in seconds."""

@@ -225,10 +225,7 @@ class Orders:
             self.flow.admission.enter(active, context.now())
         if fitting is not None:
             return _Fit(active, len(fitting.numbers), [], fitting.destinations)
-        known = {
-            recipient.destination for recipient in envelope.recipients[:DESTINATIONS_KEPT] if recipient.destination
-        }
-        return _Fit(active, envelope.recipient_count, [], frozenset(known))
+        return _Fit(active, envelope.recipient_count, [], _destinations(envelope))
 
     def _fit_active(self, active: Active, orders: Sequence[Administrative]) -> _Fit:
         """Counts the recipients that the change fits, after the orders that wait for deliveries in flight. Raises Gone."""
@@ -255,9 +252,14 @@ class Orders:
         context, offset, now = self.context, record.offset, self.context.wall()
         if context.restored.is_of_maildrop(lane, envelope):
             raise Gone("message came out of a backup and is about to be held; retry then", code=Code.BUSY)
+        changes = [Change(order, age_s=envelope.age_s, undo_time_s=context.queue.undo_time_s) for order in orders]
+        named = any(NUMBERS in order.arguments or order.operation == "add_recipients" for order in orders)
+        if not named and not envelope.aside and envelope.recipients:  # what fits one of them fits all
+            first = with_its_state(envelope.recipients[0], envelope, lane, now)
+            _fitting(changes, [first], state_in(lane))
+            return _Fitting(range(envelope.recipient_count), _destinations(envelope))
         at_rest = recipients_at(context.queue, lane, offset, envelope)
         _refuse_repeated(orders, itertools.chain.from_iterable(at_rest))
-        changes = [Change(order, age_s=envelope.age_s, undo_time_s=context.queue.undo_time_s) for order in orders]
         recipients = (
             with_its_state(recipient, envelope, lane, now)
             for some in recipients_at(context.queue, lane, offset, envelope)
@@ -316,8 +318,12 @@ class _Fit:
 class _Fitting(NamedTuple):
     """The recipients that a change fits."""
 
-    numbers: list[int]
+    numbers: Sequence[int]
     destinations: frozenset[str]
+
+
+def _destinations(envelope: Envelope) -> frozenset[str]:
+    return frozenset({each.destination for each in envelope.recipients[:DESTINATIONS_KEPT] if each.destination})
 
 
 def _fitting(

@@ -328,8 +328,8 @@ class Passes:
     def _obey(self, active: Active) -> None:
         """Carries out the orders of operators; no delivery of the message is in flight. Raises Gone."""
         self._uncount(active)
-        bounced = list(Placing(self.context, active, 0).bounced())
-        if bounced:
+        bounces = any(order.operation == "bounce" for order in active.orders)
+        if bounces and (bounced := list(Placing(self.context, active, 0).bounced())):
             self._refuse(active, bounced)
         else:
             self._place(active)
