@@ -54,7 +54,9 @@ async def test_a_message_beyond_the_window_is_stored_and_waits(tmp_path: Path, l
         server.sessions[0].writer.write(b"250 late\r\n")  # type: ignore[union-attr]
         assert (await first)[1].startswith("2.0.0 Ok: passed on")
         await core.until_removed(second)
-        assert len(server.messages) == 2
+        await core.until_empty()
+        assert [message.recipients for message in server.messages] == [[f"<{TO}>"]] * 2  # each of them once
+        assert (await core.ask("state"))["scheduler"]["active_messages"] == 0
 
 
 async def test_a_dead_destination_is_not_tried(tmp_path: Path) -> None:
