@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         nargs="?",
         type=file_name,
-        help="a segment (.seg), a lane's directory, or a queue directory; default: the queue of the configuration",
+        help="a segment (.seg or .data), a lane's directory, or a queue directory; default: the queue of the configuration",
     )
     add_options(dumping)
     add_common(dumping, document=False)

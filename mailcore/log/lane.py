@@ -26,11 +26,13 @@ from mailcore.log.index import EntryFields, IndexEntry, encode_block, entry_for,
 from mailcore.log.record import HEADER_BYTES, LENGTH_MAX, frame
 from mailcore.log.segment import (
     FIRST_RECORD,
+    WITHOUT_RETAINED,
     Segment,
     SegmentDamaged,
     SegmentHeader,
     base_of,
     name_of,
+    retired_base_of,
 )
 
 __all__ = ["Batch", "LaneFailed", "LaneWriter"]
@@ -91,7 +93,8 @@ class LaneWriter:
 
     ``clock`` returns wall-clock seconds and ``salt`` a random 64-bit number, both for segment headers. Offsets below ``floor``
     are named in the journal or the restart positions, and are not used again. ``end_at`` is the end of the last segment's
-    records if the caller knows it better than the file (law: end-decides); None reads it from the file.
+    records if the caller knows it better than the file (law: end-decides); None reads it from the file. ``version`` is that of
+    the segments to be written, and may be raised later.
     """
 
     def __init__(
@@ -104,11 +107,13 @@ class LaneWriter:
         salt: Callable[[], int],
         floor: int = 0,
         end_at: int | None = None,
+        version: int = WITHOUT_RETAINED,
     ) -> None:
         self.disk = disk
         self.directory = directory
         self.lane = os.path.basename(directory.rstrip("/"))
         self.segment_bytes = segment_bytes
+        self.version = version
         self._clock = clock
         self._salt = salt
         disk.make_directory(directory)
@@ -134,11 +139,13 @@ class LaneWriter:
 
     def _end_of_files(self, end_at: int | None) -> tuple[int, int]:
         """Returns (lane offset where the records end, lane offset where the files end)."""
-        bases = [base for base in map(base_of, self.disk.list(self.directory)) if base is not None]
+        names = self.disk.list(self.directory)
+        bases = [base for base in map(base_of, names) if base is not None]
+        behind = self._end_of_retired(names)
         if not bases:
-            return end_at or 0, 0
+            return end_at or 0, behind
         newest = os.path.join(self.directory, name_of(bases[-1]))
-        behind = bases[-1] + max(self.disk.size_of(newest), FIRST_RECORD)
+        behind = max(behind, bases[-1] + max(self.disk.size_of(newest), FIRST_RECORD))
         # The process that created these names may have been killed before it synced the directory.
         self.disk.sync_directory(self.directory)
         for base in reversed(bases):
@@ -163,9 +170,17 @@ class LaneWriter:
                 segment.close()
         return bases[0] if end_at is None else end_at, behind
 
+    def _end_of_retired(self, names: list[str]) -> int:
+        """Returns the lane offset where the last retired segment ends; 0 if there is none."""
+        for name in reversed(names):
+            base = retired_base_of(name)
+            if base is not None:
+                return base + self.disk.size_of(os.path.join(self.directory, name))
+        return 0
+
     def _begin(self, base: int, previous_end: int) -> None:
         """Makes the next append begin a segment at ``base``."""
-        header = SegmentHeader(base, previous_end, self._salt(), self._clock())
+        header = SegmentHeader(base, previous_end, self._salt(), self._clock(), self.version)
         self._base = base
         self._salt_now = header.salt
         self.end = base + FIRST_RECORD

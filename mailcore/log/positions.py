@@ -37,7 +37,8 @@ __all__ = [
 ]
 
 _MAGIC = b"WAYREST\0"
-VERSION = 2
+VERSION = 3
+WITHOUT_REFERENCES = 2  # a recipient may be aside, but no message refers to data in another record
 WITHOUT_ASIDE = 1  # the version that is written as long as every version can read the queue
 _HEAD = struct.Struct("<8sHHII")  # magic, version, 0, length, CRC-32C of all that, without itself, and the body
 _CHECKED = _HEAD.size - 4
@@ -118,12 +119,13 @@ class RestartPositions(msgspec.Struct, frozen=True, array_like=True):
     aside: bool = False  # a recipient may be held or deleted while others of its message are tried; from version 2 on
     totals: Totals | None = None  # None: written by a version that kept no totals
     recounts: dict[str, Recount] = {}  # lane -> mail behind damage that its runner has not passed
+    refers: bool = False  # a message may refer to data in the record of another envelope; from version 3 on
 
 
 def write_positions(disk: Disk, directory: str, positions: RestartPositions) -> None:
     """Writes the positions atomically, synced, and keeps the previous ones. Raises OSError; the old ones are then valid."""
     body = msgspec.msgpack.encode(positions)
-    version = VERSION if positions.aside else WITHOUT_ASIDE
+    version = VERSION if positions.refers else WITHOUT_REFERENCES if positions.aside else WITHOUT_ASIDE
     head = _HEAD.pack(_MAGIC, version, 0, len(body), 0)[:_CHECKED]
     data = head + struct.pack("<I", google_crc32c.extend(google_crc32c.value(head), body)) + body
     new = os.path.join(directory, f"{NAME}.new")

@@ -35,6 +35,8 @@ __all__ = [
     "LENGTH_MAX",
     "LIVE",
     "MARK_AT",
+    "OVER",
+    "RETAINED",
     "Record",
     "RecordType",
     "checksum",
@@ -58,7 +60,11 @@ class RecordType(enum.IntEnum):
 
 
 LIVE = 0x4C  # "L"
-GARBAGE = 0x47  # "G"; any other value counts as live: only a complete garbage mark may hide a message
+RETAINED = (
+    0x52  # "R": the envelope is over, but the data in the record is retained; no single bit makes it another mark
+)
+GARBAGE = 0x47  # "G"
+OVER = frozenset({RETAINED, GARBAGE})  # any other value counts as live: only a complete mark may hide a message
 MARK_AT = 3
 HEADER = struct.Struct("<2sBBII")
 HEADER_BYTES = HEADER.size
@@ -76,6 +82,7 @@ class Record(NamedTuple):
     live: bool
     body: bytes
     end: int  # lane offset of the next record
+    mark: int = LIVE
 
 
 def magic_of(salt: int) -> bytes:

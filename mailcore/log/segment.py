@@ -28,11 +28,14 @@ import google_crc32c
 
 from mailcore.log.damaged_data import is_envelope_good
 from mailcore.log.disk import Disk
-from mailcore.log.record import GARBAGE, HEADER, HEADER_BYTES, LENGTH_MAX, Record, checksum, magic_of
+from mailcore.log.record import HEADER, HEADER_BYTES, LENGTH_MAX, OVER, Record, checksum, magic_of
 
 __all__ = [
     "FIRST_RECORD",
+    "RETIRED_SUFFIX",
     "SUFFIX",
+    "VERSION",
+    "WITHOUT_RETAINED",
     "Damage",
     "Segment",
     "SegmentDamaged",
@@ -42,15 +45,19 @@ __all__ = [
     "name_of",
     "read_header",
     "read_what_is_there",
+    "retired_base_of",
+    "retired_name_of",
 ]
 
 MAGIC_SEGMENT = b"WAYPLOG\0"
-VERSION = 1
+VERSION = 2  # of a queue in which messages refer to data in other records: a record may bear the mark R
+WITHOUT_RETAINED = 1  # written as long as every version can read the queue
 FIRST_RECORD = 4096  # one block; the two headers lie in different 512-byte sectors
 _COPIES_AT = (0, 2048)
 _HEADER = struct.Struct("<8sHHIQQQd")
 _CRC = struct.Struct("<I")
 SUFFIX = ".seg"
+RETIRED_SUFFIX = ".data"  # no part of its lane any more: only data of messages in it is still needed
 _DIGITS = 20  # of 2**64 - 1
 _BLOCK_BYTES = 4096  # the unit in which a disk reads, or fails to read
 READ_BYTES = 256 << 10  # bytes per read; measured: larger reads are not faster
@@ -82,10 +89,11 @@ class SegmentHeader:
     previous_end: int
     salt: int
     created: float  # wall clock
+    version: int = WITHOUT_RETAINED
 
     def encode(self) -> bytes:
         """Returns all FIRST_RECORD bytes."""
-        fields = _HEADER.pack(MAGIC_SEGMENT, VERSION, 0, 0, self.base, self.previous_end, self.salt, self.created)
+        fields = _HEADER.pack(MAGIC_SEGMENT, self.version, 0, 0, self.base, self.previous_end, self.salt, self.created)
         copy = fields + _CRC.pack(google_crc32c.value(fields))
         gap = _COPIES_AT[1] - len(copy)
         return copy + bytes(gap) + copy + bytes(FIRST_RECORD - _COPIES_AT[1] - len(copy))
@@ -104,6 +112,17 @@ def base_of(name: str) -> int | None:
     return int(stem)
 
 
+def retired_name_of(base: int) -> str:
+    """Returns the file name of the retired segment at ``base``."""
+    return f"{base:0{_DIGITS}d}{RETIRED_SUFFIX}"
+
+
+def retired_base_of(name: str) -> int | None:
+    """Returns the base in a retired segment's file name; None for any other file name."""
+    stem = name.removesuffix(RETIRED_SUFFIX)
+    return None if stem == name else base_of(stem + SUFFIX)
+
+
 def read_header(disk: Disk, fd: int, path: str) -> SegmentHeader:
     """Reads the header from either copy. Raises SegmentDamaged or SegmentTooNew, naming the file."""
     newer = []
@@ -118,10 +137,11 @@ def read_header(disk: Disk, fd: int, path: str) -> SegmentHeader:
             continue
         if _CRC.unpack(crc)[0] != google_crc32c.value(fields):
             continue
-        named = base_of(os.path.basename(path))
+        name = os.path.basename(path)
+        named = retired_base_of(name) if name.endswith(RETIRED_SUFFIX) else base_of(name)
         if named is not None and named != base:
             raise SegmentDamaged(f"{path}: its header says base {base}; was the file renamed or copied?")
-        return SegmentHeader(base, previous_end, salt, created)
+        return SegmentHeader(base, previous_end, salt, created, version)
     if len(newer) == len(_COPIES_AT):
         raise SegmentTooNew(f"{path} has format version {newer[0]}, this Waypost reads up to {VERSION}")
     raise SegmentDamaged(f"{path}: the segment header is damaged")
@@ -251,7 +271,7 @@ class Segment:
                     on_damage(Damage(self.path, lost_from, offset, what))
                 lost_from = -1
             following = offset + HEADER_BYTES + length
-            yield Record(offset, type_, mark != GARBAGE, body, following)
+            yield Record(offset, type_, mark not in OVER, body, following, mark)
             offset = following
         if lost_from >= 0 and on_damage is not None:
             on_damage(Damage(self.path, lost_from, end, what))
@@ -272,7 +292,7 @@ class Segment:
             salt, offset, type_, body, crc
         ):
             return None
-        return Record(offset, type_, mark != GARBAGE, body, offset + HEADER_BYTES + length)
+        return Record(offset, type_, mark not in OVER, body, offset + HEADER_BYTES + length, mark)
 
     def end_of_records(self, start: int = 0) -> int:
         """Returns the end of the last valid record from ``start`` (a record boundary) on; for a writer that starts."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import contextlib
 import enum
 import json
 import os
@@ -21,8 +22,17 @@ from mailcore.envelope import DataPlace, Envelope, Origin, Status
 from mailcore.log.disk import Disk
 from mailcore.log.positions import PositionsDamaged, PositionsTooNew, read_positions
 from mailcore.log.reader import LaneReader
-from mailcore.log.record import HEADER_BYTES, Record, RecordType
-from mailcore.log.segment import FIRST_RECORD, Damage, Segment, SegmentDamaged, base_of, name_of
+from mailcore.log.record import GARBAGE, HEADER_BYTES, RETAINED, Record, RecordType
+from mailcore.log.segment import (
+    FIRST_RECORD,
+    Damage,
+    Segment,
+    SegmentDamaged,
+    base_of,
+    name_of,
+    retired_base_of,
+    retired_name_of,
+)
 from mailcore.queue.records import (
     decode_administrative,
     decode_delivery,
@@ -50,6 +60,7 @@ _DECODERS: Mapping[int, Callable[[bytes], Any]] = {
     RecordType.PASSED: decode_passed,
 }
 _TYPES = {type_.name.lower(): type_ for type_ in RecordType}
+_MARKS = {RETAINED: "retained", GARBAGE: "garbage"}  # any other value counts as live
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -64,7 +75,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def items(disk: Disk, path: str, arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Yields what is in a segment (.seg), the directory of a lane, or a queue directory. Raises OSError, SegmentTooNew.
+    """Yields what is in a segment (.seg, or .data if it is retired), a lane's directory, or a queue directory.
+
+    Raises OSError, SegmentTooNew.
 
     ``arguments``: the options of ``add_options``. An item has a ``kind``: positions, segment, record or damage.
     """
@@ -73,7 +86,7 @@ def items(disk: Disk, path: str, arguments: argparse.Namespace) -> Iterator[dict
         yield from _segment(disk, path, os.path.basename(os.path.dirname(os.path.abspath(path))), arguments, None)
         return
     names = disk.list(path)
-    if any(base_of(name) is not None for name in names):
+    if any(base_of(name) is not None or retired_base_of(name) is not None for name in names):
         yield from _lane(disk, path, arguments)
         return
     lanes = [name for name in names if disk.is_directory(os.path.join(path, name))]
@@ -100,6 +113,12 @@ def _positions(disk: Disk, path: str) -> dict[str, Any]:
 
 
 def _lane(disk: Disk, path: str, arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Yields the items of a lane's retired segments, then those of its segments."""
+    lane = os.path.basename(path)
+    for base in [base for base in map(retired_base_of, disk.list(path)) if base is not None]:
+        if arguments.end is None or base < arguments.end:
+            with contextlib.suppress(FileNotFoundError):  # nothing in it is needed any more
+                yield from _segment(disk, os.path.join(path, retired_name_of(base)), lane, arguments, None)
     reader = LaneReader(disk, path, lambda damage: None)
     try:
         bases = reader.bases
@@ -122,7 +141,8 @@ def _segment(
         segment = Segment(disk, path)
     except SegmentDamaged as error:
         size = disk.size_of(path)
-        base = base_of(os.path.basename(path)) or 0
+        name = os.path.basename(path)
+        base = base_of(name) or retired_base_of(name) or 0
         yield {"kind": "damage", "path": path, "lane": lane, "offset": base, "end": base + size, "what": str(error)}
         return
     try:
@@ -163,7 +183,7 @@ def _record(record: Record, lane: str, cut_off: bool, with_data: bool) -> dict[s
         "lane": lane,
         "offset": record.offset,
         "type": RecordType(record.type).name if record.type in _DECODERS else str(record.type),
-        "mark": "live" if record.live else "garbage",
+        "mark": _MARKS.get(record.mark, "live"),
         "bytes": len(record.body),
     }
     if cut_off:

@@ -27,7 +27,7 @@ import msgspec
 from mailcore.envelope import DataPlace
 from mailcore.log.disk import Disk
 from mailcore.log.reader import LaneReader
-from mailcore.log.record import GARBAGE, HEADER, HEADER_BYTES, RecordType, magic_of
+from mailcore.log.record import HEADER, HEADER_BYTES, OVER, RecordType, magic_of
 from mailcore.log.segment import FIRST_RECORD, READ_BYTES, Segment
 from mailcore.queue.active import Active
 from mailcore.queue.aside import MOVE, with_its_state
@@ -213,7 +213,7 @@ def living_bytes(segment: Segment, end: int) -> int:
         if type_ == RecordType.RECIPIENTS:
             recipients += size
         elif type_ == RecordType.ENVELOPE:
-            alive += (size + recipients) if mark != GARBAGE else 0
+            alive += (size + recipients) if mark not in OVER else 0
             recipients = 0
     return alive
 

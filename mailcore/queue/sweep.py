@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from mailcore.log.disk import Disk
 from mailcore.log.index import index_path, padded_id, queue_id_in, read_blocks, within
 from mailcore.log.reader import LaneReader
-from mailcore.log.record import GARBAGE, HEADER, HEADER_BYTES, RecordType
+from mailcore.log.record import HEADER, HEADER_BYTES, OVER, RecordType
 from mailcore.log.segment import FIRST_RECORD, SUFFIX, Damage, Segment
 from mailcore.queue.damage import DAMAGED_SUFFIX
 from mailcore.queue.lanes import JOURNAL
@@ -119,7 +119,7 @@ class Search:
             _, type_, mark, _, _ = HEADER.unpack_from(head)
             queue_id = queue_id_in(head[HEADER_BYTES:])
             if type_ == RecordType.ENVELOPE and queue_id is not None and queue_id in self.wanted:
-                if mark != GARBAGE:
+                if mark not in OVER:
                     self.named.add(queue_id.decode("ascii"))
                 return
         self.damaged = True

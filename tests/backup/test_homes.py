@@ -103,7 +103,7 @@ def tree(folder: Path) -> dict[str, str]:
 def newer_segment(home: Path) -> None:
     path = max((home / "queue" / "journal").glob("*.seg"))
     content = bytearray(path.read_bytes())
-    content[8] = content[2048 + 8] = 2  # the version in both copies of the header (FORMAT.md)
+    content[8] = content[2048 + 8] = 3  # the version in both copies of the header (FORMAT.md)
     path.write_bytes(content)
 
 
@@ -111,7 +111,7 @@ def newer_positions(home: Path) -> None:
     """With a checksum that is right: a newer Waypost has written it."""
     path = home / "queue" / "restart"
     content = bytearray(path.read_bytes())
-    content[8] = 3
+    content[8] = 4
     checksum = google_crc32c.extend(google_crc32c.value(bytes(content[:16])), bytes(content[20:]))
     content[16:20] = checksum.to_bytes(4, "little")
     path.write_bytes(content)
@@ -140,8 +140,8 @@ def test_a_core_that_is_too_old_says_so_and_writes_nothing(newer: Any, tmp_path:
         [COMMAND, "mailcore", "--config", core.config], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 1
-    second = newer in (newer_positions, newer_marker)  # these have a second version already
-    assert f"format version {2 + second}, this Waypost reads up to {1 + second}" in done.stderr
+    read = {newer_positions: 3, newer_segment: 2, newer_marker: 2}.get(newer, 1)
+    assert f"format version {read + 1}, this Waypost reads up to {read}" in done.stderr
     after = tree(home)
     assert {name for name in after if not name.startswith(("log/", "run/"))} - {"lock"} == set(before)
     assert {name: after[name] for name in before} == before

@@ -14,7 +14,7 @@ from mailcore.log.disk import Buffer, Locked
 from mailcore.log.lane import LaneFailed, LaneWriter
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import RecordType
-from mailcore.log.segment import FIRST_RECORD, base_of, name_of
+from mailcore.log.segment import FIRST_RECORD, base_of, name_of, retired_name_of
 from tests.log.lanes import DIRECTORY, Lane, open_writer, plain
 from tests.simulated_disk import PowerLoss, RandomChoice, SimulatedDisk, every
 
@@ -294,3 +294,15 @@ def test_an_end_in_an_earlier_segment_drops_the_later_ones() -> None:
     assert reader.read(placed[1][0], writer.durable) is not None
     for offset, _ in placed[2:]:
         assert reader.read(offset, writer.durable) is None
+
+
+def test_a_writer_continues_behind_retired_segments_also_when_no_other_is_left() -> None:
+    disk = SimulatedDisk()
+    writer = open_writer(disk)
+    ((offset, _),) = put(writer, b"x" * 100)
+    writer.close()
+    base = segments(disk)[0]
+    disk.replace(f"{DIRECTORY}/{name_of(base)}", f"{DIRECTORY}/{retired_name_of(base)}")
+    writer = open_writer(disk)
+    assert writer.next_offset() > offset + 100
+    writer.close()

@@ -7,6 +7,7 @@ import itertools
 import struct
 
 import google_crc32c
+import msgspec
 import pytest
 
 from mailcore.log.positions import (
@@ -146,6 +147,25 @@ def test_those_of_a_newer_waypost_stop_the_start_instead_of_going_back() -> None
     struct.pack_into("<I", data, 16, google_crc32c.extend(google_crc32c.value(bytes(data[:16])), bytes(data[20:])))
     disk.put(f"{HOME}/{NAME}", bytes(data))
     with pytest.raises(PositionsTooNew, match="version 9"):
+        read_positions(disk, HOME)
+
+
+@pytest.mark.parametrize(
+    ("aside", "refers", "version"), [(False, False, 1), (True, False, 2), (True, True, 3), (False, True, 3)]
+)
+def test_the_version_rises_with_what_an_older_waypost_would_deliver_again(
+    monkeypatch: pytest.MonkeyPatch, *, aside: bool, refers: bool, version: int
+) -> None:
+    disk = SimulatedDisk()
+    disk.make_directory(HOME)
+    there = msgspec.structs.replace(positions(1), aside=aside, refers=refers)
+    write_positions(disk, HOME, there)
+    assert read_positions(disk, HOME) == there
+    assert struct.unpack_from("<H", disk.image(f"{HOME}/{NAME}"), 8) == (version,)
+    monkeypatch.setattr("mailcore.log.positions.VERSION", version)
+    read_positions(disk, HOME)
+    monkeypatch.setattr("mailcore.log.positions.VERSION", version - 1)
+    with pytest.raises(PositionsTooNew, match=f"version {version}"):
         read_positions(disk, HOME)
 
 

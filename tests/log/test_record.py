@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailcore.log.record import GARBAGE, HEADER_BYTES, LENGTH_MAX, LIVE, MARK_AT, RecordType, frame
+from mailcore.log.record import GARBAGE, HEADER_BYTES, LENGTH_MAX, LIVE, MARK_AT, RETAINED, RecordType, frame
 from mailcore.log.segment import FIRST_RECORD, Segment, SegmentHeader, name_of
 from tests.simulated_disk import SimulatedDisk
 
@@ -50,16 +52,17 @@ def test_any_flipped_bit_but_those_of_the_mark_makes_it_no_record() -> None:
         assert list(segment.records(OFFSET, segment.file_end)) == [], f"bit {bit}"
 
 
-def test_only_a_whole_garbage_mark_is_garbage() -> None:
+def test_only_a_whole_mark_hides_an_envelope() -> None:
     for mark in range(256):
         marked = bytearray(record(b"body"))
         marked[MARK_AT] = mark
         read = segment_with(bytes(marked)).read(OFFSET)
         assert read is not None
-        assert read.live == (mark != GARBAGE)
+        assert read.live == (mark not in (GARBAGE, RETAINED))
         segment = segment_with(bytes(marked))
-        assert [r.live for r in segment.records(OFFSET, segment.file_end)] == [mark != GARBAGE]
-    assert bin(LIVE ^ GARBAGE).count("1") > 1  # a single flipped bit is no mark
+        assert [r.live for r in segment.records(OFFSET, segment.file_end)] == [mark not in (GARBAGE, RETAINED)]
+    for one, other in itertools.combinations((LIVE, RETAINED, GARBAGE), 2):
+        assert bin(one ^ other).count("1") > 1  # a single flipped bit makes no other mark
 
 
 @given(body=st.binary(min_size=1, max_size=600), other=st.integers(0, 2**64 - 1), moved=st.integers(1, 3000))

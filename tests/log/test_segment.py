@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import random
 import struct
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mailcore.log.record import HEADER_BYTES, RecordType, frame
+from mailcore.log.record import GARBAGE, HEADER_BYTES, LIVE, MARK_AT, RETAINED, RecordType, frame
 from mailcore.log.segment import (
     FIRST_RECORD,
     READ_BYTES,
     VERSION,
+    WITHOUT_RETAINED,
     Damage,
     Segment,
     SegmentDamaged,
@@ -21,6 +23,8 @@ from mailcore.log.segment import (
     SegmentTooNew,
     base_of,
     name_of,
+    retired_base_of,
+    retired_name_of,
 )
 from tests.simulated_disk import SimulatedDisk
 
@@ -229,3 +233,47 @@ class TestDamage:
             assert start == at
             at = end
         assert at == BASE + len(bad)
+
+
+class TestRetained:
+    """The mark R: the envelope is over, its data is not."""
+
+    def test_what_is_retained_is_not_live(self) -> None:
+        disk = SimulatedDisk()
+        data, offsets = build([b"a", b"b", b"c"])
+        disk.put(PATH, data)
+        for offset, mark in zip(offsets, (LIVE, RETAINED, GARBAGE), strict=True):
+            disk.damage(PATH, offset - BASE + MARK_AT, bytes([mark]))
+        segment = Segment(disk, PATH)
+        read_ones = [segment.read(offset) for offset in offsets]
+        assert [(record.live, record.mark) for record in read_ones if record is not None] == [
+            (True, LIVE),
+            (False, RETAINED),
+            (False, GARBAGE),
+        ]
+        assert [record.live for record in segment.records(0, segment.file_end)] == [True, False, False]
+
+    @pytest.mark.parametrize("version", [WITHOUT_RETAINED, VERSION])
+    def test_segments_of_both_versions_are_read(self, version: int) -> None:
+        disk = SimulatedDisk()
+        disk.put(PATH, replace(SegmentHeader(BASE, BASE, SALT, 1.0), version=version).encode())
+        assert Segment(disk, PATH).header.version == version
+
+    def test_an_older_release_refuses_the_second_version(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        disk = SimulatedDisk()
+        disk.put(PATH, replace(SegmentHeader(BASE, BASE, SALT, 1.0), version=VERSION).encode())
+        monkeypatch.setattr("mailcore.log.segment.VERSION", WITHOUT_RETAINED)
+        with pytest.raises(SegmentTooNew, match=f"version {VERSION}"):
+            Segment(disk, PATH)
+
+    def test_a_retired_segment_has_another_name_and_the_same_base(self) -> None:
+        disk = SimulatedDisk()
+        path = f"/{retired_name_of(BASE)}"
+        disk.put(path, build([b"x"])[0])
+        assert Segment(disk, path).base == BASE
+        assert retired_base_of(retired_name_of(BASE)) == BASE
+        assert base_of(retired_name_of(BASE)) is None
+        assert [retired_base_of(name) for name in (name_of(BASE), "1.data", "lock")] == [None] * 3
+        disk.put(f"/{retired_name_of(0)}", build([b"x"])[0])
+        with pytest.raises(SegmentDamaged, match="renamed"):
+            Segment(disk, f"/{retired_name_of(0)}")

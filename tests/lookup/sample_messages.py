@@ -9,6 +9,7 @@ from typing import Any
 from mailcore.envelope import DataPlace, Envelope, Recipient
 from mailcore.log.disk import Disk
 from mailcore.log.lane import LaneWriter
+from mailcore.log.record import GARBAGE, MARK_AT
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.records import append_envelope, append_recipients
 
@@ -65,13 +66,16 @@ class Lane:
 
     def mark_garbage(self, offset: int) -> None:
         """As the manager does when a message is finished."""
+        self.mark(offset, GARBAGE)
+
+    def mark(self, offset: int, value: int) -> None:
         disk = Disk()
         for segment in sorted(self.directory.glob("*.seg"), reverse=True):
             base = int(segment.stem)
             if base <= offset:
                 fd = disk.open_write(str(segment))
                 try:
-                    disk.write(fd, [b"G"], offset - base + 3)
+                    disk.write(fd, [bytes([value])], offset - base + MARK_AT)
                 finally:
                     disk.close(fd)
                 return

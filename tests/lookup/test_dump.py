@@ -12,7 +12,7 @@ import pytest
 from mailcore.cli.main import main
 from mailcore.envelope import Status
 from mailcore.log.disk import Disk
-from mailcore.log.record import GARBAGE, MARK_AT, RecordType
+from mailcore.log.record import GARBAGE, MARK_AT, RETAINED, RecordType
 from tests.json_lines import read_list
 from tests.log.lanes import open_writer
 from tests.queue.simulated_machine import HOME, OutsideMemory, SimulatedMachine
@@ -149,9 +149,25 @@ def test_a_mark_is_shown(tmp_path: Path) -> None:
     writer.close()
     (segment,) = (tmp_path / "lane").glob("*.seg")
     data = bytearray(segment.read_bytes())
-    data[offset + MARK_AT] = GARBAGE
-    segment.write_bytes(data)
-    assert dump(segment)[1][1]["mark"] == "garbage"
+    for mark, name in ((GARBAGE, "garbage"), (RETAINED, "retained"), (ord("x"), "live")):
+        data[offset + MARK_AT] = mark
+        segment.write_bytes(data)
+        assert dump(segment)[1][1]["mark"] == name
+
+
+def test_a_retired_segment_is_shown_with_its_lane_and_by_its_name(tmp_path: Path) -> None:
+    lane = tmp_path / "lane"
+    writer = open_writer(Disk(), str(lane), segment_bytes=5000)
+    offsets = [writer.append(99, b"x" * 3000) for _ in range(3)]
+    writer.sync()
+    writer.close()
+    first = min(lane.glob("*.seg"))
+    retired = first.rename(first.with_suffix(".data"))
+    code, items = dump(lane)
+    assert code == 0
+    assert [item["offset"] for item in items if item["kind"] == "record"] == offsets
+    assert next(item["path"] for item in items if item["kind"] == "segment") == str(retired)
+    assert dump(retired)[1] == items[: len(dump(retired)[1])]
 
 
 @pytest.mark.parametrize("arguments", [["nowhere"], ["."], ["queue", "--lane", "none"]])

@@ -212,8 +212,8 @@ MUTATIONS = [
     Mutation(
         "any mark but live is garbage",
         "mailcore/log/segment.py",
-        "            yield Record(offset, type_, mark != GARBAGE, body, following)\n",
-        "            yield Record(offset, type_, mark == 0x4C, body, following)\n",
+        "            yield Record(offset, type_, mark not in OVER, body, following, mark)\n",
+        "            yield Record(offset, type_, mark == 0x4C, body, following, mark)\n",
         "tests/log/test_record.py",
     ),
     Mutation(

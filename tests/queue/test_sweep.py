@@ -11,6 +11,7 @@ import pytest
 
 from mailcore.envelope import DataPlace, Envelope, Status
 from mailcore.log.disk import Disk
+from mailcore.log.record import RETAINED
 from mailcore.queue.active import Active
 from mailcore.queue.identity import establish, guards_of, read_identity, write_identity
 from mailcore.queue.lanes import AT_ONCE
@@ -211,6 +212,19 @@ def test_a_file_that_only_garbage_names_goes(swept: SweptSpool) -> None:
     swept.file(queue_id)
     (offset,) = swept.incoming.write(message(queue_id))
     swept.incoming.mark_garbage(offset)
+    assert swept.passes() == 1
+
+
+@pytest.mark.parametrize("covered", [False, True], ids=["in the tail", "in what the index covers"])
+def test_a_file_that_only_a_retained_record_names_goes(
+    swept: SweptSpool, *, covered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mailcore.log.lane.INDEX_STRIDE", 4096)
+    queue_id = _old_ids.next()
+    swept.file(queue_id)
+    (offset,) = swept.incoming.write(message(queue_id))
+    swept.incoming.write(*(envelope() for _ in range(3000 if covered else 0)))
+    swept.incoming.mark(offset, RETAINED)
     assert swept.passes() == 1
 
 
