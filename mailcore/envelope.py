@@ -80,6 +80,7 @@ class DataPlace(enum.IntEnum):
 
     INLINE = 0  # in the ENVELOPE record, behind the envelope
     SPOOL = 1  # in the spool file of that queue id
+    LOG = 2  # in the ENVELOPE record of an earlier generation: ``data_lane``, ``data_record``
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
@@ -100,7 +101,7 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     attempts: int = 0  # passes made so far
     size_bytes: int  # of the data as on the wire, without the final dot
     data: DataPlace
-    data_offset: int = 0  # in the spool file; an inline message's data begins behind its envelope
+    data_offset: int = 0  # in the spool file, or of the lane; an inline message's data begins behind its envelope
     origin: Origin = Origin.SMTP
     client_address: str = ""
     client_port: int = 0
@@ -133,6 +134,8 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     # Of ``login``: patterns of the domains that its sender addresses have and we have DKIM keys for; no other author's mail is
     # signed. None: every domain, as without a login.
     author_domains: tuple[str, ...] | None = None
+    data_lane: str = ""  # of data in the log: the lane of its record; "" otherwise
+    data_record: int = -1  # lane offset of that record; the data itself begins at ``data_offset``
 
 
 class Verdict(msgspec.Struct, frozen=True, array_like=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mailcore.bounds import DAY_S, number, whole, wholes
+from mailcore.bounds import DAY_S, flag, number, whole, wholes
 from mailcore.config import values
 
 __all__ = ["Queue"]
@@ -35,8 +35,8 @@ class Queue:
         0,
         1 << 20,
         "bytes",
-        "up to this size, deferred and held data that is in the log stays there; larger deferred data does for two deferrals;"
-        " 0: none does, each such message gets a spool file",
+        "up to this size, deferred and held data that is in the log is written again with each deferral; 0: none stays in the"
+        " log, each such message gets a spool file",
     )
     retries_waiting: int = whole(
         100_000,
@@ -45,6 +45,11 @@ class Queue:
         "messages",
         "messages that a retry makes due and the active set has no room for, that wait where they rest (300 bytes of memory"
         " each); more are written to the lane retry.0",
+    )
+    refer_deferred: bool = flag(
+        False,
+        "deferred data above carry_limit stays in the log where it lies; false: it is written again for two deferrals, and gets"
+        " a spool file then",
     )
     reserve_bytes: int = whole(64 << 20, 0, 1 << 40, "bytes", "free disk space below which new mail gets 452")
     reserve_inodes: int = whole(

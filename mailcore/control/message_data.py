@@ -18,12 +18,16 @@ import codecs
 import re
 from dataclasses import dataclass
 
+import msgspec
+
 from mailcore.envelope import DataPlace, Envelope
 from mailcore.log.data_blocks import BLOCK_BYTES, DataDamaged, check_size, read_block, sums_of
 from mailcore.log.disk import Disk
 from mailcore.log.record import HEADER_BYTES
+from mailcore.log.retired import open_either
 from mailcore.lookup.browse import WITHOUT_END, Found
 from mailcore.lookup.tracing import Steps, envelope_in, open_lane
+from mailcore.queue.bodies import Bodies
 from mailcore.queue.records import inline_data_at
 from mailcore.queue.spool import Spool
 
@@ -46,10 +50,10 @@ class Mark:
 
 
 class Wire:
-    """The data as it is stored: in memory, or in a spool file. ``damage`` says why what was read is not what was received."""
+    """The data as it is stored: in memory, or in a file. ``damage`` says why what was read is not what was received."""
 
     def __init__(self, disk: Disk, data: bytes, path: str = "", envelope: Envelope | None = None) -> None:
-        """Opens the spool file ``path`` of ``envelope``, if there is one. Raises OSError."""
+        """Opens the file ``path`` with the data of ``envelope``, if there is one. Raises OSError."""
         self._disk = disk
         self._data = data
         self._path = path
@@ -58,7 +62,7 @@ class Wire:
         self._block = b""
         self.damage = ""
         self.size = len(data) if envelope is None else envelope.size_bytes
-        self._fd = disk.open_read(path) if path else -1
+        self._fd = open_either(disk.open_read, path) if path else -1
         if envelope is not None:
             try:
                 check_size(disk.size(self._fd), envelope.spool_bytes)
@@ -106,6 +110,8 @@ def open_wire(disk: Disk, queue_directory: str, spool: Spool, found: Found) -> W
             return Wire(disk, b"", spool.path(envelope.queue_id), envelope)
         except FileNotFoundError:
             return None
+    if envelope.data is DataPlace.LOG:
+        return _open_in_log(disk, queue_directory, envelope)
     with open_lane(disk, queue_directory, found.lane) as reader:
         record = reader.read(found.offset, WITHOUT_END)
     again = None if record is None else envelope_in(record)
@@ -116,6 +122,21 @@ def open_wire(disk: Disk, queue_directory: str, spool: Spool, found: Found) -> W
     if again.data_sums and sums_of(data) != again.data_sums:  # the envelope is believed nonetheless
         wire.damage = f"{found.lane}:{found.offset}: the data does not match its checksums"
     return wire
+
+
+def _open_in_log(disk: Disk, queue_directory: str, envelope: Envelope) -> Wire | None:
+    """Returns the data that lies in another record; None when it is no longer there. Raises OSError."""
+    bodies = Bodies(disk, queue_directory)
+    bodies.find_in(envelope.data_lane)
+    with open_lane(disk, queue_directory, envelope.data_lane) as reader:
+        found = bodies.file_of(reader, envelope.data_record)
+    if found is None:
+        return None
+    base, path = found
+    try:
+        return Wire(disk, b"", path, msgspec.structs.replace(envelope, data_offset=envelope.data_offset - base))
+    except FileNotFoundError:
+        return None
 
 
 def unstuffed(wire: Wire, offset: int, length: int, mark: Mark) -> Steps[tuple[bytes, bool, Mark]]:

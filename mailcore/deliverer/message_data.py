@@ -16,6 +16,7 @@ import asyncio
 from mailcore.deliverer.gate import Gate
 from mailcore.log.data_blocks import BLOCK_BYTES, DataDamaged, check_size, read_block, sums_of
 from mailcore.log.disk import Disk
+from mailcore.log.retired import open_either
 
 __all__ = ["DamagedError", "DataError", "DataFiles", "MessageData"]
 
@@ -187,7 +188,7 @@ class DataFiles:
 
     def _open(self, path: str) -> _File:
         try:
-            return _File(path, self._disk.open_read(path))
+            return _File(path, open_either(self._disk.open_read, path))
         except OSError as error:
             raise DataError(f"{path}: {error.strerror}") from error
 

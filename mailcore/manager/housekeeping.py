@@ -1,4 +1,6 @@
-"""Compaction of lanes and the sweep of the spool: they free disk space of records and files that are no longer needed.
+"""Compaction of lanes, the looks through retired segments, and the sweep of the spool.
+
+They free disk space of records and files that are no longer needed.
 
 The work is done in bounded steps; long reads run in a thread. No delivery depends on it.
 """
@@ -12,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.flow import Flow
 from mailcore.queue.compaction import MOVES_MAX, Compaction, sent_round
+from mailcore.queue.retiring import unlink
 from mailcore.queue.sweep import Sweep
 
 __all__ = ["Housekeeping"]
@@ -55,11 +58,23 @@ class Housekeeping:
             except OSError as error:
                 self.context.log.failed("housekeeping", str(error))
 
+    async def _delete_retired(self) -> None:
+        """Deletes retired segments in which no data is needed. They are read in the thread (law: retained-data-stays)."""
+        context, bodies = self.context, self.context.queue.bodies
+        look = bodies.look(context.now(), context.checkpoints.older.sequence)
+        if look is None:
+            return
+        await context.loop.run_in_executor(self._thread, look.run)
+        for lane, base, path in bodies.looked(look, context.checkpoints.older.sequence):
+            context.queue.forget_segment(lane, base)
+            await context.loop.run_in_executor(self._thread, unlink, context.queue.disk, [path])
+
     async def _look(self) -> None:
         context, loop, thread = self.context, self.context.loop, self._thread
         look = self.compaction.hold_look(context.now())
         if look is not None:
             self.compaction.hold_below(await loop.run_in_executor(thread, look.run))
+        await self._delete_retired()
         if not self.sweep.is_due():
             return
         sweep = self.sweep

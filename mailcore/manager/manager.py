@@ -47,7 +47,6 @@ from mailcore.manager.orders import Orders
 from mailcore.manager.overrides import Overrides
 from mailcore.manager.passes import Passes
 from mailcore.manager.state import State
-from mailcore.queue.checkpoint import unlink
 from mailcore.queue.exported import EXPORTED, Candidate, Keeper
 from mailcore.queue.lanes import DELETED, HOLD, incoming, is_incoming
 from mailcore.queue.queue_id import MANAGER, PICKUP, QueueIds
@@ -258,7 +257,10 @@ class Manager:
         state = (queue.journal.end, [(r.lane, r.position, r.readable_end) for r in queue.runners.values()])
         waiters, context.checkpoint_waiters = context.checkpoint_waiters, []
         busy = (
-            queue.marks.dirty or queue.awaiting_checkpoint or any(writer.waiting for writer in queue.writers.values())
+            queue.marks.dirty
+            or queue.awaiting_checkpoint
+            or queue.awaiting_second
+            or any(writer.waiting for writer in queue.writers.values())
         )
         idle = state == self._last_taken and context.checkpoints.settled
         if idle and not waiters and not busy and not queue.spool_garbage:
@@ -272,9 +274,9 @@ class Manager:
             self.log.sync_failed(str(self.settings.queue_directory), str(error))
             raise
         queue.journal_synced(queue.journal.durable)
-        garbage = context.checkpoints.written(checkpoint)
-        if garbage:
-            await self.loop.run_in_executor(context.pool, unlink, queue.disk, garbage)
+        retirement = context.checkpoints.written(checkpoint)
+        if retirement:
+            context.checkpoints.retired(await self.loop.run_in_executor(context.pool, retirement.run))
         self._last_taken = state
         for waiter in waiters:
             if not waiter.done():

@@ -108,7 +108,7 @@ def log_missing(log: MailLog, directory: Path, queue: Queue, records: list[Missi
 def _recipients(queue: Queue, known: Known, numbers: set[int]) -> dict[int, Recipient]:
     """Returns recipients, by number, as far as an envelope of the message can be read."""
     found: dict[int, Recipient] = {}
-    for place in (known.place, *known.older):
+    for place in (known.place, *(place for place, _ in known.older)):
         record = queue.reader(place.lane).read(place.offset)
         if record is None or record.type != RecordType.ENVELOPE:
             continue

@@ -2,7 +2,8 @@
 
 Refused recipients share one report to the sender (``notices``). Deferred recipients go into a retry lane or, after the queue
 lifetime, into the report. A message without any recipient left gets a FINISH. The spool file and the report's envelope are
-written first, then the record that depends on them. Small data has no spool file: the replacement carries it (``carrying``).
+written first, then the record that depends on them. Data in the log needs no spool file: the replacement carries it, or refers
+to where it lies (``carrying``).
 
 Keeps law: data-before-replacement, law: bounce-before-finish, law: damaged-data-is-held, law: warned-once (docs/laws.md).
 """
@@ -20,7 +21,7 @@ import msgspec
 from mailcore.envelope import DataPlace, Envelope, Recipient, Status, Verdict
 from mailcore.log.data_blocks import DataDamaged, sums_of
 from mailcore.log.lane import LaneFailed
-from mailcore.manager.carrying import Carrying
+from mailcore.manager.carrying import Carrying, Way
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.damage import hold_damaged, is_held_as_damaged
 from mailcore.manager.notices import Notice, notice_of
@@ -109,12 +110,15 @@ class Passes:
         """Writes spool file and bounce, possibly in threads, and then REPLACED or FINISH. Raises Gone."""
         context = self.context
         moved: tuple[Envelope, bytes] | None = None
-        active.carried = None
-        if move is not None and active.envelope.data is DataPlace.INLINE:
-            carries = self.carrying.takes(active, move.lane)
-            if not carries and self.carrying.waits(active, move.lane):
+        active.carried, active.refers = None, False
+        way = None
+        if move is not None and active.envelope.data is not DataPlace.SPOOL:
+            way = self.carrying.way(active, move.lane)
+            if way is Way.SPOOL and self.carrying.waits(active, move.lane):
                 context.after_checkpoint(functools.partial(self._end_again, active, move))
                 return
+            active.refers = way is Way.REFER
+        if move is not None and way is not None and not active.refers:
             try:
                 data = self._data(active)
             except OSError as error:
@@ -124,7 +128,7 @@ class Passes:
                 hold_damaged(context, active, f"{active.data.path}: {damage}")
                 self._obey(active)
                 return
-            if carries:
+            if way is Way.CARRY:
                 active.carried = data
             else:
                 moved = self._moved(active), data
@@ -160,7 +164,7 @@ class Passes:
         future.add_done_callback(stored)
 
     def _data(self, active: Active) -> bytes:
-        """Returns inline data, which keeps its checksums wherever it goes. Raises OSError, Gone, DataDamaged.
+        """Returns data that lies in the log, which keeps its checksums wherever it goes. Raises OSError, Gone, DataDamaged.
 
         Data that is known to be damaged moves as it is, and its checksums still show it.
         """
@@ -211,7 +215,7 @@ class Passes:
             try:
                 replacement = move.write()  # before the bounce: if this fails, nothing has changed
             except Gone as gone:
-                active.carried = None
+                active.carried, active.refers = None, False
                 self._unreadable(gone)
                 return
         place: Place | None = None

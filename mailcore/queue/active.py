@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from mailcore.envelope import Envelope, Recipient, Verdict
+from mailcore.queue.bodies import Body
 from mailcore.queue.lanes import DELETED, HOLD
 from mailcore.queue.records import Administrative, domain_of, domains_of
 
@@ -80,9 +81,11 @@ class Active:
     deleted: int = 0  # recipients that are deleted, can be undeleted and are not counted as queued
     rested_until: float = 0.0  # wall clock; an operator took the message out of its lane before this time
     only: Only | None = None  # None: the pass tries all recipients that are due
+    body: Body | None = None  # the record of its data; None: in the spool, or the record is garbage by its mark
     recovered: bool = False  # from the journal
     may_have_file: bool = False  # a spool file may exist although the envelope says inline: an end of a pass broke off
     carried: bytes | None = None  # at the end of a pass: data that goes into the replacement's own record
+    refers: bool = False  # at the end of a pass: the replacement refers to ``body``
 
     @property
     def queue_id(self) -> str:

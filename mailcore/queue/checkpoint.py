@@ -9,6 +9,8 @@
 - law: delete-after-both-positions. A segment or spool file is deleted only if both kept positions allow it, so that either
   may be damaged; and only after its events are exported (``exported.Keeper``, law: export-before-delete).
 - law: damage-set-aside. A segment with a damaged record is never deleted.
+- law: retained-data-stays. A segment that no lane needs is retired, and data that a message left is marked when both kept
+  positions cover that.
 """
 
 from __future__ import annotations
@@ -21,14 +23,16 @@ from mailcore.log.disk import Disk
 from mailcore.log.index import index_path
 from mailcore.log.lane import Batch
 from mailcore.log.positions import LanePosition, RestartPositions, write_positions
+from mailcore.log.retired import open_either
 from mailcore.log.segment import name_of
 from mailcore.queue.damage import damaged_path
 from mailcore.queue.exported import Candidate, Keeper
 from mailcore.queue.lanes import JOURNAL
 from mailcore.queue.queue import Queue, Unmarked
+from mailcore.queue.retiring import Leaving, Retirement
 from mailcore.queue.suffix import shorten
 
-__all__ = ["SUFFIX_BYTES_MAX", "Checkpoint", "Checkpoints", "unlink"]
+__all__ = ["SUFFIX_BYTES_MAX", "Checkpoint", "Checkpoints"]
 
 SUFFIX_BYTES_MAX = 64 << 20  # of the journal: a start reads it in half a second
 
@@ -52,8 +56,8 @@ class Checkpoint:
         for batch in self.batches:
             batch.write()
         for path in self.dirty:
-            with contextlib.suppress(FileNotFoundError):
-                fd = self.disk.open_write(path)
+            with contextlib.suppress(FileNotFoundError):  # it may be retired, or deleted
+                fd = open_either(self.disk.open_write, path)
                 try:
                     self.disk.sync(fd)
                 finally:
@@ -103,6 +107,7 @@ class Checkpoints:
             queue.some_aside,
             queue.count_totals(),
             sizes.recounts(),
+            queue.some_refer,
         )
         dirty, queue.marks.dirty = queue.marks.dirty, set()
         queue.in_checkpoint, queue.awaiting_checkpoint = queue.awaiting_checkpoint, []
@@ -122,10 +127,10 @@ class Checkpoints:
         """Returns True if both kept positions are equal: another checkpoint would not allow more to be deleted."""
         return self.older.lanes == self.newest.lanes and self.older.suffix == self.newest.suffix
 
-    def written(self, checkpoint: Checkpoint) -> list[str]:
+    def written(self, checkpoint: Checkpoint) -> Retirement:
         """Completes a checkpoint that is on disk: runners may read what it covers, and covered messages are marked.
 
-        Returns the paths to unlink, which may be done in another thread.
+        Returns what is to be deleted or retired, which may be done in another thread; then ``retired`` must be called.
         """
         queue = self.queue
         self.older, self.newest = self.newest, checkpoint.positions
@@ -134,15 +139,28 @@ class Checkpoints:
             position = checkpoint.positions.lanes.get(lane)
             if position is not None:
                 queue.runners[lane].extend(position.end)
+        covered_twice, queue.awaiting_second = queue.awaiting_second, []
+        for unmarked in covered_twice:
+            queue.let_go(unmarked)
         for unmarked in checkpoint.unmarked:
-            queue.mark(unmarked)
+            queue.mark_over(unmarked)
+            if unmarked.left is None:
+                queue.let_go(unmarked)
+            else:
+                queue.awaiting_second.append(unmarked)
         queue.in_checkpoint = []
         queue.carried_bytes -= checkpoint.carried_bytes
         return self._deletable()
 
-    def _deletable(self) -> list[str]:
+    def retired(self, others: list[Leaving]) -> None:
+        """Takes the result of ``Retirement.run``."""
+        for each in others:
+            self.queue.forget_segment(each.lane, each.base)
+
+    def _deletable(self) -> Retirement:
         queue = self.queue
-        paths: list[str] = []
+        older = self.older.sequence
+        found = Retirement(queue.disk, lambda lane, base: queue.bodies.may_unlink(lane, base, older))
         candidates: list[Candidate] = []
         for lane in queue.runners:
             positions = [p.lanes.get(lane) for p in (self.older, self.newest)]
@@ -152,13 +170,18 @@ class Checkpoints:
             candidates += self._garbage(lane, needed)
         candidates += self._garbage(JOURNAL, min(self.older.suffix, self.newest.suffix))
         for lane, base, _ in candidates if self.keeper is None else self.keeper.allowed(candidates):
-            path = queue.reader(lane).path(base)
-            queue.forget_segment(lane, base)
-            paths += [path, index_path(path)]
+            reader = queue.reader(lane)
+            path = reader.path(base)
+            if lane == JOURNAL:
+                found.paths += [path, index_path(path)]
+                continue
+            end = reader.end_of(base, None)
+            found.leaving.append(Leaving(lane, base, path, end))
+            queue.bodies.retire(lane, base)
         garbage = queue.spool_garbage
         while garbage and garbage[0][0] <= self.older.sequence:
-            paths.append(queue.spool.path(garbage.popleft()[1]))
-        return paths
+            found.paths.append(queue.spool.path(garbage.popleft()[1]))
+        return found
 
     def _garbage(self, lane: str, needed: int) -> list[Candidate]:
         """Returns the segments that end at or before ``needed``, never the newest one."""
@@ -171,10 +194,3 @@ class Checkpoints:
             if not self.queue.disk.exists(damaged_path(reader.path(base))):
                 found.append(Candidate(lane, base, following))
         return found
-
-
-def unlink(disk: Disk, paths: list[str]) -> None:
-    """Removes files that exist. If a crash loses an unlink, space is lost until the next start, never mail."""
-    for path in paths:
-        with contextlib.suppress(FileNotFoundError):
-            disk.unlink(path)

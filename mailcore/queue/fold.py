@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from mailcore.envelope import Status, Verdict
-from mailcore.log.record import Record, RecordType
+from mailcore.log.record import GARBAGE, RETAINED, Record, RecordType
 from mailcore.queue.active import attempted
 from mailcore.queue.lanes import is_incoming
 from mailcore.queue.records import (
@@ -61,7 +61,13 @@ class Known:
     orders: list[Administrative] = field(default_factory=list)  # changes of operators that are not carried out yet
     restated: int = 0  # index behind the last of these that was written again after the last START
     deleted: int = 0  # recipients that are deleted and can be undeleted
-    older: list[Place] = field(default_factory=list)  # envelopes of lower generations: garbage, marked or not
+    start: int = -1  # journal offset of the first START of this generation
+    data: Place | None = None  # of a replaced one: the body record that the replacement refers to
+    left: Place | None = None  # of a replaced or finished one: the body record that it does not need any more
+    # (envelope of a lower generation, its mark): over, marked or not
+    older: list[tuple[Place, int]] = field(default_factory=list)
+    # (journal offset of the START, body record) that lower generations do not need any more
+    left_before: list[tuple[int, Place]] = field(default_factory=list)
 
     @property
     def remaining(self) -> int:
@@ -119,6 +125,7 @@ def fold(records: Iterable[Record], counted_to: int) -> Folded:
             known = folded.messages.get(replaced.queue_id)
             if known is not None and replaced.generation == known.generation:
                 known.stage, known.replacement, known.bounce = Stage.REPLACED, replaced.place, replaced.bounce
+                known.data, known.left = replaced.data, replaced.left
         elif record.type == RecordType.ADMINISTRATIVE:
             change = decode_administrative(record.body)
             known = folded.messages.get(change.queue_id)
@@ -134,6 +141,7 @@ def fold(records: Iterable[Record], counted_to: int) -> Folded:
             known = folded.messages.get(finish.queue_id)
             if known is not None and finish.generation == known.generation:
                 known.stage, known.bounce, known.ended_at = Stage.FINISHED, finish.bounce, record.offset
+                known.left = finish.left
         elif record.type == RecordType.PASSED and record.offset >= counted_to:
             verdicts = decode_passed(record.body).delivery.verdicts
             folded.passed = folded.passed[0] + 1, folded.passed[1] + len(verdicts)
@@ -161,19 +169,27 @@ def _start(folded: Folded, record: Record, counted_to: int) -> None:
     known = folded.messages.get(start.queue_id)
     if known is None:
         known = Known(start.queue_id, start.generation, start.place, start.recipients, _floor(start))
+        known.start = record.offset
         folded.messages[start.queue_id] = known
     elif start.generation > known.generation:
-        known.older.append(known.place)
+        # Without its REPLACED, it is unknown whether the data in its record is needed.
+        needed = known.stage is not Stage.REPLACED or known.data == known.place
+        known.older.append((known.place, RETAINED if needed else GARBAGE))
+        if known.left is not None:
+            known.left_before.append((known.start, known.left))
+        known.start = record.offset
         known.generation, known.place, known.recipients = start.generation, start.place, start.recipients
         known.floor = _floor(start)
         known.done_before |= known.done
         known.done = set()
         known.stage, known.replacement, known.bounce = Stage.WORKING, None, None
+        known.data = known.left = None
         known.owed.clear()
         known.orders.clear()
     elif start.generation == known.generation:
         # Restated by a recovery that did not believe the REPLACED or FINISH before it.
         known.stage, known.replacement, known.bounce = Stage.WORKING, None, None
+        known.data = known.left = None
     known.restated = 0
     known.deleted = start.deleted
     known.done.update(start.done)

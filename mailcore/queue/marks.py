@@ -1,4 +1,6 @@
-"""Writing marks: one byte of a record, from live to garbage, in place. ``Queue`` decides when (law: mark-after-record).
+"""Writing marks: one byte of a record, from live to retained to garbage, in place.
+
+``Queue`` decides when (law: mark-after-record).
 
 Keeps law: mark-after-record, law: memory-bounded (docs/laws.md).
 """
@@ -8,11 +10,14 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from mailcore.log.disk import Disk
+from mailcore.log.index import queue_id_in
 from mailcore.log.reader import LaneReader
-from mailcore.log.record import GARBAGE, MARK_AT
+from mailcore.log.record import GARBAGE, HEADER, HEADER_BYTES, MARK_AT, RecordType
+from mailcore.log.retired import open_either
 
 __all__ = ["FILES_MAX", "Marks"]
 
+_HEAD_BYTES = HEADER_BYTES + 64  # of an ENVELOPE record: enough to see its queue id
 FILES_MAX = 64  # descriptors kept open; most marks go to a few segments behind the runners
 
 
@@ -24,26 +29,48 @@ class Marks:
         self.dirty: set[tuple[str, int]] = set()
         self._files: OrderedDict[tuple[str, int], int] = OrderedDict()
 
-    def write(self, reader: LaneReader, offset: int) -> bool:
-        """Marks a record as garbage. Returns False if its segment is deleted already."""
+    def write(self, reader: LaneReader, offset: int, value: int = GARBAGE) -> bool:
+        """Marks the record of an envelope. Returns False if its segment is deleted already."""
         base = reader.base_for(offset)
         if base is None:
             return False
         try:
-            fd = self._file(reader, base)
-            self.disk.write(fd, [bytes([GARBAGE])], offset - base + MARK_AT)
+            fd = self._file(reader.lane, base, reader.path(base))
+            at = offset - base + MARK_AT
+            if value == GARBAGE or self.disk.read(fd, 1, at) != bytes([GARBAGE]):  # garbage stays garbage
+                self.disk.write(fd, [bytes([value])], at)
         except FileNotFoundError:
             return False
         self.dirty.add((reader.lane, base))
         return True
 
-    def _file(self, reader: LaneReader, base: int) -> int:
-        key = reader.lane, base
+    def write_checked(self, lane: str, base: int, path: str, offset: int, value: int, queue_id: str) -> int:
+        """Marks a record in the segment ``base``, which may be retired. Garbage stays garbage.
+
+        Returns its bytes; 0 if it has a garbage mark, or is not an envelope of this message: then nothing is written
+        (law: believe-only-a-match).
+        """
+        try:
+            fd = self._file(lane, base, path)
+            head = self.disk.read(fd, _HEAD_BYTES, offset - base)
+            if len(head) <= HEADER_BYTES or queue_id_in(head[HEADER_BYTES:]) != queue_id.encode("ascii", "replace"):
+                return 0
+            _, type_, mark, length, _ = HEADER.unpack_from(head)
+            self.dirty.add((lane, base))  # also if the mark is there: it may be in the cache only
+            if type_ != RecordType.ENVELOPE or mark == GARBAGE:
+                return 0
+            self.disk.write(fd, [bytes([value])], offset - base + MARK_AT)
+        except FileNotFoundError:
+            return 0
+        return HEADER_BYTES + int(length)
+
+    def _file(self, lane: str, base: int, path: str) -> int:
+        key = lane, base
         fd = self._files.get(key)
         if fd is None:
             while len(self._files) >= FILES_MAX:
                 self.disk.close(self._files.popitem(last=False)[1])
-            fd = self._files[key] = self.disk.open_write(reader.path(base))
+            fd = self._files[key] = open_either(self.disk.open_write, path)
         return fd
 
     def forget(self, lane: str, base: int) -> None:

@@ -7,6 +7,8 @@
 - law: bounce-before-finish. FINISH and REPLACED name the bounce, whose envelope was appended before.
 - law: mark-after-record. A mark is written after the FINISH behind it is synced, or, if a replacement or a bounce took the
   message over, after the restart positions that cover that envelope are. So every mark found is true.
+- law: retained-data-stays. Data in the record of an earlier envelope is garbage when the FINISH is synced; if the message
+  carries it elsewhere or a report took over, when both kept restart positions cover that.
 - law: read-only-durable. Runners read the manager's own lanes only below the end recorded by the last checkpoint.
 
 It is single-threaded and has no clock and no loop: the manager process calls it and decides when to sync; the tests call it
@@ -31,11 +33,13 @@ from mailcore.log.disk import Disk
 from mailcore.log.lane import LaneWriter
 from mailcore.log.positions import Totals
 from mailcore.log.reader import LaneReader
-from mailcore.log.record import HEADER_BYTES, Record, RecordType
-from mailcore.log.segment import Damage, read_what_is_there
+from mailcore.log.record import GARBAGE, HEADER_BYTES, RETAINED, Record, RecordType
+from mailcore.log.retired import open_either
+from mailcore.log.segment import VERSION, WITHOUT_RETAINED, Damage, name_of, read_what_is_there
 from mailcore.queue.active import Active, DataAt
 from mailcore.queue.arrivals import count_arrivals
 from mailcore.queue.aside import counts_of
+from mailcore.queue.bodies import Bodies, Body
 from mailcore.queue.damage import SetAside, lane_of
 from mailcore.queue.floors import Floors
 from mailcore.queue.fold import Known
@@ -84,6 +88,8 @@ class Unmarked(NamedTuple):
     floor: int
     start: int  # journal offset of its START; -1 if that is before the working suffix
     spooled: bool  # its spool file is deleted with it
+    retains: bool = False  # its next envelope refers to the data in its record
+    left: Place | None = None  # the body record elsewhere that the message does not need any more
 
 
 class Queue:
@@ -118,6 +124,9 @@ class Queue:
         self.readers: dict[str, LaneReader] = {}
         self.runners: dict[str, Runner] = {}
         self.recovered: deque[tuple[Known, int]] = deque()  # being worked on at the start, with their new START
+        self.rebuilt: dict[
+            str, Place
+        ] = {}  # replacements found by a rebuild of messages that the journal says are worked on
         self.unreadable: dict[int, Known] = {}  # by START: recovered messages whose envelope cannot be read
         self.active: dict[str, Active] = {}
         self.requested = RequestedRetries()
@@ -127,6 +136,7 @@ class Queue:
         self.awaiting_sync: deque[tuple[int, Unmarked]] = deque()  # by journal offset
         self.awaiting_checkpoint: list[Unmarked] = []
         self.in_checkpoint: list[Unmarked] = []  # of a checkpoint that is being written
+        self.awaiting_second: list[Unmarked] = []  # one checkpoint covers them; ``left`` is needed until two do
         self.carried_bytes = 0  # of data in replacements that no checkpoint covers yet: they are in memory
         # (sequence that the older positions must have reached, queue id)
         self.spool_garbage: deque[tuple[int, str]] = deque()
@@ -136,7 +146,9 @@ class Queue:
         self.totals: Totals  # set by recovery: as of the start
         self.totals_continued = False  # they began before the start
         self.count_totals: Callable[[], Totals] = lambda: self.totals  # as of now; the manager counts
+        self.some_refer = False  # since ever, as below
         self.some_aside = False  # since ever: an older version would deliver what is held, so it must not start here
+        self.bodies = Bodies(disk, directory)
         self.marks = Marks(disk)
 
     # -- lanes
@@ -171,6 +183,7 @@ class Queue:
             salt=self.salt,
             floor=floor,
             end_at=end_at,
+            version=VERSION if self.some_refer else WITHOUT_RETAINED,
         )
         self.writers[lane] = writer
         if lane not in self.runners:
@@ -350,6 +363,7 @@ class Queue:
             envelope.age_s + rested,
             unread=list(envelope.batches),
             unread_recipients=envelope.recipient_count - len(envelope.recipients),
+            body=_body_of(lane, record, envelope),
         )
         self.active[envelope.queue_id] = active
         return active
@@ -360,6 +374,12 @@ class Queue:
             path = self.spool.path(envelope.queue_id)
             sums, spool_bytes = envelope.data_sums, envelope.spool_bytes
             return DataAt(path, envelope.data_offset, envelope.size_bytes, sums, spool_bytes)
+        if envelope.data is DataPlace.LOG:
+            reader = self.reader(envelope.data_lane)
+            # Without a file, reading the data fails, as without a spool file.
+            missing = 0, os.path.join(reader.directory, name_of(envelope.data_record))
+            at, path = self.bodies.file_of(reader, envelope.data_record) or missing
+            return DataAt(path, envelope.data_offset - at, envelope.size_bytes, envelope.data_sums)
         reader = self.reader(lane)
         base = reader.base_for(record.offset)
         assert base is not None
@@ -371,7 +391,7 @@ class Queue:
         data = active.data
         if not data.data_sums and active.envelope.data is DataPlace.INLINE:
             return self._read_from_record(active, upto)
-        fd = self.disk.open_read(data.path)
+        fd = open_either(self.disk.open_read, data.path)
         try:
             check_size(self.disk.size(fd), data.spool_bytes)
             return read_blocks(self.disk, fd, data.offset, data.length, data.data_sums, upto)
@@ -383,7 +403,7 @@ class Queue:
 
         Blocks that the disk cannot read are zeros.
         """
-        fd = self.disk.open_read(active.data.path)
+        fd = open_either(self.disk.open_read, active.data.path)
         try:
             return read_what_is_there(self.disk, fd, active.data.length, active.data.offset)
         finally:
@@ -428,11 +448,11 @@ class Queue:
 
     def finish(self, active: Active, bounce: Place | None = None, why: str = "", report: str = "") -> None:
         """Ends the message: appends FINISH. ``bounce`` is the envelope of this pass's report, the others are as in Finish."""
-        envelope = active.envelope
-        offset = self.journal.append(
-            RecordType.FINISH, encode(Finish(envelope.queue_id, envelope.generation, bounce, self.clock(), why, report))
-        )
-        unmarked = self._leave(active, spooled=active.may_have_file or envelope.data is DataPlace.SPOOL)
+        envelope, left = active.envelope, _body_elsewhere(active)
+        finish = Finish(envelope.queue_id, envelope.generation, bounce, self.clock(), why, report, left)
+        offset = self.journal.append(RecordType.FINISH, encode(finish))
+        spooled = active.may_have_file or envelope.data is DataPlace.SPOOL
+        unmarked = self._leave(active, spooled=spooled, is_replaced=False, left=left)
         if bounce is None:
             self.awaiting_sync.append((offset, unmarked))
         else:
@@ -442,29 +462,55 @@ class Queue:
         self, active: Active, lane: str, replacement: Envelope, bounce: Place | None = None, report: str = ""
     ) -> None:
         """Writes the message's replacement into ``lane``, and REPLACED. Its RECIPIENTS records were appended before, and its
-        data is in the spool, or ``active.carried``."""
+        data is in the spool, ``active.carried``, or stays in the record of an earlier envelope."""
         envelope, carried = active.envelope, active.carried or b""
+        left, data, retains = _body_elsewhere(active), None, False
+        if replacement.data is DataPlace.LOG:
+            retains, left = left is None, None
+            data = Place(replacement.data_lane, replacement.data_record)
+            self.let_refer()
         assert replacement.generation == envelope.generation + 1
         offset = append_envelope(self.writer(lane), replacement, carried)
         self.carried_bytes += len(carried)
         self.sizes.rest(lane, counts_of(replacement, lane)[0], replacement.resting)
-        self.journal.append(
-            RecordType.REPLACED,
-            encode(Replaced(envelope.queue_id, envelope.generation, Place(lane, offset), bounce, self.clock(), report)),
-        )
-        self.awaiting_checkpoint.append(self._leave(active, spooled=False))
+        place = Place(lane, offset)
+        replaced = Replaced(envelope.queue_id, envelope.generation, place, bounce, self.clock(), report, data, left)
+        self.journal.append(RecordType.REPLACED, encode(replaced))
+        unmarked = self._leave(active, spooled=False, is_replaced=True, retains=retains, left=left)
+        self.awaiting_checkpoint.append(unmarked)
+
+    def let_refer(self) -> None:
+        """Makes the next restart positions, and the segments that begin from now on, unreadable for older versions, which would
+        deliver a retained record again."""
+        if not self.some_refer:
+            self.some_refer = True
+            for writer in (self.journal, *self.writers.values()):
+                writer.version = VERSION
 
     def is_moving(self, queue_ids: Collection[str]) -> bool:
         """Returns True if one of the messages came to rest where no reader finds it before the next checkpoint."""
         moving = (*self.in_checkpoint, *self.awaiting_checkpoint) if queue_ids else ()
         return any(unmarked.queue_id in queue_ids for unmarked in moving)
 
-    def _leave(self, active: Active, spooled: bool) -> Unmarked:
+    def _leave(
+        self, active: Active, *, spooled: bool, is_replaced: bool, retains: bool = False, left: Place | None = None
+    ) -> Unmarked:
         envelope = active.envelope
         del self.active[envelope.queue_id]
+        if envelope.data is not DataPlace.SPOOL:
+            is_first, data = envelope.data is DataPlace.INLINE, active.data
+            self.bodies.note_pass(data.path, data.length, is_first=is_first, stays=is_replaced)
         self.sizes.work(active.lane, -1, -active.remaining)
         return Unmarked(
-            envelope.queue_id, envelope.generation, active.lane, active.offset, active.floor, active.start, spooled
+            envelope.queue_id,
+            envelope.generation,
+            active.lane,
+            active.offset,
+            active.floor,
+            active.start,
+            spooled,
+            retains,
+            left,
         )
 
     # -- marks
@@ -476,10 +522,17 @@ class Queue:
             self.mark(awaiting.popleft()[1])
 
     def mark(self, unmarked: Unmarked) -> None:
-        """Writes the mark, and releases what the envelope held. Losing the mark costs work, never mail."""
-        self.mark_garbage(unmarked.lane, unmarked.offset)
-        if unmarked.start >= 0:
-            self.starts.pop(unmarked.start, None)
+        """Writes all marks, and releases what the envelope held. Losing a mark costs work, never mail."""
+        self.mark_over(unmarked)
+        self.let_go(unmarked)
+
+    def mark_over(self, unmarked: Unmarked) -> None:
+        """Writes the envelope's own mark, and releases what the envelope held, except its START."""
+        value = RETAINED if unmarked.retains else GARBAGE
+        if unmarked.start < 0:  # found by recovery: the segment may be retired or deleted
+            self.mark_found(Place(unmarked.lane, unmarked.offset), unmarked.queue_id, value)
+        else:
+            self.mark_record(unmarked.lane, unmarked.offset, value)
         self.floor(unmarked.lane).release(unmarked.floor)
         if self.taken.get(unmarked.queue_id) == unmarked.generation:
             del self.taken[unmarked.queue_id]
@@ -488,10 +541,36 @@ class Queue:
         if unmarked.spooled:
             self.spool_garbage.append((self.sequence + 1, unmarked.queue_id))
 
-    def mark_garbage(self, lane: str, offset: int) -> None:
+    def let_go(self, unmarked: Unmarked) -> None:
+        """Marks the body record that the message left behind, if any. From then on the START is not needed any more."""
+        if unmarked.left is not None:
+            self.mark_body(unmarked.left, unmarked.queue_id)
+        if unmarked.start >= 0:
+            self.starts.pop(unmarked.start, None)
+
+    def mark_found(self, place: Place, queue_id: str, value: int) -> None:
+        """Marks the record of an envelope that is over; does nothing if it is not of this message, or is deleted."""
+        found = self.bodies.file_of(self.reader(place.lane), place.offset)
+        if found is not None and self.marks.write_checked(place.lane, *found, place.offset, value, queue_id):
+            self._forget_head(place.lane, place.offset)
+
+    def mark_body(self, place: Place, queue_id: str) -> None:
+        """Marks a record as garbage, data and all; does nothing if it is not of this message, or is deleted."""
+        reader = self.reader(place.lane)
+        found = self.bodies.file_of(reader, place.offset)
+        if found is not None:
+            base, path = found
+            self.bodies.will_mark(reader.lane, base, self.sequence + 1)
+            size = self.marks.write_checked(reader.lane, base, path, place.offset, GARBAGE, queue_id)
+            self.bodies.marked(reader.lane, base, size)
+
+    def mark_record(self, lane: str, offset: int, value: int) -> None:
         """Writes the mark of one record; does nothing if its segment is deleted."""
-        if not self.marks.write(self.reader(lane), offset):
+        if not self.marks.write(self.reader(lane), offset, value):
             return  # its segment is deleted already
+        self._forget_head(lane, offset)
+
+    def _forget_head(self, lane: str, offset: int) -> None:
         runner = self.runners.get(lane)
         if runner is not None and offset >= runner.position:
             runner.forget()
@@ -499,6 +578,7 @@ class Queue:
     def forget_segment(self, lane: str, base: int) -> None:
         """Closes the files of a deleted segment."""
         self.marks.forget(lane, base)
+        self.bodies.forget(lane, base)
 
     def count_arrived(self, lane: str, start: int, end: int) -> tuple[int, int]:
         """Counts the (messages, recipients) of a receiver's lane in [start, end), which no receiver has reported.
@@ -513,6 +593,27 @@ class Queue:
     def arrived(self, lane: str, messages: int, recipients: int) -> None:
         """Counts mail that a receiver has reported."""
         self.sizes.arrive(lane, messages, recipients)
+
+
+def _body_elsewhere(active: Active) -> Place | None:
+    """Returns the body record of a message whose envelope lies elsewhere."""
+    body = active.body
+    if body is None or active.envelope.data is not DataPlace.LOG:
+        return None
+    return Place(body.lane, body.record)
+
+
+def _body_of(lane: str, record: Record, envelope: Envelope) -> Body | None:
+    """Returns the message's body record; None for data in the spool, and for a record that is marked as garbage.
+
+    A garbage mark says that nothing in the record is needed. It may be there although the message is being worked on, if the
+    newest restart positions are damaged: then its next envelope must not refer to this record.
+    """
+    if envelope.data is DataPlace.LOG:
+        return Body(envelope.data_lane, envelope.data_record, envelope.data_offset)
+    if envelope.data is DataPlace.SPOOL or record.mark == GARBAGE:
+        return None
+    return Body(lane, record.offset, inline_data_at(record.offset, record.body))
 
 
 RESTING_NAMES_MAX = 1000  # destinations counted by name in one envelope: at most 30 kB

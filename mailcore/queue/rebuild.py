@@ -1,29 +1,36 @@
 """Rebuilding restart positions from the files, if both kept positions are damaged.
 
 Everything is read: the whole journal and every lane. In the manager's lanes, envelopes beyond the last checkpoint cannot be
-told from those below it, so all of them count: a replacement whose REPLACED was lost may exist beside the message that it
-replaced. Mail may then be delivered twice, but none is lost; the log reports the rebuild.
+told from those below it, so all of them count. Of the envelopes of one message the one with the highest generation stands: its
+record is whole, and both may name the same data, which has one owner. The others are marked as over, but the data in them is
+retained. One exception: if the REPLACED of a message is lost, a report that it owes may be lost, too; then the lower one stands
+(``stands``). Mail may be delivered twice, but none is lost; the log reports the rebuild.
+
+A dictionary of all queue ids is in memory meanwhile.
 
 Keeps law: rebuild-loses-nothing (docs/laws.md).
 """
 
 from __future__ import annotations
 
+import contextlib
 import struct
 
 import msgspec
 
+from mailcore.envelope import DataPlace
 from mailcore.log.disk import Disk
 from mailcore.log.positions import Counts, LanePosition, RestartPositions
-from mailcore.log.record import RecordType
+from mailcore.log.record import GARBAGE, RETAINED, RecordType
+from mailcore.log.retired import open_either
 from mailcore.queue.aside import counts_of
-from mailcore.queue.fold import fold
+from mailcore.queue.fold import Folded, Known, fold
 from mailcore.queue.lanes import DELETED, JOURNAL
 from mailcore.queue.queue import Queue
-from mailcore.queue.records import decode_envelope
+from mailcore.queue.records import Place, decode_envelope
 from mailcore.queue.sizes import Sizes
 
-__all__ = ["positions_from_files"]
+__all__ = ["positions_from_files", "stands"]
 
 
 def positions_from_files(disk: Disk, queue: Queue, lanes: list[str]) -> RestartPositions:
@@ -33,8 +40,10 @@ def positions_from_files(disk: Disk, queue: Queue, lanes: list[str]) -> RestartP
     journal = queue.reader(JOURNAL)
     suffix = journal.bases[0] if journal.bases else 0
     folded = fold(journal.records(suffix), 0)
+    highest = _highest(queue, lanes, folded)
     sizes = Sizes(queue.names_counted)
     positions: dict[str, LanePosition] = {}
+    refers = False
     for lane in lanes:
         reader = queue.reader(lane)
         if not reader.bases:
@@ -43,14 +52,22 @@ def positions_from_files(disk: Disk, queue: Queue, lanes: list[str]) -> RestartP
         end = reader.end_of(reader.bases[-1], None)
         positions[lane] = LanePosition(first, max(end, first), first)
         for record in reader.records(first, end):
+            refers |= record.mark == RETAINED
             if record.type != RecordType.ENVELOPE or not record.live:
                 continue
             try:
                 envelope = decode_envelope(record.body)
             except (msgspec.MsgspecError, struct.error):
                 continue  # the runner reports it
+            refers |= envelope.data is DataPlace.LOG
             known = folded.messages.get(envelope.queue_id)
+            if envelope.generation < highest[envelope.queue_id]:
+                if known is None or known.generation != envelope.generation:  # ``stands`` decides on the others
+                    queue.mark_found(Place(lane, record.offset), envelope.queue_id, RETAINED)
+                continue
             if known is None or known.generation < envelope.generation:
+                if known is not None:
+                    queue.rebuilt[envelope.queue_id] = Place(lane, record.offset)
                 count, _ = counts_of(envelope, lane)
                 sizes.rest(lane, count, {} if lane == DELETED else envelope.resting or {"": count})
     return RestartPositions(
@@ -63,7 +80,58 @@ def positions_from_files(disk: Disk, queue: Queue, lanes: list[str]) -> RestartP
         dict(sizes.resting_destinations.named),
         sizes.resting_destinations.other,
         aside=True,  # it may be so
+        refers=refers,
     )
+
+
+def _highest(queue: Queue, lanes: list[str], folded: Folded) -> dict[str, int]:
+    """Returns the highest generation of each message, in living envelopes and in the journal."""
+    highest = {queue_id: known.generation for queue_id, known in folded.messages.items()}
+    for lane in lanes:
+        reader = queue.reader(lane)
+        if not reader.bases:
+            continue
+        for record in reader.records(reader.bases[0], reader.end_of(reader.bases[-1], None)):
+            if record.type == RecordType.ENVELOPE and record.live:
+                with contextlib.suppress(msgspec.MsgspecError, struct.error):
+                    envelope = decode_envelope(record.body)
+                    highest[envelope.queue_id] = max(highest.get(envelope.queue_id, -1), envelope.generation)
+    return highest
+
+
+def stands(queue: Queue, known: Known) -> bool:
+    """Returns True if a message that was being worked on continues as the journal says.
+
+    Returns False if a replacement of it was found, which stands instead. A replacement does not owe the reports of the pass
+    that wrote it; if there are any, and the message is still there, the replacement is marked as garbage.
+    """
+    place = queue.rebuilt.pop(known.queue_id, None)
+    if place is None:
+        return True
+    if not known.owed or not _is_there(queue, known):
+        queue.mark_found(known.place, known.queue_id, RETAINED)
+        return False
+    record = queue.reader(place.lane).read(place.offset)
+    if record is not None:
+        envelope = decode_envelope(record.body)
+        count, _ = counts_of(envelope, place.lane)
+        queue.sizes.leave(place.lane, place.offset, count, envelope.resting or {"": count})
+    queue.mark_found(place, known.queue_id, GARBAGE)
+    return True
+
+
+def _is_there(queue: Queue, known: Known) -> bool:
+    """Returns True if the envelope of a message that was being worked on can be read, and its data is there."""
+    record = queue.reader(known.place.lane).read(known.place.offset)
+    if record is None or record.type != RecordType.ENVELOPE:
+        return False
+    try:
+        envelope = decode_envelope(record.body)
+        data = queue.data_at(known.place.lane, record, envelope)
+        queue.disk.close(open_either(queue.disk.open_read, data.path))
+    except (msgspec.MsgspecError, struct.error, OSError):
+        return False
+    return (envelope.queue_id, envelope.generation) == (known.queue_id, known.generation)
 
 
 def _sync(disk: Disk, queue: Queue, lane: str) -> None:

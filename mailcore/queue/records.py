@@ -130,6 +130,10 @@ class Replaced(msgspec.Struct, frozen=True, array_like=True):
     bounce: Place | None = None
     at: float = 0.0
     report: str = ""  # "delay", "success" or "postmaster"; "": the report tells of failures, perhaps beside others
+    data: Place | None = (
+        None  # the body record that the new envelope refers to; None: it bears its data, or a spool file does
+    )
+    left: Place | None = None  # the body record, of an earlier envelope, that the message does not need any more
 
 
 class Finish(msgspec.Struct, frozen=True, array_like=True):
@@ -141,6 +145,7 @@ class Finish(msgspec.Struct, frozen=True, array_like=True):
     at: float = 0.0
     why: str = ""
     report: str = ""  # as in ``Replaced``
+    left: Place | None = None  # as in ``Replaced``
 
 
 class Administrative(msgspec.Struct, frozen=True, array_like=True):

@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -34,14 +35,14 @@ from mailcore.log.positions import (
 )
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import RecordType
-from mailcore.log.segment import Damage
+from mailcore.log.segment import VERSION, WITHOUT_RETAINED, Damage
 from mailcore.queue.aside import counts_of
 from mailcore.queue.checkpoint import SUFFIX_BYTES_MAX, Checkpoints
 from mailcore.queue.exported import Keeper
 from mailcore.queue.fold import Folded, Known, Stage, fold
 from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, JOURNAL, LOCAL, is_incoming
 from mailcore.queue.queue import Queue, Unmarked
-from mailcore.queue.rebuild import positions_from_files
+from mailcore.queue.rebuild import positions_from_files, stands
 from mailcore.queue.records import Place, decode_envelope
 from mailcore.queue.spool import Spool
 from mailcore.queue.suffix import state_known
@@ -64,6 +65,14 @@ class Recovered:
     damaged: list[str]  # paths of restart positions that could not be believed
     journal_bytes: int  # that were read
     lock: int  # descriptor of the queue's lock, held as long as the process lives
+
+
+class _Settled(NamedTuple):
+    """Says what is left to do for the messages in the working suffix."""
+
+    working: list[Known]
+    finished: list[Known]
+    left: list[Unmarked]  # over, but the data that they left is garbage only when the next positions are written, too
 
 
 def recover(
@@ -104,6 +113,9 @@ def recover(
         positions = stored = _positions(disk, queue)
         queue.sequence = positions.sequence
         queue.some_aside = positions.aside
+        queue.some_refer = positions.refers
+        queue.bodies.find()
+        queue.bodies.first_sequence = positions.sequence + 1
         queue.sizes.restore(positions.counts, positions.destinations, positions.other_destinations, positions.recounts)
 
         folded = _read_journal(disk, queue, positions)
@@ -120,9 +132,13 @@ def recover(
             salt=salt,
             floor=max(end, positions.journal_end),
             end_at=end,
+            version=VERSION if queue.some_refer else WITHOUT_RETAINED,
         )
         _open_lanes(disk, queue, positions, folded)
-        working, finished = _settle(queue, positions, folded)
+        settled = _settle(queue, positions, folded)
+        working, finished = settled.working, settled.finished
+        for each in settled.left:
+            queue.starts[each.start] = each.queue_id  # the working suffix keeps it (law: retained-data-stays)
         _state_anew(queue, working)
         queue.requested.restore(queue.journal, folded.requested)
         queue.totals, queue.totals_continued = totals_at_start(
@@ -134,7 +150,8 @@ def recover(
         checkpoint = checkpoints.take()
         queue.journal.sync()  # after it was taken: taking it may have restated messages, too
         checkpoint.write()
-        checkpoints.written(checkpoint)
+        checkpoints.written(checkpoint)  # the next checkpoint finds the same files to delete
+        queue.awaiting_second = settled.left  # these restart positions are the first of the two that must cover it
         return Recovered(queue, checkpoints, len(working), folded, logged_to, damaged, read_bytes, lock)
     except BaseException:  # a caller may try again: a lane may be locked by a process that is just ending
         disk.close(lock)
@@ -229,9 +246,8 @@ def _open_lanes(disk: Disk, queue: Queue, positions: RestartPositions, folded: F
         queue.open_writer(lane, max(recorded.end, recorded.runner, named), recorded.end)
 
 
-def _settle(queue: Queue, positions: RestartPositions, folded: Folded) -> tuple[list[Known], list[Known]]:
-    """Does steps 3 and 4: marks finished messages, whose mark may have been lost; returns those still being worked on, and
-    those that are finished."""
+def _settle(queue: Queue, positions: RestartPositions, folded: Folded) -> _Settled:
+    """Does steps 3 and 4: marks messages that are over, whose mark may have been lost."""
 
     def counts(place: Place | None, queue_id: str, generation: int) -> bool:
         recorded = positions.lanes.get(place.lane) if place is not None else None
@@ -246,29 +262,42 @@ def _settle(queue: Queue, positions: RestartPositions, folded: Folded) -> tuple[
         envelope = decode_envelope(record.body)  # law: believe-only-a-match
         return queue_id in ("", envelope.queue_id) and envelope.generation == generation
 
-    working, finished = [], []
+    working: list[Known] = []
+    finished: list[Known] = []
+    left: list[Unmarked] = []
     for known in folded.messages.values():
-        for place in known.older:
-            queue.mark_garbage(place.lane, place.offset)
+        for place, mark in known.older:
+            queue.mark_found(place, known.queue_id, mark)
+        left += [_unmarked(known, spooled=False)._replace(start=start, left=body) for start, body in known.left_before]
         bounced = known.bounce is None or counts(known.bounce, "", 0)
         if known.stage is Stage.FINISHED and bounced:
-            queue.mark(_unmarked(known, spooled=True))
+            unmarked = _unmarked(known, spooled=True)
+            queue.mark_over(unmarked)
+            if known.bounce is None:
+                queue.let_go(unmarked)
+            elif known.left is not None:
+                left.append(unmarked._replace(start=known.start))
             finished.append(known)
         elif (
             known.stage is Stage.REPLACED
             and bounced
             and counts(known.replacement, known.queue_id, known.generation + 1)
         ):
-            queue.mark(_unmarked(known, spooled=False))
-        else:
+            unmarked = _unmarked(known, spooled=False)
+            queue.mark_over(unmarked)
+            if known.left is not None:
+                left.append(unmarked._replace(start=known.start))
+        elif stands(queue, known):
             working.append(known)
-    return working, finished
+    queue.rebuilt.clear()
+    left.sort(key=lambda unmarked: unmarked.start)
+    return _Settled(working, finished, left)
 
 
 def _unmarked(known: Known, spooled: bool) -> Unmarked:
-    return Unmarked(
-        known.queue_id, known.generation, known.place.lane, known.place.offset, known.place.offset, -1, spooled
-    )
+    retains = known.stage is Stage.REPLACED and known.data == known.place
+    lane, offset = known.place.lane, known.place.offset
+    return Unmarked(known.queue_id, known.generation, lane, offset, offset, -1, spooled, retains, known.left)
 
 
 def _state_anew(queue: Queue, working: list[Known]) -> None:

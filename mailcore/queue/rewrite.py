@@ -13,6 +13,7 @@ import msgspec
 from mailcore.envelope import RECIPIENTS_PER_RECORD, AsideKind, DataPlace, Envelope, Recipient, Status, Verdict
 from mailcore.queue.active import Active
 from mailcore.queue.aside import PAUSES, named
+from mailcore.queue.bodies import Body
 from mailcore.queue.lanes import DELETED, HOLD
 from mailcore.queue.queue import RESTING_NAMES_MAX, Queue
 from mailcore.queue.recipients import all_recipients
@@ -102,7 +103,7 @@ def write_replacement(
     added: Sequence[Recipient] = (),
 ) -> Envelope:
     """Appends the RECIPIENTS records and returns the envelope for ``Queue.replaced``. The data is already in the spool, or
-    ``active.carried``.
+    ``active.carried``, or stays in ``active.body`` (``active.refers``).
 
     The checksums of the data and the size of the spool file are those of ``active.envelope``.
 
@@ -143,7 +144,7 @@ def write_replacement(
         queue.some_aside = True  # older versions only know whether a message is held or delayed as a whole
     envelope = active.envelope
     now = queue.clock()
-    spooled = envelope.data is DataPlace.INLINE and active.carried is None
+    data, data_offset, body = data_place(active)
     return msgspec.structs.replace(
         envelope,
         generation=envelope.generation + 1,
@@ -152,8 +153,10 @@ def write_replacement(
         batches=tuple(batches),
         due_at=now + interval_s if interval_s else 0.0,
         attempts=envelope.attempts + attempted,
-        data=DataPlace.SPOOL if spooled else envelope.data,
-        data_offset=DATA_AT if spooled else envelope.data_offset,
+        data=data,
+        data_offset=data_offset,
+        data_lane=body.lane if body is not None else "",
+        data_record=body.record if body is not None else -1,
         not_before=not_before,
         held_because=held_because,
         age_s=age_s,
@@ -164,6 +167,18 @@ def write_replacement(
         aside=named(kinds),
         first_due_at=first_due_at,
     )
+
+
+def data_place(active: Active) -> tuple[DataPlace, int, Body | None]:
+    """Returns ``data``, ``data_offset`` and the body record to name, for the envelope of the message's replacement."""
+    envelope, body = active.envelope, active.body
+    if envelope.data is DataPlace.SPOOL:
+        return DataPlace.SPOOL, envelope.data_offset, None
+    if active.carried is not None:
+        return DataPlace.INLINE, 0, None
+    if active.refers and body is not None:
+        return DataPlace.LOG, body.data, body
+    return DataPlace.SPOOL, DATA_AT, None
 
 
 def finish_deleted(queue: Queue, active: Active) -> None:

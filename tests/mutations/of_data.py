@@ -153,8 +153,8 @@ MUTATIONS = [
     Mutation(
         "a message that may have a spool file is carried",
         CARRYING,
-        "if active.may_have_file or self.context.stalled:",
-        "if self.context.stalled:",
+        "if active.may_have_file or (lane != DELETED and not settings.carry_limit):",
+        "if lane != DELETED and not settings.carry_limit:",
         f"{CARRYING_TESTS} -k after_a_kill",
     ),
     Mutation(
@@ -188,8 +188,8 @@ MUTATIONS = [
     Mutation(
         "a replacement names a spool file although it carries its data",
         "mailcore/queue/rewrite.py",
-        "    spooled = envelope.data is DataPlace.INLINE and active.carried is None\n",
-        "    spooled = envelope.data is DataPlace.INLINE\n",
+        "    if active.carried is not None:\n",
+        "    if False:\n",
         f"{CARRYING_TESTS} -k however_often",
     ),
     Mutation(

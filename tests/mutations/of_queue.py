@@ -148,8 +148,8 @@ MUTATIONS = [
     Mutation(
         "a replaced message is marked when the journal is synced",
         "mailcore/queue/queue.py",
-        "        self.awaiting_checkpoint.append(self._leave(active, spooled=False))\n",
-        "        self.awaiting_sync.append((0, self._leave(active, spooled=False)))\n",
+        "left=left)\n        self.awaiting_checkpoint.append(unmarked)\n",
+        "left=left)\n        self.awaiting_sync.append((0, unmarked))\n",
         f"{LAWS} -k law_mark",
     ),
     Mutation(

@@ -45,6 +45,10 @@ class OutsideMemory:
         copy.wishes, copy.ordering, copy.maybe = dict(self.wishes), dict(self.ordering), set(self.maybe)
         return copy
 
+    def is_over(self, queue_id: str) -> bool:
+        """Returns True if all recipients have final verdicts."""
+        return all((queue_id, number) in self.synced for number in range(self.accepted.get(queue_id, 1)))
+
     def wish(self, queue_id: str, number: int) -> Wish:
         return self.wishes.get((queue_id, number), Wish())
 

@@ -17,6 +17,12 @@ from tests.queue.simulated_machine import HOME, INCOMING, RETRY_S, SimulatedMach
 from tests.queue.steps import RETRY, begun, defer_all, deliver_all, new_machine
 
 
+@pytest.fixture(autouse=True)
+def without_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data from an older version, so that its damage costs the envelope, too."""
+    monkeypatch.setattr(SimulatedMachine, "has_sums", False)
+
+
 def deferred() -> SimulatedMachine:
     machine, _, _ = new_machine()
     machine.accept()

@@ -7,7 +7,7 @@ import itertools
 import msgspec
 
 from mailcore.envelope import Status, Verdict
-from mailcore.log.record import Record, RecordType
+from mailcore.log.record import GARBAGE, Record, RecordType
 from mailcore.queue.fold import Folded, Known, Stage, fold
 from mailcore.queue.records import Administrative, Delivery, Finish, Passed, Place, Replaced, Start, encode
 from tests.lookup.sample_messages import envelope
@@ -90,7 +90,7 @@ def test_done_adds_up_over_generations_and_what_a_bounce_was_written_for_does_no
     )
     assert (message.generation, message.done, message.done_before, message.owed) == (1, {2}, {0, 1}, [])
     assert (message.stage, message.replacement, message.bounce) == (Stage.WORKING, None, None)
-    assert message.older == [Place("incoming.0", 64)]
+    assert message.older == [(Place("incoming.0", 64), GARBAGE)]
 
 
 def _anew(order: Administrative) -> Administrative:

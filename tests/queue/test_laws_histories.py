@@ -11,7 +11,9 @@ import pytest
 from mailcore.dsn_request import wants
 from mailcore.envelope import Status
 from mailcore.log.positions import NAME, PREVIOUS
+from mailcore.log.segment import retired_base_of
 from mailcore.queue.active import Active
+from mailcore.queue.bodies import LOOK_S
 from mailcore.queue.compaction import ACTIVE_S, Compaction, sent_round
 from mailcore.queue.lanes import DELETED, HOLD
 from mailcore.queue.sizes import QueueSize
@@ -161,26 +163,49 @@ def watch(disk: SimulatedDisk, outside: OutsideMemory, rng: random.Random, how_o
         crashes += 1
         seed = rng.getrandbits(32)
         found = disk.kill() if rng.random() < 0.25 else disk.crash(RandomChoice(seed))
-        if rng.random() < 0.15:
+        how = rng.random()
+        if how < 0.15:
             spoil_restart(found)
+        rebuilt = 0.15 <= how < 0.2 and spoil_both(found)
         if rng.random() < 0.4:
             inner = random.Random(seed)
 
             def again(call: str, path: str) -> None:
                 if inner.random() < 0.1:
-                    audit(found.crash(RandomChoice(inner.getrandbits(32))), outside, SEGMENT_BYTES)
+                    second = found.crash(RandomChoice(inner.getrandbits(32)))
+                    if inner.random() < 0.3:
+                        spoil_restart(second)
+                    audit(second, outside, SEGMENT_BYTES, rebuilt=rebuilt)
 
             found.on_change = again
-        audit(found, outside, SEGMENT_BYTES)
+        audit(found, outside, SEGMENT_BYTES, rebuilt=rebuilt)
 
     disk.on_change = crash
     return lambda: crashes
+
+
+def retired_segments(disk: SimulatedDisk) -> list[str]:
+    return [
+        f"{lane}/{name}"
+        for lane in disk.list(HOME)
+        if disk.is_directory(f"{HOME}/{lane}")
+        for name in disk.list(f"{HOME}/{lane}")
+        if retired_base_of(name) is not None
+    ]
 
 
 def spoil_restart(disk: SimulatedDisk) -> None:
     """The newest restart positions turn out damaged: those before must do."""
     if disk.exists(f"{HOME}/{NAME}") and disk.exists(f"{HOME}/{PREVIOUS}"):
         disk.damage(f"{HOME}/{NAME}", 20, b"\xff\xff\xff")
+
+
+def spoil_both(disk: SimulatedDisk) -> bool:
+    """Both restart positions turn out damaged: they are rebuilt from the files. Returns whether there were two."""
+    there = [name for name in (NAME, PREVIOUS) if disk.exists(f"{HOME}/{name}")]
+    for name in there:
+        disk.damage(f"{HOME}/{name}", 20, b"\xff\xff\xff")
+    return bool(there)
 
 
 def drain(machine: SimulatedMachine) -> None:
@@ -247,6 +272,9 @@ def run(seed: int, steps: int, lives: int, how_often: float) -> None:
     machine.checkpoint()
     machine.checkpoint()
     assert machine.queue.sizes.summary() == QueueSize(messages=0, recipients=0, lanes={}, destinations={})
+    machine.wait(LOOK_S)
+    machine.checkpoint()
+    assert retired_segments(machine.disk) == [], f"seed {seed}: no message is left, but its data is"
 
 
 @pytest.fixture

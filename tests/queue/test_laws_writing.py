@@ -139,7 +139,8 @@ def test_law_position_the_lane_of_a_receiver_keeps_its_newest_segment() -> None:
     assert SimulatedMachine(disk, OutsideMemory(), 5000).receiver.next_offset() >= max(used)
 
 
-def test_law_replacement_the_data_is_safe_before_its_replacement_is_appended() -> None:
+def test_law_replacement_the_data_is_safe_before_its_replacement_is_appended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SimulatedMachine, "carry_limit", 0)  # all data goes into spool files
     machine, outside, disk = new_machine()
     queue_id = machine.accept(1)
     machine.durable()
@@ -213,9 +214,9 @@ def test_law_mark_a_mark_is_written_after_what_is_behind_it_is_synced(outcome: s
 def watch_marks(machine: SimulatedMachine, disk: SimulatedDisk) -> list[bool]:
     """For each mark: whether, if the power went now, what is behind it would be on the disk."""
     marks: list[bool] = []
-    mark = machine.queue.mark_garbage
+    mark = machine.queue.mark_record
 
-    def mark_garbage(lane: str, offset: int) -> None:
+    def mark_record(lane: str, offset: int, value: int) -> None:
         after = disk.crash(Nothing())
         positions = read_positions(after, HOME)
         assert positions is not None
@@ -239,9 +240,9 @@ def watch_marks(machine: SimulatedMachine, disk: SimulatedDisk) -> list[bool]:
                 for place in places
             )
         marks.append(proven)
-        mark(lane, offset)
+        mark(lane, offset, value)
 
-    machine.queue.mark_garbage = mark_garbage  # type: ignore[method-assign]
+    machine.queue.mark_record = mark_record  # type: ignore[method-assign]
     return marks
 
 

@@ -167,7 +167,7 @@ class Details(Result):
     message_id: str  # "" when the message lacks one
     eight_bit: bool
     smtputf8: bool
-    data: str  # where its data lies: inline (behind its envelope) or spool
+    data: str  # where its data lies: inline (behind its envelope), log (behind an earlier one) or spool
     not_before: float  # wall clock, seconds; 0.0: at any time
     held_because: str  # "" when it is not held, or without a reason
     authentication: str = ""  # our own results: "spf=pass dkim=pass arc=none dmarc=pass"; "" if it was not checked
