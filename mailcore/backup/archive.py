@@ -39,7 +39,8 @@ __all__ = [
 
 T = TypeVar("T")
 
-FORMAT = 1
+FORMAT = 2  # with a queue in which messages may refer to data in other records
+WITHOUT_REFERENCES = 1
 HEAD = "waypost-backup.json"
 MANIFEST = "manifest.json"
 SMALL_MAX = 256 << 20  # of the two above; a manifest names each spool file
@@ -63,7 +64,7 @@ class Head(msgspec.Struct, frozen=True):
     host: str
     parts: tuple[str, ...]  # configuration, portal, keys, reports, queue
     config: str = ""  # where the configuration file lay
-    format: int = FORMAT
+    format: int = WITHOUT_REFERENCES
 
 
 class Member(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from mailcore.backup.archive import Head
+from mailcore.backup.archive import FORMAT, Head
 from mailcore.backup.database import copy_database, database_url, portal_environment, sqlite_path
 from mailcore.backup.maildrop import MaildropCopy
 from mailcore.backup.places import OF_STARTS
@@ -30,6 +30,7 @@ from mailcore.backup.snapshot import Snapshot, SnapshotFailed
 from mailcore.backup.writer import Writer
 from mailcore.config.settings import Settings
 from mailcore.log.disk import Disk
+from mailcore.log.positions import PositionsTooNew, read_all_positions
 from mailcore.queue.exported import EXPORTED, read_exported
 from mailcore.queue.from_maildrop import DIRECTORY
 from mailcore.queue.identity import look
@@ -72,6 +73,8 @@ def make_backup(
     parts = ["configuration", "keys", "portal", *(["reports"] if reports else []), *(["queue"] if queue else [])]
     notes: list[str] = []
     head = Head(metadata.version("waypost"), now, host, tuple(parts), str(config.absolute()))
+    if queue and _may_refer(settings):  # an older Waypost would not take such a queue for newer than its own
+        head = msgspec.structs.replace(head, format=FORMAT)
     writer = Writer(path, head)
     snapshot = Snapshot(str(settings.queue_directory), str(settings.spool_directory))
     try:
@@ -111,6 +114,7 @@ def make_backup(
                 "ends": snapshot.ends(),
                 "taken": snapshot.being_taken(),
                 "younger": snapshot.younger(),
+                "retained": snapshot.retained(),
                 "maildrop": left,
             }
         writer.finish(told)
@@ -118,6 +122,14 @@ def make_backup(
         snapshot.drop()
         writer.abandon()
     return Made(path, tuple(parts), writer.files, writer.bytes_read, path.stat().st_size, tuple(notes))
+
+
+def _may_refer(settings: Settings) -> bool:
+    """Returns True if a message in the queue may refer to data in another record."""
+    with contextlib.suppress(PositionsTooNew, FileNotFoundError):
+        if any(each.refers for each in read_all_positions(Disk(), str(settings.queue_directory))):
+            return True
+    return settings.queue.refer_deferred
 
 
 def _refuse_missing_disks(settings: Settings) -> None:

@@ -16,8 +16,8 @@ import msgspec
 from mailcore.backup.archive import BackupDamaged
 from mailcore.log.disk import Disk
 from mailcore.log.positions import LanePosition, RestartPositions, write_positions
-from mailcore.log.record import LIVE, MARK_AT
-from mailcore.log.segment import FIRST_RECORD, SegmentHeader, base_of, name_of
+from mailcore.log.record import LIVE, MARK_AT, RETAINED
+from mailcore.log.segment import FIRST_RECORD, SegmentHeader, base_of, name_of, retired_base_of
 from mailcore.queue.exported import ExportedPositions
 from mailcore.queue.lanes import JOURNAL, is_incoming
 from mailcore.queue.restored import Restored, write_restored
@@ -33,6 +33,7 @@ class Told(msgspec.Struct, frozen=True):
     taken: dict[str, int]
     younger: dict[str, list[int]]
     maildrop: list[str] = []  # names of files beside the queue
+    retained: dict[str, list[int]] = {}
 
 
 def mend_queue(directory: Path, manifest: Mapping[str, Any], backup_at: float, now: float) -> None:
@@ -47,11 +48,19 @@ def mend_queue(directory: Path, manifest: Mapping[str, Any], backup_at: float, n
         )
     except (msgspec.MsgspecError, ValueError) as error:
         raise BackupDamaged(f"the queue's data in the backup can't be read: {error}") from error
-    for lane in (*told.younger, *told.ends, *told.taken, *(() if positions is None else positions.lanes)):
+    for lane in (
+        *told.younger,
+        *told.retained,
+        *told.ends,
+        *told.taken,
+        *(() if positions is None else positions.lanes),
+    ):
         if "/" in lane or lane.startswith("."):
             raise BackupDamaged(f"the queue's data in the backup can't be read: {lane!r} is not a lane")
+    for lane, offsets in told.retained.items():
+        _take_back_marks(disk, directory / lane, offsets, RETAINED)
     for lane, offsets in told.younger.items():
-        _take_back_marks(disk, directory / lane, offsets)
+        _take_back_marks(disk, directory / lane, offsets, LIVE)
     if positions is not None:
         write_positions(disk, str(directory), positions)
     marker = Restored(backup_at, now, told.ends, told.taken)
@@ -60,19 +69,21 @@ def mend_queue(directory: Path, manifest: Mapping[str, Any], backup_at: float, n
     write_restored(disk, str(directory), marker)
 
 
-def _take_back_marks(disk: Disk, directory: Path, offsets: list[int]) -> None:
-    bases = [base for base in map(base_of, disk.list(str(directory))) if base is not None]
+def _take_back_marks(disk: Disk, directory: Path, offsets: list[int], mark: int) -> None:
+    names = {base_of(name): name for name in disk.list(str(directory)) if base_of(name) is not None}
+    names |= {retired_base_of(name): name for name in disk.list(str(directory)) if retired_base_of(name) is not None}
+    bases = sorted(base for base in names if base is not None)
     for base, following in zip(bases, [*bases[1:], 1 << 63], strict=True):
         here = [offset for offset in offsets if base + FIRST_RECORD <= offset < following]
         if not here:
             continue
-        path = str(directory / name_of(base))
+        path = str(directory / names[base])
         size = disk.size_of(path)
         fd = disk.open_write(path)
         try:
             for offset in here:
                 if offset - base + MARK_AT < size:
-                    disk.write(fd, [bytes([LIVE])], offset - base + MARK_AT)
+                    disk.write(fd, [bytes([mark])], offset - base + MARK_AT)
             disk.sync(fd)
         finally:
             disk.close(fd)

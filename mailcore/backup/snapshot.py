@@ -5,14 +5,16 @@ and the lanes they refer to. The order of these steps makes it consistent, witho
 
 1. All spool files are linked, which may take long.
 2. Newest restart positions are read; the journal is linked from where they begin, and its length noted: this is the moment.
-   Then the lanes, so that all that the journal speaks of is there, then once more the spool, for all that the lanes speak of.
+   Then the lanes, so that all that the journal speaks of is there, and the segments that are kept for data of messages, which
+   may just be retired; then once more the spool, for all that the lanes speak of.
 3. When these positions are still one of the two kept, nothing that they need was deleted meanwhile
    (law: delete-after-both-positions); else step 2 is done again. From here on time does not matter: a link keeps
    a deleted file.
 
 Linked files still change: records are added behind the noted lengths, which are not copied, and marks are set. A mark that is
 newer than the moment would hide a message that was queued then. A message is marked only after its START, so ``younger`` reads
-the journal from the moment on, after the lanes are copied, and returns the place of each START; there the mark is removed.
+the journal from the moment on, after the lanes are copied, and returns the place of each START; there the mark is removed. A
+mark that lets go of a message's data elsewhere comes after a REPLACED or FINISH that names its place: ``retained`` returns it.
 
 Must not know: the use of the copy. It reads the live files like any program and creates links only.
 """
@@ -30,12 +32,13 @@ from mailcore.log.disk import Disk
 from mailcore.log.index import index_path
 from mailcore.log.positions import RestartPositions, read_all_positions, read_positions
 from mailcore.log.reader import LaneReader
-from mailcore.log.record import RecordType
-from mailcore.log.segment import FIRST_RECORD, Segment, SegmentDamaged, base_of, name_of
+from mailcore.log.record import Record, RecordType
+from mailcore.log.segment import FIRST_RECORD, Segment, SegmentDamaged, base_of, name_of, retired_base_of
 from mailcore.queue.damage import damaged_path
 from mailcore.queue.fold import fold
 from mailcore.queue.lanes import DELETED, HOLD, JOURNAL
-from mailcore.queue.records import decode_start
+from mailcore.queue.records import Place, decode_finish, decode_replaced, decode_start
+from mailcore.queue.retiring import living_data
 from mailcore.queue.spool import FANOUT
 
 __all__ = ["LINKS", "QueueFile", "Snapshot", "SnapshotFailed"]
@@ -66,6 +69,9 @@ class Snapshot:
     disk: Disk = field(default_factory=Disk)
     positions: RestartPositions | None = None
     sizes: dict[str, dict[int, int]] = field(default_factory=dict)  # lane -> base -> bytes that count
+    _retired: dict[str, list[tuple[str, int]]] = field(
+        default_factory=dict
+    )  # lane -> (name, bytes) of retired segments
     _linked: dict[str, set[tuple[str, int]]] = field(default_factory=dict)  # directory -> (name, inode)
     _lock: int = -1
     _moment: int = 0  # journal offset
@@ -90,6 +96,7 @@ class Snapshot:
             self.sizes = {}
             self._link_lane(JOURNAL)
             self._link_lanes()
+            self._link_bodies()
             self._link_spool()
             if self.positions is None or self._are_kept(self.positions):
                 break
@@ -140,6 +147,44 @@ class Snapshot:
         with contextlib.suppress(FileNotFoundError):
             self._link(os.path.join(directory, "lane.damaged"), os.path.join(links, "lane.damaged"))
         self.sizes[lane] = sizes
+
+    def _link_bodies(self) -> None:
+        """Links the segments in front of a lane's position, and the retired ones, as far as data in them may be needed.
+
+        A segment may be retired between the two steps, but never comes back.
+        """
+        self._retired = {}
+        for lane, sizes in self.sizes.items():
+            if lane == JOURNAL:
+                continue
+            directory = os.path.join(self.queue_directory, lane)
+            names = self.disk.list(directory)
+            names = [name for name in names if base_of(name) is not None and base_of(name) not in sizes]
+            for name in names:
+                size = self._link_if_needed(directory, lane, name)
+                if size:
+                    sizes[base_of(name) or 0] = size
+            for name in self.disk.list(directory):
+                base = retired_base_of(name)
+                if base is not None and base not in sizes and (size := self._link_if_needed(directory, lane, name)):
+                    self._retired.setdefault(lane, []).append((name, size))
+
+    def _link_if_needed(self, directory: str, lane: str, name: str) -> int:
+        """Links a segment if it holds data that may be needed; returns the bytes to copy, 0 if it does not or is gone."""
+        link = os.path.join(self.queue_directory, LINKS, lane, name)
+        try:
+            self._link(os.path.join(directory, name), link)
+            segment = Segment(self.disk, link)
+        except FileNotFoundError:
+            return 0
+        except SegmentDamaged:
+            return os.path.getsize(link)
+        try:
+            end = segment.file_end
+            needed, _ = living_data(segment, end)
+            return end - segment.base if needed else 0
+        finally:
+            segment.close()
 
     def _needed(self, lane: str) -> int:
         if self.positions is None:
@@ -205,11 +250,13 @@ class Snapshot:
             newest = max(sizes, default=0)
             for base, size in sizes.items():
                 path = os.path.join(links, name_of(base))
-                yield QueueFile(f"queue/{lane}/{name_of(base)}", path, size)
+                yield QueueFile(f"queue/{lane}/{name_of(base)}", path, min(size, os.path.getsize(path)))
                 beside = [damaged_path(path)] + ([index_path(path)] if base != newest else [])
                 for each in beside:
                     if os.path.exists(each):
                         yield QueueFile(f"queue/{lane}/{os.path.basename(each)}", each, os.path.getsize(each))
+            for name, size in self._retired.get(lane, ()):
+                yield QueueFile(f"queue/{lane}/{name}", os.path.join(links, name), size)
             if os.path.exists(os.path.join(links, "lane.damaged")):
                 yield QueueFile(f"queue/{lane}/lane.damaged", os.path.join(links, "lane.damaged"), None)
         for directory, linked in self._linked.items():
@@ -233,6 +280,28 @@ class Snapshot:
                         found.setdefault(place.lane, set()).add(place.offset)
         finally:
             reader.close()
+        return {lane: sorted(offsets) for lane, offsets in found.items()}
+
+    def retained(self) -> dict[str, list[int]]:
+        """Returns, by lane, the offsets of records whose data messages may have let go of since the snapshot's restart
+        positions. To be called after the lanes are copied. Raises SnapshotFailed."""
+        found: dict[str, set[int]] = {}
+        started: set[str] = set()
+        linked = os.path.join(self.queue_directory, LINKS, JOURNAL)
+        for directory, start, end in (
+            (linked, self._needed(JOURNAL), self._moment),
+            (os.path.join(self.queue_directory, JOURNAL), self._moment, None),
+        ):
+            reader = LaneReader(self.disk, directory, lambda damage: None)
+            try:
+                if reader.bases and reader.base_for(start) is None and end is None:
+                    raise SnapshotFailed("the beginning of the journal was deleted meanwhile; try again")
+                for record in reader.records(start, end):
+                    left = _let_go(record, started, is_before=end is not None)
+                    if left is not None:
+                        found.setdefault(left.lane, set()).add(left.offset)
+            finally:
+                reader.close()
         return {lane: sorted(offsets) for lane, offsets in found.items()}
 
     def ends(self) -> dict[str, int]:
@@ -272,3 +341,22 @@ class Snapshot:
     def _remove_links(self) -> None:
         for directory in (self.queue_directory, self.spool_directory):
             shutil.rmtree(os.path.join(directory, LINKS), ignore_errors=True)
+
+
+def _let_go(record: Record, started: set[str], *, is_before: bool) -> Place | None:
+    """Returns the record whose data a message lets go of with this journal record; None if it lets go of none.
+
+    Before the moment only those count whose START is in the suffix (``started``): the others have their marks, for good.
+    """
+    if record.type == RecordType.START:
+        started.add(decode_start(record.body).queue_id)
+        return None
+    if record.type == RecordType.REPLACED:
+        replaced = decode_replaced(record.body)
+        queue_id, left = replaced.queue_id, replaced.left
+    elif record.type == RecordType.FINISH:
+        finish = decode_finish(record.body)
+        queue_id, left = finish.queue_id, finish.left
+    else:
+        return None
+    return left if not is_before or queue_id in started else None

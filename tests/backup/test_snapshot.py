@@ -49,6 +49,7 @@ def copied(snapshot: Snapshot, into: Path) -> None:
         "ends": snapshot.ends(),
         "taken": snapshot.being_taken(),
         "younger": snapshot.younger(),
+        "retained": snapshot.retained(),
     }
     mend_queue(into / "queue", told, 1_795_000_000.0, 1_795_000_100.0)
     snapshot.drop()
