@@ -167,15 +167,15 @@ MUTATIONS = [
     Mutation(
         "a deletion beyond what may be carried makes spool files",
         CARRYING,
-        "        return lane in (HOLD, DELETED) and self._may",
-        "        return lane == HOLD and self._may",
+        "if lane not in (HOLD, DELETED) or active.may_have_file",
+        "if lane != HOLD or active.may_have_file",
         f"{CARRYING_TESTS} -k waits_for_checkpoints",
     ),
     Mutation(
         "large held data stays in the log",
         CARRYING,
-        "(lane != HOLD and envelope.generation < PASSES)",
-        "envelope.generation < PASSES",
+        "        if lane == HOLD:\n            return False\n",
+        "",
         f"{CARRYING_TESTS} -k larger_held",
     ),
     Mutation(

@@ -15,7 +15,7 @@ from mailcore.manager.notices import Notice, outcomes_of
 from mailcore.manager.outcomes import Balance
 from mailcore.manager.passes import Passes
 from mailcore.queue.active import Active
-from mailcore.queue.lanes import Ladder
+from mailcore.queue.lanes import HOLD, Ladder
 from mailcore.queue.restored import NOT_RESTORED
 from mailcore.routing.resolve import Routing
 
@@ -111,9 +111,16 @@ class _InTurn(Carrying):
     def way(self, active: Active, lane: str) -> Way:
         if super().way(active, lane) is Way.SPOOL:
             return Way.SPOOL
-        turn = (5 * sum(active.queue_id.encode()) + 3 * active.envelope.generation) % 8
-        may_refer = active.body is not None and bool(active.envelope.data_sums)
+        turn = self._turn(active)
+        may_refer = lane != HOLD and active.body is not None and bool(active.envelope.data_sums)
         return Way.SPOOL if not turn else Way.REFER if turn % 2 and may_refer else Way.CARRY
+
+    def waits(self, active: Active, lane: str) -> bool:
+        return self._turn(active) > 0 and super().waits(active, lane)
+
+    @staticmethod
+    def _turn(active: Active) -> int:
+        return (5 * sum(active.queue_id.encode()) + 3 * active.envelope.generation) % 8
 
 
 class MachinePasses(Passes):
