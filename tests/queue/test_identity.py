@@ -75,7 +75,7 @@ def without(disk: SimulatedDisk, path: str) -> SimulatedDisk:
 def of_old_version(kind: str) -> SimulatedDisk:
     """A queue with one message whose data is in the spool, as a version without identities left it."""
     machine, _, disk = new_machine()
-    machine.accept(1, big=kind == "new")
+    machine.accept(1, big=kind in ("new", "deferred"))
     machine.accept(1)
     machine.durable()
     if kind == "deferred":
