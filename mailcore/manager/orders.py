@@ -254,7 +254,7 @@ class Orders:
             raise Gone("message came out of a backup and is about to be held; retry then", code=Code.BUSY)
         changes = [Change(order, age_s=envelope.age_s, undo_time_s=context.queue.undo_time_s) for order in orders]
         named = any(NUMBERS in order.arguments or order.operation == "add_recipients" for order in orders)
-        if not named and not envelope.aside and envelope.recipients:  # what fits one of them fits all
+        if not named and not envelope.aside and envelope.recipients:  # all recipients are in one state
             first = with_its_state(envelope.recipients[0], envelope, lane, now)
             _fitting(changes, [first], state_in(lane))
             return _Fitting(range(envelope.recipient_count), _destinations(envelope))

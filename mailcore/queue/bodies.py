@@ -15,12 +15,15 @@ import os
 from bisect import bisect_right, insort
 from typing import NamedTuple
 
+from mailcore.envelope import DataPlace, Envelope
 from mailcore.log.disk import Disk
 from mailcore.log.reader import LaneReader
+from mailcore.log.record import GARBAGE, Record
 from mailcore.log.segment import name_of, retired_base_of, retired_name_of
+from mailcore.queue.records import Place, inline_data_at
 from mailcore.queue.retiring import Look
 
-__all__ = ["LOOK_S", "Bodies", "Body"]
+__all__ = ["LOOK_S", "Bodies", "Body", "body_elsewhere", "body_of"]
 
 FEW = 4  # of a segment's bytes: less than a quarter
 LOOK_S = 600.0  # between two looks through all retired segments, which cost up to 11 ms each, in a thread
@@ -163,3 +166,23 @@ class Bodies:
         if at and (base is None or retired[at - 1] >= base):
             return retired[at - 1], os.path.join(reader.directory, retired_name_of(retired[at - 1]))
         return None if base is None else (base, os.path.join(reader.directory, name_of(base)))
+
+
+def body_elsewhere(body: Body | None, envelope: Envelope) -> Place | None:
+    """Returns the body record of a message whose envelope lies elsewhere."""
+    if body is None or envelope.data is not DataPlace.LOG:
+        return None
+    return Place(body.lane, body.record)
+
+
+def body_of(lane: str, record: Record, envelope: Envelope) -> Body | None:
+    """Returns the message's body record; None for data in the spool, and for a record that is marked as garbage.
+
+    A garbage mark says that nothing in the record is needed. It may be there although the message is being worked on, if the
+    newest restart positions are damaged: then its next envelope must not refer to this record.
+    """
+    if envelope.data is DataPlace.LOG:
+        return Body(envelope.data_lane, envelope.data_record, envelope.data_offset)
+    if envelope.data is DataPlace.SPOOL or record.mark == GARBAGE:
+        return None
+    return Body(lane, record.offset, inline_data_at(record.offset, record.body))

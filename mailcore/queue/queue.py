@@ -39,7 +39,7 @@ from mailcore.log.segment import VERSION, WITHOUT_RETAINED, Damage, name_of, rea
 from mailcore.queue.active import Active, DataAt
 from mailcore.queue.arrivals import count_arrivals
 from mailcore.queue.aside import counts_of
-from mailcore.queue.bodies import Bodies, Body
+from mailcore.queue.bodies import Bodies, body_elsewhere, body_of
 from mailcore.queue.damage import SetAside, lane_of
 from mailcore.queue.floors import Floors
 from mailcore.queue.fold import Known
@@ -363,7 +363,7 @@ class Queue:
             envelope.age_s + rested,
             unread=list(envelope.batches),
             unread_recipients=envelope.recipient_count - len(envelope.recipients),
-            body=_body_of(lane, record, envelope),
+            body=body_of(lane, record, envelope),
         )
         self.active[envelope.queue_id] = active
         return active
@@ -448,7 +448,7 @@ class Queue:
 
     def finish(self, active: Active, bounce: Place | None = None, why: str = "", report: str = "") -> None:
         """Ends the message: appends FINISH. ``bounce`` is the envelope of this pass's report, the others are as in Finish."""
-        envelope, left = active.envelope, _body_elsewhere(active)
+        envelope, left = active.envelope, body_elsewhere(active.body, active.envelope)
         finish = Finish(envelope.queue_id, envelope.generation, bounce, self.clock(), why, report, left)
         offset = self.journal.append(RecordType.FINISH, encode(finish))
         spooled = active.may_have_file or envelope.data is DataPlace.SPOOL
@@ -464,7 +464,7 @@ class Queue:
         """Writes the message's replacement into ``lane``, and REPLACED. Its RECIPIENTS records were appended before, and its
         data is in the spool, ``active.carried``, or stays in the record of an earlier envelope."""
         envelope, carried = active.envelope, active.carried or b""
-        left, data, retains = _body_elsewhere(active), None, False
+        left, data, retains = body_elsewhere(active.body, active.envelope), None, False
         if replacement.data is DataPlace.LOG:
             retains, left = left is None, None
             data = Place(replacement.data_lane, replacement.data_record)
@@ -593,27 +593,6 @@ class Queue:
     def arrived(self, lane: str, messages: int, recipients: int) -> None:
         """Counts mail that a receiver has reported."""
         self.sizes.arrive(lane, messages, recipients)
-
-
-def _body_elsewhere(active: Active) -> Place | None:
-    """Returns the body record of a message whose envelope lies elsewhere."""
-    body = active.body
-    if body is None or active.envelope.data is not DataPlace.LOG:
-        return None
-    return Place(body.lane, body.record)
-
-
-def _body_of(lane: str, record: Record, envelope: Envelope) -> Body | None:
-    """Returns the message's body record; None for data in the spool, and for a record that is marked as garbage.
-
-    A garbage mark says that nothing in the record is needed. It may be there although the message is being worked on, if the
-    newest restart positions are damaged: then its next envelope must not refer to this record.
-    """
-    if envelope.data is DataPlace.LOG:
-        return Body(envelope.data_lane, envelope.data_record, envelope.data_offset)
-    if envelope.data is DataPlace.SPOOL or record.mark == GARBAGE:
-        return None
-    return Body(lane, record.offset, inline_data_at(record.offset, record.body))
 
 
 RESTING_NAMES_MAX = 1000  # destinations counted by name in one envelope: at most 30 kB

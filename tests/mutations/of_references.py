@@ -39,7 +39,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a record that is garbage is referred to",
-        "mailcore/queue/queue.py",
+        "mailcore/queue/bodies.py",
         "    if envelope.data is DataPlace.SPOOL or record.mark == GARBAGE:\n",
         "    if envelope.data is DataPlace.SPOOL:\n",
         f"{REFERRING} -k never_referred",
