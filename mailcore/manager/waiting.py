@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from mailcore.change_rules import command_of
+from mailcore.counted import counted
 from mailcore.manager.active_set import why_not_read
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.flow import DelivererLink
@@ -98,7 +99,7 @@ def why_requested(context: ManagerContext, queue_id: str) -> list[Reason]:
     if found is None:
         return []
     (place, _, recipients), batch = found
-    blocked = why_not_read(context, place.lane) or f"{len(context.queue.requested)} messages wait like it"
+    blocked = why_not_read(context, place.lane) or f"so are {counted(len(context.queue.requested), 'message')} in all"
     sentence = f"due because of a retry (by {batch.who or 'unknown'}), and not taken up yet: {blocked}"
     return [Reason(state="queued", recipients=recipients, sentence=sentence, lane=place.lane)]
 

@@ -139,6 +139,7 @@ async def test_the_scrape_has_each_refusal_delivery_and_sync(tmp_path: Path) -> 
     async with measured(tmp_path) as (core, client, page):
         await asyncio.to_thread(misbehave, client)
         await asyncio.to_thread(client.session, FRIEND, SENDER, ["a@grey.example", "b@elsewhere.example"])
+        await core.until_accepted_is_removed()
         await core.until_empty()
         assert {key: count for key, count in client.refused.items() if count} == WANTED
         found = await until_scraped(core, page, WANTED)
