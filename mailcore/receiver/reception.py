@@ -39,6 +39,7 @@ from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.records import append_envelope, append_recipients
 from mailcore.queue.spool import Spool
 from mailcore.receiver.cut_through import UNCERTAIN, CutThrough, passed_on_reply
+from mailcore.receiver.incoming import INTERNAL_ERROR
 from mailcore.receiver.intake import Done, MilterEvent
 from mailcore.receiver.manager_link import ManagerLink
 from mailcore.receiver.refusals import Allowance, Refusals
@@ -156,7 +157,11 @@ class Reception:
     def _offered(self, envelope: Envelope, data: bytes, done: Done, fate: Fate, reply: str) -> None:
         """Answers the client whose message was offered to the manager, or stores the message (law: passed-on-before-250)."""
         if fate is Fate.REFUSED:
-            self._append(envelope, (), data, done)
+            try:
+                self._append(envelope, (), data, done)
+            except Exception as error:  # no session would hear of it, and its client would wait until it gives up
+                self.session_failed(envelope.client_address, error)
+                self._answer(envelope, done, INTERNAL_ERROR)
             return
         self._answer(envelope, done, UNCERTAIN if fate is Fate.UNCERTAIN else passed_on_reply(envelope.queue_id, reply))
 
