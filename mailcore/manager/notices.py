@@ -203,7 +203,7 @@ def _returned(context: ManagerContext, active: Active, *, failed: bool) -> tuple
     )
     for upto in (envelope.size_bytes, HEADER_BYTES_MAX) if whole else (HEADER_BYTES_MAX,):
         try:
-            return context.queue.read_data(active, upto), whole
+            return context.queue.data.read(active, upto), whole
         except (OSError, DataDamaged) as error:
             what = "data" if whole else "header"
             context.log.failed("manager", f"{envelope.queue_id}: its {what} can't be read for its bounce: {error}")

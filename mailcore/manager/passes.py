@@ -171,7 +171,7 @@ class Passes:
         queue = self.context.queue
         try:
             try:
-                data = queue.read_data(active, active.envelope.size_bytes)
+                data = queue.data.read(active, active.envelope.size_bytes)
             except OSError as error:
                 if error.errno != errno.EIO:
                     raise
@@ -181,7 +181,7 @@ class Passes:
                 raise Gone(f"the data of {active.queue_id} can't be moved: {damage}") from damage
             if not is_held_as_damaged(active):
                 raise
-            data = queue.read_damaged_data(active)
+            data = queue.data.read_damaged(active)
         sums = active.envelope.data_sums or sums_of(data)
         active.envelope = msgspec.structs.replace(active.envelope, data_sums=sums)
         return data

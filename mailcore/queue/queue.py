@@ -28,15 +28,13 @@ import msgspec
 
 from mailcore.envelope import DataPlace, Envelope, Status
 from mailcore.faults import Code, FaultError
-from mailcore.log.data_blocks import DataDamaged, check_size, read_blocks
 from mailcore.log.disk import Disk
 from mailcore.log.lane import LaneWriter
 from mailcore.log.positions import Totals
 from mailcore.log.reader import LaneReader
-from mailcore.log.record import GARBAGE, HEADER_BYTES, RETAINED, Record, RecordType
-from mailcore.log.retired import open_either
-from mailcore.log.segment import VERSION, WITHOUT_RETAINED, Damage, name_of, read_what_is_there
-from mailcore.queue.active import Active, DataAt
+from mailcore.log.record import GARBAGE, RETAINED, Record, RecordType
+from mailcore.log.segment import VERSION, WITHOUT_RETAINED, Damage
+from mailcore.queue.active import Active
 from mailcore.queue.arrivals import count_arrivals
 from mailcore.queue.aside import counts_of
 from mailcore.queue.bodies import Bodies, body_elsewhere, body_of
@@ -56,12 +54,12 @@ from mailcore.queue.records import (
     append_envelope,
     decode_envelope,
     encode,
-    inline_data_at,
 )
 from mailcore.queue.requested import RequestedRetries
 from mailcore.queue.runner import Runner
 from mailcore.queue.sizes import Sizes
 from mailcore.queue.spool import Spool
+from mailcore.queue.stored_data import StoredData
 
 __all__ = ["Elsewhere", "Gone", "Queue", "Unmarked"]
 
@@ -149,6 +147,7 @@ class Queue:
         self.some_refer = False  # since ever, as below
         self.some_aside = False  # since ever: an older version would deliver what is held, so it must not start here
         self.bodies = Bodies(disk, directory)
+        self.data = StoredData(disk, self.spool, self.bodies, self.reader)
         self.marks = Marks(disk)
 
     # -- lanes
@@ -358,7 +357,7 @@ class Queue:
             record.offset,
             min(envelope.batches, default=record.offset),
             start,
-            self.data_at(lane, record, envelope),
+            self.data.at(lane, record, envelope),
             now,
             envelope.age_s + rested,
             unread=list(envelope.batches),
@@ -367,54 +366,6 @@ class Queue:
         )
         self.active[envelope.queue_id] = active
         return active
-
-    def data_at(self, lane: str, record: Record, envelope: Envelope) -> DataAt:
-        """Returns the file and offset where the message's data lies."""
-        if envelope.data is DataPlace.SPOOL:
-            path = self.spool.path(envelope.queue_id)
-            sums, spool_bytes = envelope.data_sums, envelope.spool_bytes
-            return DataAt(path, envelope.data_offset, envelope.size_bytes, sums, spool_bytes)
-        if envelope.data is DataPlace.LOG:
-            reader = self.reader(envelope.data_lane)
-            # Without a file, reading the data fails, as without a spool file.
-            missing = 0, os.path.join(reader.directory, name_of(envelope.data_record))
-            at, path = self.bodies.file_of(reader, envelope.data_record) or missing
-            return DataAt(path, envelope.data_offset - at, envelope.size_bytes, envelope.data_sums)
-        reader = self.reader(lane)
-        base = reader.base_for(record.offset)
-        assert base is not None
-        at = inline_data_at(record.offset, record.body) - base
-        return DataAt(reader.path(base), at, envelope.size_bytes, envelope.data_sums)
-
-    def read_data(self, active: Active, upto: int) -> bytes:
-        """Reads the first ``upto`` bytes of a message's data. Raises OSError; DataDamaged if they are not what was stored."""
-        data = active.data
-        if not data.data_sums and active.envelope.data is DataPlace.INLINE:
-            return self._read_from_record(active, upto)
-        fd = open_either(self.disk.open_read, data.path)
-        try:
-            check_size(self.disk.size(fd), data.spool_bytes)
-            return read_blocks(self.disk, fd, data.offset, data.length, data.data_sums, upto)
-        finally:
-            self.disk.close(fd)
-
-    def read_damaged_data(self, active: Active) -> bytes:
-        """Reads what is there of a message's data, as it is: damaged data is moved, never dropped. Raises OSError.
-
-        Blocks that the disk cannot read are zeros.
-        """
-        fd = open_either(self.disk.open_read, active.data.path)
-        try:
-            return read_what_is_there(self.disk, fd, active.data.length, active.data.offset)
-        finally:
-            self.disk.close(fd)
-
-    def _read_from_record(self, active: Active, upto: int) -> bytes:
-        """Reads inline data of an older version: the checksum of its record is the only one it has."""
-        record = self.reader(active.lane).read(active.offset, active.offset + 1)
-        if record is None:
-            raise DataDamaged("its record does not match its checksum")
-        return record.body[inline_data_at(-HEADER_BYTES, record.body) :][:upto]
 
     def floor(self, lane: str) -> Floors:
         """Returns the offsets of a lane that are still needed."""

@@ -127,7 +127,7 @@ def _is_there(queue: Queue, known: Known) -> bool:
         return False
     try:
         envelope = decode_envelope(record.body)
-        data = queue.data_at(known.place.lane, record, envelope)
+        data = queue.data.at(known.place.lane, record, envelope)
         queue.disk.close(open_either(queue.disk.open_read, data.path))
     except (msgspec.MsgspecError, struct.error, OSError):
         return False

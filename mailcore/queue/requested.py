@@ -85,7 +85,7 @@ class RequestedRetries:
         batches: dict[tuple[str, str, float], RetryBatch] = {}
         for queue_id, (requested, order) in found.items():
             batch = batches.setdefault((order.who, order.why, order.at), RetryBatch(order.who, order.why, order.at))
-            offset = _append(journal, batch, queue_id, requested, anew=True)
+            offset = _append(journal, batch, queue_id, requested, repeats=True)
             self._keep(batch, offset, queue_id, requested)
 
     def first(self) -> tuple[str, Requested] | None:
@@ -117,14 +117,17 @@ class RequestedRetries:
         batch.start = journal.next_offset()
         self._by_start[batch.start] = batch
         for queue_id, requested in batch.waiting.items():
-            _append(journal, batch, queue_id, requested, anew=True)
+            _append(journal, batch, queue_id, requested, repeats=True)
         return len(batch.waiting)
 
 
-def _append(journal: LaneWriter, batch: RetryBatch, queue_id: str, requested: Requested, *, anew: bool = False) -> int:
+def _append(
+    journal: LaneWriter, batch: RetryBatch, queue_id: str, requested: Requested, *, repeats: bool = False
+) -> int:
+    """Appends the record and returns its offset. ``repeats``: the change is an older one, which was written before."""
     place = requested.place
     arguments = {AT_REST: [place.lane, place.offset, requested.generation, requested.recipients]}
-    order = Administrative("retry", queue_id, batch.who, batch.why, batch.at, arguments, anew)
+    order = Administrative("retry", queue_id, batch.who, batch.why, batch.at, arguments, repeats)
     return journal.append(RecordType.ADMINISTRATIVE, encode(order))
 
 

@@ -1,8 +1,8 @@
 """The mark of a sender in the index of a segment: 32 bits, by which a filter passes over the mail of nearly all others.
 
 The high 16 bits are made of the domain, the low ones of the whole address, so that a filter can name either. Two senders that
-compare as equal (mailcore.routing.address.comparable) have the same mark, or 0, which says nothing: an index of today is read
-by releases to come, so the mark rests on nothing but A-Z in lower case, and addresses that need more than that have none.
+compare as equal (mailcore.routing.address.comparable) have the same mark, or 0, which says nothing. Later releases read the
+indexes of today, so the mark is made of the address with A-Z in lower case. An address that needs more than that has no mark.
 
 Keeps law: index-is-a-cache (docs/laws.md).
 """

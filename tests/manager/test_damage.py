@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,6 @@ from tests.eventually import eventually
 from tests.manager.manager_in_process import DATA, INCOMING, Deliverers, Home
 
 DAMAGE = "spool/2b/X: bytes 0 to 4 of 5 do not match their checksum"
-
-
-@pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[Home]:
-    home = Home(tmp_path)
-    yield home
-    home.kill()
 
 
 def answer(deliverers: Deliverers, status: Callable[[Deliver], Status | None]) -> list[Deliver]:
@@ -280,10 +273,10 @@ async def test_reading_the_beginning_checks_the_blocks_it_is_in(home: Home) -> N
     queue_id = home.accept(1)
     await eventually(lambda: deliverers.waiting)
     active = manager.context.queue.active[queue_id]
-    assert manager.context.queue.read_data(active, 2) == DATA[:2]
+    assert manager.context.queue.data.read(active, 2) == DATA[:2]
     flip(home, 4)
     with pytest.raises(DataDamaged):
-        manager.context.queue.read_data(active, 2)
+        manager.context.queue.data.read(active, 2)
 
 
 async def test_after_a_damaged_envelope_the_size_is_right_and_it_balances(home: Home) -> None:

@@ -114,7 +114,7 @@ async def test_a_message_that_waits_for_long_does_not_keep_the_lane(manager: Man
         after = manager.context.queue.active[before.queue_id]
         assert (after.lane, after.envelope.generation, after.orders) == (AT_ONCE, 1, [])
         assert after.envelope.attempts == 0, "nobody has tried it"
-        assert manager.context.queue.read_data(after, SIZE) == bytes(SIZE)
+        assert manager.context.queue.data.read(after, SIZE) == bytes(SIZE)
     size = manager.context.queue.sizes.summary()
     assert (size.messages, size.recipients) == (2, 2)
     assert manager.context.scheduler.select(manager.context.now()) is not None

@@ -58,7 +58,7 @@ def audit(
         owed = message is not None and number in message.refused
         maybe = outside.arrived[bounce_id, 0] > 0  # in flight when the power went: it may come again
         assert told or owed or maybe, f"{queue_id}: nobody is told that {number} was refused"
-        assert rebuilt or not (told and owed), f"{queue_id}: the sender is told twice of {number}: {notice}, {message}"
+        assert rebuilt or not (told and owed), f"{queue_id}: two reports name recipient {number}: {notice}, {message}"
     if not rebuilt:
         _check_warnings(outside, found, bounces)
     _check_requested(machine)
@@ -109,7 +109,7 @@ def _check_data(machine: SimulatedMachine, resting: Resting) -> None:
     disk, queue = machine.disk, machine.queue
     record = queue.reader(resting.lane).read(resting.offset)
     assert record is not None
-    at = queue.data_at(resting.lane, record, envelope)
+    at = queue.data.at(resting.lane, record, envelope)
     fd = open_either(disk.open_read, at.path)
     data = disk.read(fd, at.length, at.offset)
     disk.close(fd)

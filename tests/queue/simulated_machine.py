@@ -284,10 +284,10 @@ class SimulatedMachine:
     def data_of(self, active: Active) -> bytes:
         """The data, which may be damaged only if the power went while the message was being accepted."""
         try:
-            return self.queue.read_data(active, active.envelope.size_bytes)
+            return self.queue.data.read(active, active.envelope.size_bytes)
         except DataDamaged:
             assert active.queue_id in self.outside.maybe
-            return self.queue.read_damaged_data(active)
+            return self.queue.data.read_damaged(active)
 
     def notice_of(self, active: Active, outcomes: Outcomes) -> Notice:
         ended = sorted(recipient.number for recipient, verdict in outcomes if verdict.status is not Status.DEFERRED)

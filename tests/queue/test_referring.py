@@ -169,7 +169,7 @@ def test_a_segment_with_such_data_is_retired_and_goes_with_the_message() -> None
     assert retired == ["00000000000000000000.data"]
     machine.wait(RETRY_S)
     active = begun(machine)
-    assert machine.queue.read_data(active, SIZE)[9:22] == active.queue_id.encode()
+    assert machine.queue.data.read(active, SIZE)[9:22] == active.queue_id.encode()
     deliver_all(machine, active)
     machine.sync()
     checkpoints(machine, 3)
