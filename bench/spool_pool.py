@@ -29,7 +29,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -370,13 +370,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE")
     given = parser.parse_args(argv)
     found: list[Measured] = []
-    each: Callable[[int], int] = lambda size: max(20, (20_000_000 if given.short else given.bytes) // size)  # noqa: E731
+    all_bytes = 20_000_000 if given.short else given.bytes
     for filesystem in given.filesystems:
         for size in given.sizes:
             for concurrency in given.concurrency:
                 for method in given.methods:
                     with _file_system(filesystem, given.directory) as directory:
-                        found.append(measure(filesystem, directory, method, size, concurrency, each(size)))
+                        found.append(
+                            measure(filesystem, directory, method, size, concurrency, max(20, all_bytes // size))
+                        )
                     print(report(found)[-1], file=sys.stderr, flush=True)
     print("\n".join(report(found)))
     if given.json is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -86,3 +87,14 @@ class Lane:
 
     def close(self) -> None:
         self.writer.close()
+
+
+def spoil_index(path: Path, how: str, rng: random.Random) -> None:
+    """Removes an index, cuts it anywhere, or puts that of lane incoming.0 in its place; any other ``how`` leaves it."""
+    if how == "missing":
+        path.unlink()
+    elif how == "torn":
+        path.write_bytes(path.read_bytes()[: rng.randrange(path.stat().st_size)])
+    elif how == "of another lane":
+        other = path.parent.parent / "incoming.0" / path.name
+        path.write_bytes(other.read_bytes() if other.exists() else b"")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mailcore.lookup.filter import Filter
-from tests.lookup.sample_messages import NOW, envelope
+from tests.lookup.sample_messages import NOW, envelope, spoil_index
 from tests.lookup.test_browse import Queue
 
 BLOCK = 4096  # bytes of an index block here
@@ -38,13 +38,7 @@ def test_an_age_finds_the_same_messages_through_the_index_as_without(queue: Queu
             arrived = NOW - rng.choice([10, 1000, 100_000, 100_000.5, 99_999.5, 1e9])
             lane.write(*[envelope(arrived_at=arrived, sender=f"{arrived}@example.org") for _ in range(10)])
     for path in sorted(queue.directory.glob("*/*.idx")):
-        if index == "missing":
-            path.unlink()
-        elif index == "torn":
-            path.write_bytes(path.read_bytes()[: rng.randrange(path.stat().st_size)])
-        elif index == "of another lane":
-            other = queue.directory / "incoming.0" / path.name
-            path.write_bytes(other.read_bytes() if other.exists() else b"")
+        spoil_index(path, index, rng)
     everything = queue.all()
     assert len(everything) == 800
     for limits in (

@@ -18,7 +18,7 @@ from mailcore.log.index import decode_blocks, entries_of
 from mailcore.lookup.filter import Filter, sender_matcher
 from mailcore.queue.sender_mark import DOMAIN_BITS, domain_mark, sender_mark
 from mailcore.routing.address import comparable
-from tests.lookup.sample_messages import envelope
+from tests.lookup.sample_messages import envelope, spoil_index
 from tests.lookup.test_browse import Queue
 
 BLOCK = 4096  # bytes of an index block here
@@ -78,14 +78,8 @@ def test_a_sender_or_a_size_finds_the_same_messages_through_the_index_as_without
             lane.mark_garbage(rng.choice(lane.write(*written)))
     for path in sorted(queue.directory.glob("*/*.idx")):
         old = in_old_format(int(path.stem), path.read_bytes())
-        if index == "missing":
-            path.unlink()
-        elif index == "torn":
-            path.write_bytes(path.read_bytes()[: rng.randrange(path.stat().st_size)])
-        elif index == "of another lane":
-            other = queue.directory / "incoming.0" / path.name
-            path.write_bytes(other.read_bytes() if other.exists() else b"")
-        elif index == "of an older release":
+        spoil_index(path, index, rng)
+        if index == "of an older release":
             path.write_bytes(old)
         elif index == "half of it older" and (blocks := list(decode_blocks(old))):
             head = 32 + 32 * blocks[0].entries_count

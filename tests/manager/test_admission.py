@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 
@@ -26,13 +25,6 @@ TRANSPORT = Transport(
     destination_recipient_limit=50, recipient_limit=LIMIT, extra_recipient_limit=EXTRA, recipient_refill_limit=100,
     recipient_refill_delay=0.1, destination_concurrency_limit=40, initial_destination_concurrency=20,
 )  # fmt: skip
-
-
-@pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[Home]:
-    home = Home(tmp_path)
-    yield home
-    home.kill()
 
 
 def held(manager: Manager) -> int:

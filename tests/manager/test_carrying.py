@@ -28,13 +28,6 @@ CARRY = Queue(segment_bytes=1 << 20, retry_ladder_s=(1, 600), reserve_bytes=1 <<
 SOON = Scheduler(minimal_backoff_time=1.0)
 
 
-@pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[Home]:
-    home = Home(tmp_path)
-    yield home
-    home.kill()
-
-
 def started(home: Home, queue: Queue = CARRY) -> tuple[Manager, Deliverers]:
     manager = home.start(SOON, Transport(initial_destination_concurrency=20), queue=queue)
     return manager, Deliverers(manager)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -33,13 +31,6 @@ class Clock:
         if not self.leap_in:
             self.time += 1.0
         return self.time
-
-
-@pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[Home]:
-    home = Home(tmp_path)
-    yield home
-    home.kill()
 
 
 async def test_new_and_deferred_mail_alternate_into_the_active_set(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

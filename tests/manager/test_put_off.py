@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
@@ -51,13 +50,6 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Watched:
     disk = Watched()
     monkeypatch.setattr("mailcore.manager.manager.Disk", lambda: disk)
     return disk
-
-
-@pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[Home]:
-    home = Home(tmp_path)
-    yield home
-    home.kill()
 
 
 def fail(manager: Manager, deliverers: Deliverers, transport: bool = False) -> int:

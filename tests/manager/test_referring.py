@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
 
 from mailcore.config.queue import Queue
 from mailcore.config.settings import Scheduler, Transport
@@ -31,13 +27,6 @@ REFER = Queue(
     refer_deferred=True,
 )
 SOON = Scheduler(minimal_backoff_time=1.0)
-
-
-@pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[Home]:
-    home = Home(tmp_path)
-    yield home
-    home.kill()
 
 
 def started(home: Home, queue: Queue = REFER) -> tuple[Manager, Deliverers]:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from mailcore.config.queue import Queue
 from mailcore.config.settings import Scheduler, Transport
@@ -21,13 +17,6 @@ from tests.manager.test_retry_of_some import at_rest, checkpoint
 SEVERAL = 16
 ROOM = 5  # the share of deferred mail in an active set of ten
 QUEUE = Queue(segment_bytes=1 << 20, retry_ladder_s=(300, 600), reserve_bytes=1 << 20)
-
-
-@pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[Home]:
-    home = Home(tmp_path)
-    yield home
-    home.kill()
 
 
 def start(home: Home, queue: Queue = QUEUE) -> tuple[Manager, Deliverers]:

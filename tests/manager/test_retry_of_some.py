@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +28,6 @@ from tests.manager.test_retry_at_once import written
 from tests.running.running_core import recipients_of, route_to, running
 
 QUEUE = Queue(segment_bytes=1 << 20, retry_ladder_s=(300, 600), reserve_bytes=1 << 20)
-
-
-@pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[Home]:
-    home = Home(tmp_path)
-    yield home
-    home.kill()
 
 
 def start(home: Home) -> tuple[Manager, Deliverers]:
