@@ -34,7 +34,7 @@ from appliance.pipeline.run import make
 from appliance.pipeline.session import QUICK, end, start
 from appliance.pipeline.store import Store
 from bench.faked_clock import Clock, TimedCore
-from mailcore.control.client import AsyncControlClient
+from mailcore.control.async_client import AsyncControlClient
 from mailcore.lab.lab import Lab
 from tests.end_to_end.reporting import Gold, gold_of, ordered, with_more
 from tests.running.running_core import route_to

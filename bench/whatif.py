@@ -23,7 +23,7 @@ from typing import Any
 import uvloop
 
 from bench.probe import hand_over
-from mailcore.control.client import AsyncControlClient
+from mailcore.control.async_client import AsyncControlClient
 from mailcore.lab.lab import Lab
 from tests.running.running_core import RunningCore
 

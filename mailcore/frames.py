@@ -6,16 +6,18 @@ in batches: a ``FrameWriter`` collects the frames of one turn of the loop and wr
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import struct
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from mailcore.envelope import Envelope, Options, Verdict
 from mailcore.faults import Fault
+
+if TYPE_CHECKING:  # each command loads the frames, and none of them a loop
+    import asyncio
 
 __all__ = [
     "TLS_NOT_OFFERED",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mailcore.control import client
+from mailcore.control import async_client, client
 from mailcore.control.client import ControlError, Refused
 from mailcore.faults import Code, Fault, FaultError
 from mailcore.frames import Response
@@ -44,7 +44,7 @@ def reword(replace: Callable[[Any, str, Any], None] = setattr) -> None:
 
     No program that is a client in this process, and no test, can then depend on the real words. ``replace``: as setattr.
     """
-    result = client._result
+    result = client.result_of
 
     def of(response: Response) -> Any:
         return _with_other_words(result(response))
@@ -52,7 +52,8 @@ def reword(replace: Callable[[Any, str, Any], None] = setattr) -> None:
     def init(self: ControlError, message: str, *, code: Code | None = None, argument: str = "") -> None:
         FaultError.__init__(self, other_words(code or self.default, argument), code=code, argument=argument)
 
-    replace(client, "_result", of)
+    replace(client, "result_of", of)
+    replace(async_client, "result_of", of)
     replace(ControlError, "__init__", init)
 
 

@@ -131,6 +131,9 @@ IMPORTS_ON_DEMAND = {
     "mailcore/cli/postfix/main.py": "a command loads its own module only",
     "mailcore/cli/simulate/command.py": "matplotlib takes half a second, and is needed for --chart only",
     "mailcore/events/read/archive.py": "pyarrow takes half a second and 50 MB, and is needed when there is a file to read",
+    "mailcore/control/client.py": "a command needs the types of its own operation; those of all after a failure only",
+    "mailcore/config/certificates.py": "each command loads the settings, and few of them a certificate",
+    "mailcore/config/tls.py": "as for certificates",
     "appliance/accounts/apps.py": "Django has no models before ready()",
 }
 

@@ -20,7 +20,8 @@ import msgspec
 from django.conf import settings
 from django.http import HttpRequest
 
-from mailcore.control.client import AsyncControlClient, ControlClient, ControlError, Refused, TimedOut
+from mailcore.control.async_client import AsyncControlClient
+from mailcore.control.client import ControlClient, ControlError, Refused, TimedOut
 from mailcore.control.protocol.injection import Injected
 from mailcore.control.protocol.operation import CHUNK_BYTES_MAX, Nothing
 from mailcore.faults import Code

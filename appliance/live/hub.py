@@ -55,7 +55,8 @@ from appliance.live.snapshot import (
     queue_of,
     trouble_of,
 )
-from mailcore.control.client import AsyncControlClient, ControlError, NotRunning, NotUnderstood, Refused, TimedOut
+from mailcore.control.async_client import AsyncControlClient
+from mailcore.control.client import ControlError, NotRunning, NotUnderstood, Refused, TimedOut
 from mailcore.control.protocol.messages import AgesPart
 from mailcore.control.protocol.state import Disks, Processes
 from mailcore.manager_answers import Destinations, Size, State

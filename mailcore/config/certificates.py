@@ -6,9 +6,11 @@ import calendar
 import contextlib
 import os
 import re
-import ssl
 import time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import ssl
 
 __all__ = ["CertificateError", "Loaded", "Pair", "load_content", "load_pair", "validity"]
 
@@ -63,6 +65,8 @@ def load_content(certificate: bytes, key: bytes) -> Loaded:
 
 
 def _load(certificate: str, key: str, content: bytes) -> Loaded:
+    import ssl  # each command loads the settings, and few of them a certificate
+
     found = _PEM.search(content)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:

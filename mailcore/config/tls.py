@@ -7,7 +7,6 @@ open a file are for the check at load.
 from __future__ import annotations
 
 import ipaddress
-import ssl
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -135,6 +134,8 @@ def check_nameservers(nameservers: Sequence[str], levels: Collection[object]) ->
 
 def check_ca_file(file: str) -> None:
     """Loads the certificates of CAs. Raises BadValue named ca_file."""
+    import ssl  # each command loads the settings, and few of them such a file
+
     try:
         with open(file, "rb"):
             pass

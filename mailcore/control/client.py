@@ -1,4 +1,4 @@
-"""Speaks to the control socket: a blocking client for the command line and the portal, an async one for tests and tools.
+"""Speaks to the control socket: a blocking client for the command line and the portal (``async_client`` has the other).
 
     with ControlClient(path) as control:
         control.call("delete", {"queue_ids": [...]}, why="asked for by the sender")
@@ -14,23 +14,35 @@ Keeps law: never-sent-twice (docs/laws.md).
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import itertools
 import os
 import socket
-from collections.abc import AsyncGenerator, Generator, Iterator
+from collections.abc import Generator, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
 import msgspec
 
-from mailcore.control.protocol.operation import Access
-from mailcore.control.protocol.table import OPERATIONS
 from mailcore.faults import Code, Fault, FaultError
 from mailcore.frames import Frame, FrameDecoder, Request, Response, WireError, encode
 
-__all__ = ["AsyncControlClient", "ControlClient", "ControlError", "NotRunning", "NotUnderstood", "Refused", "TimedOut"]
+__all__ = [
+    "READ_BYTES",
+    "TIMEOUT_S",
+    "ControlClient",
+    "ControlError",
+    "NotRunning",
+    "NotUnderstood",
+    "Refused",
+    "TimedOut",
+    "broken",
+    "encoded",
+    "no_connection",
+    "result_of",
+    "timed_out",
+    "typed",
+]
 
 TIMEOUT_S = 90.0  # for each part; the control process itself waits 60 s for the manager
 READ_BYTES = 256 << 10
@@ -70,7 +82,8 @@ class Refused(ControlError):
         return cls(fault.message, code=fault.code, argument=fault.argument)
 
 
-def _no_connection(path: str, error: OSError) -> NotRunning:
+def no_connection(path: str, error: OSError) -> NotRunning:
+    """Returns the error of a socket that cannot be connected to, with what to do about it."""
     if isinstance(error, FileNotFoundError):
         missing = f"Waypost is not running: no control socket at {path}"
         return NotRunning(f"{missing}. If it runs with another home, pass --config FILE.")
@@ -82,13 +95,15 @@ def _no_connection(path: str, error: OSError) -> NotRunning:
     return NotRunning(f"{path}: {error.strerror or error}")
 
 
-def _result(response: Response) -> Any:
+def result_of(response: Response) -> Any:
+    """Returns the result in a response. Raises Refused."""
     if response.error is not None:
         raise Refused.of(response.error)
     return response.result
 
 
-def _encoded(request: Request) -> bytes:
+def encoded(request: Request) -> bytes:
+    """Returns the frame of a request. Raises Refused for text that is not UTF-8."""
     try:
         return encode(request)
     except UnicodeEncodeError as error:  # half of a surrogate pair, or a byte that Python could not decode
@@ -96,27 +111,33 @@ def _encoded(request: Request) -> bytes:
         raise Refused(f"'{text}' is not UTF-8; nothing was done", code=Code.INVALID) from None
 
 
-def _timed_out(operation: str, arguments: dict[str, Any] | None) -> TimedOut:
+def timed_out(operation: str, arguments: dict[str, Any] | None) -> TimedOut:
+    """Returns the error of an operation that was not answered in time."""
     if _only_asks(operation, arguments):
         return TimedOut(f"no answer to {operation} in time", code=Code.UNAVAILABLE)
     return TimedOut(f"no answer to {operation} in time; whether anything was changed is not known")
 
 
-def _broken(path: str, operation: str, arguments: dict[str, Any] | None, error: Exception) -> ControlError:
+def broken(path: str, operation: str, arguments: dict[str, Any] | None, error: Exception) -> ControlError:
+    """Returns the error of an operation whose connection broke before the answer."""
     code = Code.UNAVAILABLE if _only_asks(operation, arguments) else Code.OUTCOME_UNKNOWN
     return ControlError(f"{path}: the connection broke: {error}", code=code)
 
 
 def _only_asks(operation: str, arguments: dict[str, Any] | None) -> bool:
     """Returns whether the operation changes nothing: a question, message data, or a count before a change."""
+    # Loaded after a failure only: the types of all operations would take a command a third of its start.
+    from mailcore.control.protocol.operation import Access
+    from mailcore.control.protocol.table import OPERATIONS
+
     known = OPERATIONS.get(operation)
     if known is not None and known.access is Access.READ:
         return True
     return operation == "data" or bool((arguments or {}).get("dry_run"))
 
 
-def _typed(operation: str, result: type[R], answer: Any) -> R:
-    assert OPERATIONS[operation].result is result, f"{operation} does not answer with a {result.__name__}"
+def typed(operation: str, result: type[R], answer: Any) -> R:
+    """Returns an answer as its type. Raises NotUnderstood."""
     try:
         return msgspec.convert(answer, result)
     except msgspec.ValidationError as error:
@@ -163,7 +184,7 @@ class ControlClient:
 
         Raises ControlError, also when the answer is not of this type: client and server are of two versions.
         """
-        return _typed(operation, result, self.call(operation, arguments, why=why, timeout_s=timeout_s))
+        return typed(operation, result, self.call(operation, arguments, why=why, timeout_s=timeout_s))
 
     def parts(
         self,
@@ -175,7 +196,7 @@ class ControlClient:
     ) -> Generator[Any, None, None]:
         """Yields the parts of the answer as they arrive. ``timeout_s`` is for each part. Raises ControlError."""
         number = next(self._numbers)
-        request = _encoded(Request(number, operation, arguments or {}, self._who, why))
+        request = encoded(Request(number, operation, arguments or {}, self._who, why))
         connection = self._connect()
         finished = False
         try:
@@ -187,11 +208,11 @@ class ControlClient:
             while not finished:
                 response = self._read(connection, number)
                 finished = response.last or response.error is not None
-                yield _result(response)
+                yield result_of(response)
         except TimeoutError:
-            raise _timed_out(operation, arguments) from None
+            raise timed_out(operation, arguments) from None
         except (OSError, WireError) as error:
-            raise _broken(str(self._path), operation, arguments, error) from None
+            raise broken(str(self._path), operation, arguments, error) from None
         finally:
             if not finished:  # the rest of the answer must not be read by the next request
                 self.close()
@@ -208,7 +229,7 @@ class ControlClient:
         """Yields the parts of the answer as ``parts`` does, each as its type. Raises ControlError, as ``ask``."""
         with contextlib.closing(self.parts(operation, arguments, why=why, timeout_s=timeout_s)) as parts:
             for part in parts:
-                yield _typed(operation, result, part)
+                yield typed(operation, result, part)
 
     def close(self) -> None:
         """Closes the connection; the next call connects again."""
@@ -232,7 +253,7 @@ class ControlClient:
                 connection.connect(self._path)
             except OSError as error:
                 connection.close()
-                raise _no_connection(self._path, error) from None
+                raise no_connection(self._path, error) from None
             self._socket = connection
             self._decoder = FrameDecoder()
             self._frames = iter(())
@@ -244,103 +265,6 @@ class ControlClient:
                 if isinstance(frame, Response) and frame.number in (number, 0):  # 0: before anything was asked
                     return frame
             data = connection.recv(READ_BYTES)
-            if not data:
-                raise ControlError(f"{self._path}: the control process ended the connection; ask again")
-            self._frames = self._decoder.feed(data)
-
-
-class AsyncControlClient:
-    """The same in an asyncio loop."""
-
-    def __init__(self, path: str | os.PathLike[str], *, who: str = "", timeout_s: float = TIMEOUT_S) -> None:
-        self._path = os.fspath(path)
-        self._who = who
-        self._timeout_s = timeout_s
-        self._numbers = itertools.count(1)
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self._frames: Iterator[Frame] = iter(())
-        self._decoder = FrameDecoder()
-        self._one_at_a_time = asyncio.Lock()
-
-    async def call(self, operation: str, arguments: dict[str, Any] | None = None, *, why: str = "") -> Any:
-        """Returns the result of an operation; the last part of a long answer. Raises ControlError."""
-        result = None
-        async with contextlib.aclosing(self.parts(operation, arguments, why=why)) as parts:
-            async for part in parts:
-                result = part
-        return result
-
-    async def ask(
-        self, operation: str, result: type[R], arguments: dict[str, Any] | None = None, *, why: str = ""
-    ) -> R:
-        """Returns the result, of a long answer the last part, as its type. Raises ControlError, as ``ControlClient.ask``."""
-        return _typed(operation, result, await self.call(operation, arguments, why=why))
-
-    async def parts(
-        self, operation: str, arguments: dict[str, Any] | None = None, *, why: str = ""
-    ) -> AsyncGenerator[Any, None]:
-        """Yields the parts of the answer as they arrive. Raises ControlError."""
-        async with self._one_at_a_time:
-            number = next(self._numbers)
-            request = _encoded(Request(number, operation, arguments or {}, self._who, why))
-            reader, writer = await self._connect()
-            finished = False
-            try:
-                writer.write(request)
-                while not finished:
-                    async with asyncio.timeout(self._timeout_s):
-                        response = await self._read(reader, number)
-                    finished = response.last or response.error is not None
-                    yield _result(response)
-            except TimeoutError:
-                raise _timed_out(operation, arguments) from None
-            except (OSError, WireError) as error:
-                raise _broken(str(self._path), operation, arguments, error) from None
-            finally:
-                if not finished:
-                    await self.close()
-
-    async def ask_parts(
-        self, operation: str, result: type[R], arguments: dict[str, Any] | None = None, *, why: str = ""
-    ) -> AsyncGenerator[R, None]:
-        """Yields the parts of the answer as ``parts`` does, each as its type. Raises ControlError, as ``ask``."""
-        async with contextlib.aclosing(self.parts(operation, arguments, why=why)) as parts:
-            async for part in parts:
-                yield _typed(operation, result, part)
-
-    async def close(self) -> None:
-        """Closes the connection; the next call connects again."""
-        if self._streams is not None:
-            _, writer = self._streams
-            self._streams = None
-            writer.close()
-            with contextlib.suppress(OSError):
-                await writer.wait_closed()
-
-    async def __aenter__(self) -> AsyncControlClient:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if self._streams is None:
-            try:
-                self._streams = await asyncio.open_unix_connection(self._path)
-            except OSError as error:
-                raise _no_connection(self._path, error) from None
-            self._decoder = FrameDecoder()
-            self._frames = iter(())
-        return self._streams
-
-    async def _read(self, reader: asyncio.StreamReader, number: int) -> Response:
-        while True:
-            for frame in self._frames:
-                if isinstance(frame, Response) and frame.number in (number, 0):
-                    return frame
-            data = await reader.read(READ_BYTES)
             if not data:
                 raise ControlError(f"{self._path}: the control process ended the connection; ask again")
             self._frames = self._decoder.feed(data)

@@ -11,9 +11,10 @@ import os
 import pwd
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from mailcore.doctor.host import PROC, Host
+if TYPE_CHECKING:  # ``waypost status`` looks at files, too, and has no use for name servers
+    from mailcore.doctor.host import Host
 
 __all__ = ["Ids", "ids_of", "ids_of_role", "name_of_user", "unreadable"]
 
@@ -31,7 +32,7 @@ class Ids(NamedTuple):
 def ids_of(pid: int) -> Ids | None:
     """Returns the ids of a process in effect; None if it ended."""
     try:
-        lines = (PROC / str(pid) / "status").read_text().splitlines()
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return None
     found = {name: values.split() for name, _, values in (line.partition(":") for line in lines)}

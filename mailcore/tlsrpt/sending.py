@@ -29,7 +29,8 @@ import msgspec
 from mailcore.config.host_finder_of import host_finder_of
 from mailcore.config.settings import Settings
 from mailcore.config.tlsrpt import DIRECTORY, TlsRpt
-from mailcore.control.client import AsyncControlClient, ControlError
+from mailcore.control.async_client import AsyncControlClient
+from mailcore.control.client import ControlError
 from mailcore.control.protocol.injection import Injected
 from mailcore.control.protocol.operation import CHUNK_BYTES_MAX, Nothing
 from mailcore.faults import Code

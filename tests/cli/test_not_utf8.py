@@ -12,7 +12,8 @@ import pytest
 from mailcore.cli.commands import COMMANDS
 from mailcore.cli.main import main
 from mailcore.cli.tree import Command, command_tree, options_of, positionals_of
-from mailcore.control.client import AsyncControlClient, ControlClient, Refused
+from mailcore.control.async_client import AsyncControlClient
+from mailcore.control.client import ControlClient, Refused
 from mailcore.faults import Code
 from mailcore.terminal.command import file_name
 from tests.cli.running_control import Waypost

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mailcore.control.client import AsyncControlClient
+from mailcore.control.async_client import AsyncControlClient
 from mailcore.control.protocol.table import OPERATIONS
 from tests.control.running_control import RunningControl, open_control
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from mailcore.config.load import load
 from mailcore.config.settings import Settings
-from mailcore.control.client import AsyncControlClient
+from mailcore.control.async_client import AsyncControlClient
 from mailcore.control.server import ControlServer
 from mailcore.envelope import Envelope
 from mailcore.events.read.archive import open_archive

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mailcore.control import ages
-from mailcore.control.client import AsyncControlClient
+from mailcore.control.async_client import AsyncControlClient
 from mailcore.envelope import Recipient
 from mailcore.lookup import ages as scanning
 from mailcore.lookup.ages import BOUNDS_S, OTHERS

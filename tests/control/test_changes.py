@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from mailcore.control import change_progress
-from mailcore.control.client import AsyncControlClient, Refused
+from mailcore.control.async_client import AsyncControlClient
+from mailcore.control.client import Refused
 from mailcore.envelope import Envelope
 from mailcore.faults import Code, Fault
 from mailcore.manager_answers import Overtaken

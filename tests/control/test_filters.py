@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from mailcore.control.client import AsyncControlClient, Refused
+from mailcore.control.async_client import AsyncControlClient
+from mailcore.control.client import Refused
 from mailcore.faults import Code
 from tests.control.running_control import RunningControl
 from tests.faults import refused

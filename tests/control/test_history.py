@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from mailcore.control.client import AsyncControlClient, Refused
+from mailcore.control.async_client import AsyncControlClient
+from mailcore.control.client import Refused
 from mailcore.control.message_data import fields_of
 from mailcore.envelope import DataPlace, Envelope
 from mailcore.lab.lab import Lab

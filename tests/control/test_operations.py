@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from mailcore.control import intake, view
-from mailcore.control.client import AsyncControlClient, Refused
+from mailcore.control.async_client import AsyncControlClient
+from mailcore.control.client import Refused
 from mailcore.control.protocol.messages import Reasons
 from mailcore.control.protocol.operation import Access, Answerer
 from mailcore.control.protocol.table import OPERATIONS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mailcore.control.client import AsyncControlClient
+from mailcore.control.async_client import AsyncControlClient
 from mailcore.log.disk import Disk
 from mailcore.log.positions import LanePosition, RestartPositions, write_positions
 from mailcore.log.segment import name_of

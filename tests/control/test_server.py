@@ -17,7 +17,8 @@ import pytest
 
 from mailcore.control import access, changes
 from mailcore.control import server as server_module
-from mailcore.control.client import AsyncControlClient, ControlClient, ControlError, NotRunning, Refused, TimedOut
+from mailcore.control.async_client import AsyncControlClient
+from mailcore.control.client import ControlClient, ControlError, NotRunning, Refused, TimedOut
 from mailcore.control.server import ControlServer
 from mailcore.events.read.archive import open_archive
 from mailcore.faults import Code

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mailcore.control import tables
-from mailcore.control.client import AsyncControlClient
+from mailcore.control.async_client import AsyncControlClient
 from mailcore.log.disk import Disk
 from mailcore.scheduler.parameters import DESTINATION_SCOPE, GLOBAL_SCOPE, SUSPENDED_UNTIL, TRANSPORT_SCOPE
 from mailcore.supervisor.room import ballast_of

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from mailcore.control.client import AsyncControlClient, ControlClient, ControlError, Refused
+from mailcore.control.async_client import AsyncControlClient
+from mailcore.control.client import ControlClient, ControlError, Refused
+from mailcore.control.client import NotUnderstood as NotUnderstoodByClient
 from mailcore.control.manager_link import NotUnderstood
 from mailcore.control.protocol.changes import ChangeResult, MatchingProgress
 from mailcore.control.protocol.injection import Injected
@@ -116,8 +118,8 @@ async def test_a_manager_of_another_version_is_a_clear_error() -> None:
         assert len(running.spool_files()) == 1  # it may be queued: only an orphan's file may be removed
 
 
-async def test_the_type_that_is_asked_for_must_be_the_one_of_the_operation() -> None:
+async def test_a_type_that_is_not_the_one_of_the_operation_is_not_understood() -> None:
     async with open_control() as running, running.client() as control:
-        with pytest.raises(AssertionError, match="disks does not answer with a ChangeResult"):
+        with pytest.raises(NotUnderstoodByClient, match="the answer to disks is not understood"):
             await control.ask("disks", ChangeResult)
         assert {disk.what for disk in (await control.ask("disks", Disks)).disks} == {"queue", "spool", "log"}

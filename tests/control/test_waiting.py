@@ -11,7 +11,7 @@ import pytest
 from msgspec import UNSET
 
 from mailcore.control import view
-from mailcore.control.client import AsyncControlClient
+from mailcore.control.async_client import AsyncControlClient
 from mailcore.control.waiting import GROUPS_MAX, why_at_rest, why_not_in_pass
 from mailcore.envelope import Aside, AsideKind, Envelope, Recipient
 from mailcore.lookup.browse import Found, Stretch

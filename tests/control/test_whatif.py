@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from mailcore.config.scheduler_parameters import parameters_of
-from mailcore.control.client import AsyncControlClient, ControlError, Refused
+from mailcore.control.async_client import AsyncControlClient
+from mailcore.control.client import ControlError, Refused
 from mailcore.control.protocol.tuning import ServiceTimesPart, SimulateArguments
 from mailcore.control.whatif import WhatIf, WhatIfRefused
 from mailcore.envelope import Status, Verdict

@@ -15,7 +15,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from mailcore.control.client import AsyncControlClient, ControlError
+from mailcore.control.async_client import AsyncControlClient
+from mailcore.control.client import ControlError
 from tests.eventually import PATIENCE_S, eventually
 from tests.json_lines import read_list
 from tests.running import loaded

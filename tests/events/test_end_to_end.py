@@ -9,7 +9,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from mailcore.control.client import AsyncControlClient, NotRunning
+from mailcore.control.async_client import AsyncControlClient
+from mailcore.control.client import NotRunning
 from mailcore.lab.lab import Lab
 from tests.end_to_end.appliance import Appliance
 from tests.events.reading import checksum, ends, left, rows

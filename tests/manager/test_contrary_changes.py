@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from mailcore.control.client import AsyncControlClient, ControlError
+from mailcore.control.async_client import AsyncControlClient
+from mailcore.control.client import ControlError
 from mailcore.faults import Code
 from mailcore.lab.lab import Lab
 from tests.eventually import PATIENCE_S

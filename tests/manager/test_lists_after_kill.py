@@ -9,7 +9,8 @@ import smtplib
 from collections import Counter
 from pathlib import Path
 
-from mailcore.control.client import AsyncControlClient, ControlError
+from mailcore.control.async_client import AsyncControlClient
+from mailcore.control.client import ControlError
 from mailcore.lab.lab import Lab
 from tests.eventually import PATIENCE_S
 from tests.running.running_core import DATA, RunningCore, Sections, route_to, running

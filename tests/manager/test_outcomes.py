@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from mailcore.control.client import AsyncControlClient, Refused
+from mailcore.control.async_client import AsyncControlClient
+from mailcore.control.client import Refused
 from mailcore.envelope import Status, Verdict
 from mailcore.lab.lab import Lab
 from mailcore.manager.outcomes import RECENT_S, REPLIES_MAX, REPLY_CHARACTERS, Outcomes

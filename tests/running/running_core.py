@@ -20,7 +20,8 @@ from typing import Any
 
 import msgspec
 
-from mailcore.control.client import AsyncControlClient, ControlError
+from mailcore.control.async_client import AsyncControlClient
+from mailcore.control.client import ControlError
 from mailcore.faults import Fault
 from mailcore.lab.arrival import Arrival
 from mailcore.lab.lab import Lab

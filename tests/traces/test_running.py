@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mailcore.control.client import AsyncControlClient
+from mailcore.control.async_client import AsyncControlClient
 from mailcore.lab.lab import Lab
 from tests.events.reading import rows
 from tests.running.running_core import RunningCore, Sections, route_to, running

@@ -16,7 +16,7 @@ import pytest
 from appliance.common.door import async_door
 from appliance.live.fragments import LivePage, Part
 from appliance.live.hub import Hub, TooManyReaders
-from mailcore.control.client import AsyncControlClient
+from mailcore.control.async_client import AsyncControlClient
 from mailcore.lab.lab import Lab
 from tests.appliance.fake_core import FakeCore, Refusal, Silence
 from tests.appliance.live.answers import ages, answers, row, state

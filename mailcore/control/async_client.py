@@ -1,0 +1,133 @@
+"""Speaks to the control socket from an asyncio loop; ``client`` has the blocking client, the errors, and what both do alike.
+
+    async with AsyncControlClient(path) as control:
+        answer = await control.ask("size", Size)
+
+Keeps law: never-sent-twice (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+from collections.abc import AsyncGenerator, Iterator
+from types import TracebackType
+from typing import Any, TypeVar
+
+import msgspec
+
+from mailcore.control.client import (
+    READ_BYTES,
+    TIMEOUT_S,
+    ControlError,
+    broken,
+    encoded,
+    no_connection,
+    result_of,
+    timed_out,
+    typed,
+)
+from mailcore.frames import Frame, FrameDecoder, Request, Response, WireError
+
+__all__ = ["AsyncControlClient"]
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+
+class AsyncControlClient:
+    """For an asyncio loop. The arguments and methods are those of ``ControlClient``; several tasks may use it."""
+
+    def __init__(self, path: str | os.PathLike[str], *, who: str = "", timeout_s: float = TIMEOUT_S) -> None:
+        self._path = os.fspath(path)
+        self._who = who
+        self._timeout_s = timeout_s
+        self._numbers = itertools.count(1)
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._frames: Iterator[Frame] = iter(())
+        self._decoder = FrameDecoder()
+        self._one_at_a_time = asyncio.Lock()
+
+    async def call(self, operation: str, arguments: dict[str, Any] | None = None, *, why: str = "") -> Any:
+        """Returns the result of an operation; the last part of a long answer. Raises ControlError."""
+        result = None
+        async with contextlib.aclosing(self.parts(operation, arguments, why=why)) as parts:
+            async for part in parts:
+                result = part
+        return result
+
+    async def ask(
+        self, operation: str, result: type[R], arguments: dict[str, Any] | None = None, *, why: str = ""
+    ) -> R:
+        """Returns the result, of a long answer the last part, as its type. Raises ControlError, as ``ControlClient.ask``."""
+        return typed(operation, result, await self.call(operation, arguments, why=why))
+
+    async def parts(
+        self, operation: str, arguments: dict[str, Any] | None = None, *, why: str = ""
+    ) -> AsyncGenerator[Any, None]:
+        """Yields the parts of the answer as they arrive. Raises ControlError."""
+        async with self._one_at_a_time:
+            number = next(self._numbers)
+            request = encoded(Request(number, operation, arguments or {}, self._who, why))
+            reader, writer = await self._connect()
+            finished = False
+            try:
+                writer.write(request)
+                while not finished:
+                    async with asyncio.timeout(self._timeout_s):
+                        response = await self._read(reader, number)
+                    finished = response.last or response.error is not None
+                    yield result_of(response)
+            except TimeoutError:
+                raise timed_out(operation, arguments) from None
+            except (OSError, WireError) as error:
+                raise broken(str(self._path), operation, arguments, error) from None
+            finally:
+                if not finished:
+                    await self.close()
+
+    async def ask_parts(
+        self, operation: str, result: type[R], arguments: dict[str, Any] | None = None, *, why: str = ""
+    ) -> AsyncGenerator[R, None]:
+        """Yields the parts of the answer as ``parts`` does, each as its type. Raises ControlError, as ``ask``."""
+        async with contextlib.aclosing(self.parts(operation, arguments, why=why)) as parts:
+            async for part in parts:
+                yield typed(operation, result, part)
+
+    async def close(self) -> None:
+        """Closes the connection; the next call connects again."""
+        if self._streams is not None:
+            _, writer = self._streams
+            self._streams = None
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def __aenter__(self) -> AsyncControlClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._streams is None:
+            try:
+                self._streams = await asyncio.open_unix_connection(self._path)
+            except OSError as error:
+                raise no_connection(self._path, error) from None
+            self._decoder = FrameDecoder()
+            self._frames = iter(())
+        return self._streams
+
+    async def _read(self, reader: asyncio.StreamReader, number: int) -> Response:
+        while True:
+            for frame in self._frames:
+                if isinstance(frame, Response) and frame.number in (number, 0):
+                    return frame
+            data = await reader.read(READ_BYTES)
+            if not data:
+                raise ControlError(f"{self._path}: the control process ended the connection; ask again")
+            self._frames = self._decoder.feed(data)
