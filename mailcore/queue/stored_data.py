@@ -18,7 +18,7 @@ from mailcore.log.disk import Disk
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import HEADER_BYTES, Record
 from mailcore.log.retired import open_either
-from mailcore.log.segment import name_of, read_what_is_there
+from mailcore.log.segment import Segment, name_of, read_what_is_there
 from mailcore.queue.active import Active, DataAt
 from mailcore.queue.bodies import Bodies
 from mailcore.queue.records import inline_data_at
@@ -59,6 +59,9 @@ class StoredData:
         data = active.data
         if not data.data_sums and active.envelope.data is DataPlace.INLINE:
             return self._read_from_record(active, upto)
+        segment = self._segment_of(active)
+        if segment is not None:
+            return read_blocks(self._disk, segment.fd, data.offset, data.length, data.data_sums, upto)
         fd = open_either(self._disk.open_read, data.path)
         try:
             check_size(self._disk.size(fd), data.spool_bytes)
@@ -76,6 +79,14 @@ class StoredData:
             return read_what_is_there(self._disk, fd, active.data.length, active.data.offset)
         finally:
             self._disk.close(fd)
+
+    def _segment_of(self, active: Active) -> Segment | None:
+        """Returns the segment with inline data if its lane contains it, where it is open already; else None."""
+        if active.envelope.data is not DataPlace.INLINE:
+            return None
+        reader = self._reader(active.lane)
+        base = reader.base_for(active.offset)
+        return None if base is None or reader.path(base) != active.data.path else reader.segment(base)
 
     def _read_from_record(self, active: Active, upto: int) -> bytes:
         """Reads inline data of an older version: the checksum of its record is the only one it has."""
