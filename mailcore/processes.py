@@ -1,6 +1,6 @@
 """The processes of the core: the role that the supervisor starts, and the room whose ``main`` runs it.
 
-The supervisor loads the room and forks; the exporter alone is a fresh Python, because pyarrow starts threads when it is loaded:
+The supervisor loads the room and forks. A test that needs one process without a supervisor starts it as a fresh Python:
 
     python -m mailcore.processes ROLE NUMBER PARENT SETTINGS
 
@@ -160,7 +160,7 @@ ROLES: dict[str, Role] = {
     "manager": Role(_manager),
     "deliverer": Role(_deliverer),
     "control": Role(_control),
-    "exporter": Role(_exporter, module=__spec__.name),
+    "exporter": Role(_exporter),
 }
 
 

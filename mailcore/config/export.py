@@ -14,7 +14,7 @@ class Export:
     """[export]: the events for the reports. They are exported from the log before it is deleted, to `events` below `home`."""
 
     enabled: bool = flag(True, "export events; false: no events, no reports, and segments are deleted without waiting")
-    interval_s: float = number(10.0, 0.1, 3600, "seconds", "time between two searches for sealed segments")
+    interval_s: float = number(30.0, 0.1, 3600, "seconds", "time between two searches for sealed segments")
     cut_interval_s: float = number(
         3600.0,
         60,

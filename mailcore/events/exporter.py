@@ -3,7 +3,7 @@
 It exports at intervals and answers requests on its socket, ``exporter.sock``: ``export`` (everything up to now), ``cut`` (the
 same, with a count of the queue) and ``zone`` (the time zone in which a day of the reports begins). It is crash-only: the
 exported positions say what is done, and a kill costs the work of one stretch. It waits while the disk is full or the manager
-is not running.
+is not running. Files are written by a child, so that this process never has the memory that pyarrow takes (``apart``).
 
 Law: at midnight, in UTC, in the zone of [reports] and in the one that the portal named last, there is a cut. So a day of the
 reports balances from midnight to midnight, whether the portal runs then or not.
@@ -19,7 +19,7 @@ import time
 import zoneinfo
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,6 +27,7 @@ from mailcore.config.settings import Settings
 from mailcore.control.access import group_id, peer_of
 from mailcore.control.client import ControlClient, ControlError
 from mailcore.control.protocol.operation import Access
+from mailcore.events.apart import ChildFailed, at_once, in_a_child
 from mailcore.events.write.cutoff import CutFailed, take_cut
 from mailcore.events.write.export import Export, Exported, ends_of
 from mailcore.events.write.retention import remove_old
@@ -54,6 +55,8 @@ SETTLE_S = 1.0  # after two checkpoints: both files of restart positions cover w
 COVERED_S_MAX = 20.0  # then the positions on disk are used: a manager that is not running writes no new ones
 CUT_SHARE = 50  # a cut that takes t seconds is followed by a pause of 50 t, except at midnight
 CONTROL_S = 5.0
+EXPECTED = (OSError, CutFailed, PositionsTooNew, SegmentTooNew)  # of the work of a child; others are faults of ours
+R = TypeVar("R")
 
 
 class BeatingDisk(Disk):
@@ -85,10 +88,15 @@ class BeatingDisk(Disk):
 
 
 class Exporter:
-    """Exports when it is due, samples windows, and answers requests on its socket."""
+    """Exports when it is due, samples windows, and answers requests on its socket. ``apart`` runs what writes files."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        apart: Callable[[Callable[[], Any], tuple[type[Exception], ...]], Any] = at_once,
+    ) -> None:
         self.settings = settings
+        self._apart = apart
         self.log = MailLog(settings.log_directory)
         self._beats = Beats()
         disk = BeatingDisk(self._beats)
@@ -129,7 +137,7 @@ class Exporter:
             try:
                 self._look()
                 self._complaint = ""
-            except (OSError, CutFailed) as error:  # a full disk; it is retried at the next interval
+            except (OSError, CutFailed, ChildFailed) as error:  # a full disk; it is retried at the next interval
                 words = self._words(error)
                 if words != self._complaint:
                     self.log.failed("exporter", words)
@@ -147,16 +155,34 @@ class Exporter:
             if self._cut_is_due(now - self._settled_s):
                 began = time.monotonic()
                 settled = now - self._settled_s
-                cut, _ = take_cut(self.export, now, settled=settled)
+                cut, _ = self._written(lambda: take_cut(self.export, now, settled=settled))
                 self._cut_rest_until = now + CUT_SHARE * (time.monotonic() - began)
                 # The positions of a slow manager may be of before midnight: then another cut. One that is away writes no more.
                 reached = cut.at if settled - COVERED_S_MAX < cut.at < settled else settled
                 self.export.save(msgspec.structs.replace(self.export.state(), cut_at=reached))
                 remove_old(self.disk, self.events, now, self.settings.export.keep_days)
-            else:
-                self.export.run()
+            elif self.export.is_due():
+                self._written(self.export.run)
         if self.windows.due(now):
-            self.windows.write()
+            self._write_windows()
+
+    def _written(self, work: Callable[[], R]) -> R:
+        """Does work that writes files, in a child. Raises its errors, and ChildFailed."""
+        self.log.flush()  # or the child would have its lines, too
+
+        def logged() -> R:
+            try:
+                return work()
+            finally:
+                self.log.flush()
+
+        done: R = self._apart(logged, EXPECTED)
+        return done
+
+    def _write_windows(self) -> dict[str, int]:
+        written = self._written(self.windows.write)
+        self.windows.written()
+        return written
 
     def _cut_is_due(self, now: float) -> bool:
         """Returns whether a cut is due; the first is due as soon as there is a queue. Everything before ``now`` is on
@@ -206,16 +232,16 @@ class Exporter:
             with self.export.locked(LOCK_WAIT_S):
                 if request.operation == "cut":
                     ids = bool(request.arguments.get("ids"))
-                    cut, exported = take_cut(self.export, time.time(), ids, settled=asked)
+                    cut, exported = self._written(lambda: take_cut(self.export, time.time(), ids, settled=asked))
                     answer: dict[str, Any] = {"at": cut.at, "file": f"cuts/{cut.name}.json", "ids": cut.ids}
                     answer |= {"messages": cut.messages, "recipients": cut.recipients, "lanes": cut.lanes}
                 else:
-                    exported, answer = self._everything(), {}
-            written = exported.files | self.windows.write()
+                    exported, answer = self._written(self._everything), {}
+            written = exported.files | self._write_windows()
             return Response(request.number, {**answer, "rows": sum(written.values()), "files": sorted(written)})
         except FaultError as error:
             return Response(request.number, None, error.fault)
-        except (Locked, CutFailed, OSError, PositionsTooNew, SegmentTooNew) as error:
+        except (Locked, ChildFailed, *EXPECTED) as error:
             code = Code.BUSY if isinstance(error, Locked) else Code.INTERNAL
             return Response(request.number, None, Fault(code, self._words(error)))
 
@@ -287,7 +313,8 @@ def _request_of(client: socket.socket) -> Request | None:
 def main(start_traces: Callable[[Settings], None], settings: Settings, number: int) -> None:
     """Runs until it is killed. There is one exporter, number 0. ``start_traces``: beside it, if the settings want them."""
     os.nice(NICE)
-    exporter = Exporter(settings)
+    # The tracer is a thread, and a process with threads must not fork.
+    exporter = Exporter(settings, at_once if settings.traces.endpoint else in_a_child)
     try:
         start_traces(settings)
     except Exception as error:  # a fault of traces must not keep events from being exported

@@ -1,4 +1,4 @@
-"""Starts a child: as a copy of the supervisor (fork), which has loaded the room before, or as a fresh Python.
+"""Starts a child as a copy of the supervisor (fork), which has loaded the room before.
 
 A fork takes milliseconds, where a fresh Python loads modules for up to half a second of CPU, and the children share the memory
 of what is loaded (docs/decisions/0052-forked-children.md). ``execve`` closes descriptors, drops capabilities and names the
@@ -6,7 +6,7 @@ process; here this is done by ``_become_a_child``.
 
 Laws
 - The supervisor has no thread but its main one: a fork copies only the thread that calls it, and locks of others stay locked.
-  A room that starts threads when it is loaded gets a fresh Python.
+  So no room starts a thread when it is loaded (as pyarrow does: the exporter loads it in children of its own).
 - A child has no descriptor of the supervisor but its standard output, standard error and those that it is given.
 - A child keeps no capability that the supervisor did not have in its ambient set.
 """
@@ -18,7 +18,6 @@ import ctypes
 import gc
 import os
 import signal
-import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +38,7 @@ _PR_SET_DUMPABLE = 4  # prctl(2)
 
 
 class Process(Protocol):
-    """A started child; ``subprocess.Popen`` is one."""
+    """A started child."""
 
     pid: int
     returncode: int | None
@@ -53,13 +52,9 @@ class Process(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """The code that the children of a role run: ``load`` imports the room and returns its main.
-
-    ``module`` is empty if the child is forked; otherwise a fresh Python runs ``python -m MODULE ROLE NUMBER PARENT SETTINGS``.
-    """
+    """The code that the children of a role run: ``load`` imports the room and returns its main."""
 
     load: Callable[[], Main]
-    module: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,27 +75,13 @@ class Order:
 
 
 def prepare_role(role: Role) -> None:
-    """Loads the room of a role that is forked, so that its children start within milliseconds. Raises the errors of that."""
-    if not role.module:
-        role.load()
+    """Loads the room of a role, so that its children start within milliseconds. Raises the errors of that."""
+    role.load()
 
 
 def start(role: Role, order: Order) -> Process:
     """Starts the child. Raises OSError if there is no memory or no free process, and the errors of loading the room."""
-    return _fresh(role.module, order) if role.module else _forked(role.load(), order)
-
-
-def _fresh(module: str, order: Order) -> Process:
-    user = order.user
-    return subprocess.Popen(  # noqa: S603 - our own module
-        [sys.executable, "-m", module, order.role, str(order.number), str(os.getpid()), order.stored],
-        stdin=subprocess.DEVNULL,
-        pass_fds=order.handed,
-        env={**os.environ, **order.variables},
-        user=user.uid if user is not None else None,
-        group=user.gid if user is not None else None,
-        extra_groups=user.groups if user is not None else None,
-    )
+    return _forked(role.load(), order)
 
 
 class _Forked:

@@ -58,6 +58,26 @@ async def balanced(core: RunningCore) -> Counter[str]:
     return Counter(status for numbers in ends(found).values() for status in numbers.values())
 
 
+def threads_of(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/task").iterdir()))
+
+
+def maps_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/maps").read_text()
+
+
+async def test_the_exporter_stays_small_and_has_one_thread(tmp_path: Path) -> None:
+    """What forks has one thread; pyarrow, which starts some, is loaded by the child that writes."""
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab, QUICK) as core:
+        await core.send("good@example.org")
+        exporter = core.processes()["exporter"]
+        written = await ask(core, "export")
+        assert written["files"]
+        assert threads_of(exporter) == 1
+        assert "arrow" not in maps_of(exporter)
+        assert core.processes()["exporter"] == exporter
+
+
 async def test_every_recipient_is_in_the_events_or_in_a_lane(tmp_path: Path) -> None:
     async with Lab([f"{BEHAVIOUR}:127.0.0.1:0", "accept:127.0.0.1:0"]) as lab, running(tmp_path, lab, QUICK) as core:
         for number in range(MESSAGES):

@@ -18,10 +18,10 @@ import pytest
 from mailcore.config.settings import Export, Reports, Settings
 from mailcore.control.client import ControlClient
 from mailcore.envelope import Status
+from mailcore.events.day import day_of
 from mailcore.events.exporter import EXPORTER_SOCKET, Exporter, main, midnight_between
 from mailcore.events.write.cutoff import Cut, CutFailed
 from mailcore.events.write.export import Exported
-from mailcore.events.write.files import day_of
 from mailcore.events.write.retention import remove_old
 from mailcore.events.write.windows import Windows
 from mailcore.faults import Code, FaultError
@@ -313,6 +313,7 @@ def test_a_dead_destination_is_sampled_also_when_its_mail_is_deferred(tmp_path: 
         {"smtp:a.example": active_destination(dead_until=DAY + 300), "smtp:b.example": active_destination()}, DAY
     )
     windows.write()
+    windows.written()
     (file,) = files(tmp_path)
     found = pq.ParquetFile(file).read(["destination", "queued", "dead_until"]).to_pylist()
     assert found == [{"destination": "smtp:a.example", "queued": 0, "dead_until": DAY + 300}]
@@ -327,6 +328,7 @@ def test_windows_are_sampled_where_there_is_mail_and_written_together(tmp_path: 
     assert not windows.due(DAY + 60)
     assert windows.due(DAY + 900)
     windows.write()
+    windows.written()
     (file,) = files(tmp_path)
     assert file.name == f"windows.{int(DAY * 1000)}.parquet"
     found = pq.ParquetFile(file).read(["at", "destination", "window", "queued", "dead_until"]).to_pylist()

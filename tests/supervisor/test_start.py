@@ -130,7 +130,7 @@ def test_the_rooms_that_are_forked_start_no_thread_when_they_are_loaded() -> Non
         "import os\n"
         "from mailcore.processes import ROLES\n"
         "for role in ROLES.values():\n"
-        "    if not role.module: role.load()\n"
+        "    role.load()\n"
         "print(len(os.listdir('/proc/self/task')))"
     )
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)

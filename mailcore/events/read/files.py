@@ -132,5 +132,5 @@ class EventFiles:
 
 
 def _day_of(at: float) -> str:
-    """Returns the day as ``files.day_of``; a time out of range gives the first or the last day."""
+    """Returns the day as ``day.day_of``; a time out of range gives the first or the last day."""
     return datetime.fromtimestamp(min(max(at, 0.0), _LAST_S), UTC).date().isoformat()

@@ -25,8 +25,6 @@ from dataclasses import dataclass, field
 import msgspec
 
 from mailcore.events.write.counters import add
-from mailcore.events.write.files import StretchFiles
-from mailcore.events.write.stretch import write_stretch
 from mailcore.log.disk import Disk, Locked
 from mailcore.log.positions import RestartPositions, read_all_positions
 from mailcore.log.reader import LaneReader
@@ -122,46 +120,75 @@ class Export:
         written again.
         """
         exported = Exported()
+        state = self.state()
+        for lane, end, upto in self._covered(ends):
+            state = self._lane(state, lane, end, upto, exported)
+        return exported
+
+    def is_due(self) -> bool:
+        """Returns whether ``run`` without ends would write something. Raises OSError, PositionsTooNew, SegmentTooNew."""
+        state = self.state()
+        for lane, end, upto in self._covered(None):
+            with self._reader(lane) as reader:
+                at = self._begin(reader, state, lane, tell=False)
+                if _upto(reader, at, end, upto) is not None:
+                    return True
+        return False
+
+    def _covered(self, ends: Mapping[str, int] | None) -> Iterator[tuple[str, int, int]]:
+        """Yields each lane that is exported, the end that all restart positions cover, and where its open segment ends for
+        ``run``."""
         found = self.positions()
         if not found:
-            return exported
+            return
         covered = ends_of(found[0])
         for each in found[1:]:
             later = ends_of(each)
             covered = {lane: min(end, later.get(lane, 0)) for lane, end in covered.items()}
-        state = self.state()
         for lane, end in covered.items():
             if lane not in (HOLD, DELETED):
-                upto = -1 if ends is None else min(ends.get(lane, -1), end)
-                state = self._lane(state, lane, end, upto, exported)
-        return exported
+                yield lane, end, -1 if ends is None else min(ends.get(lane, -1), end)
+
+    @contextlib.contextmanager
+    def _reader(self, lane: str) -> Iterator[LaneReader]:
+        directory = os.path.join(self.queue_directory, lane)
+        reader = LaneReader(self.disk, directory, lambda damage: None)  # told when the stretch is written
+        try:
+            yield reader
+        finally:
+            reader.close()
+
+    def _begin(self, reader: LaneReader, state: ExportedPositions, lane: str, *, tell: bool) -> ExportedLane:
+        """Returns where the export of a lane continues; ``tell`` of what was deleted before."""
+        at = state.lanes.get(lane, ExportedLane(0))
+        bases = reader.bases
+        if bases and at.at < bases[0] and not _nothing_before(reader, at.at):
+            if lane in state.lanes and tell:
+                self._on_lost(lane, at.at, bases[0])
+            at = ExportedLane(bases[0])
+        if at.since < 0:  # new, or exported up to here by a version that did not count
+            at = msgspec.structs.replace(at, since=at.at, counts={})
+        return at
 
     def _lane(
         self, state: ExportedPositions, lane: str, durable: int, upto: int, exported: Exported
     ) -> ExportedPositions:
-        directory = os.path.join(self.queue_directory, lane)
-        reader = LaneReader(self.disk, directory, lambda damage: None)  # told when the stretch is written
-        try:
-            at = state.lanes.get(lane, ExportedLane(0))
-            bases = reader.bases
-            if bases and at.at < bases[0] and not _nothing_before(reader, at.at):
-                if lane in state.lanes:
-                    self._on_lost(lane, at.at, bases[0])
-                at = ExportedLane(bases[0])
-            if at.since < 0:  # new, or exported up to here by a version that did not count
-                at = msgspec.structs.replace(at, since=at.at, counts={})
-            while (to := at.to if at.to > at.at else _next(reader, at.at, durable, upto)) is not None:
-                if to not in bases and to != at.to:  # it would end elsewhere the next time
+        with self._reader(lane) as reader:
+            at = self._begin(reader, state, lane, tell=True)
+            while (to := _upto(reader, at, durable, upto)) is not None:
+                # pyarrow takes 50 MB and half a second, so it is imported when there is something to write.
+                from mailcore.events.write.files import StretchFiles
+                from mailcore.events.write.stretch import write_stretch
+
+                if to not in reader.bases and to != at.to:  # it would end elsewhere the next time
                     at = msgspec.structs.replace(at, to=to)
                     state = self._save_lane(state, lane, at)
                 files = StretchFiles(self.events_disk, self.events_directory, lane, at.at)
-                written = write_stretch(self.disk, directory, files, at.at, to, at.keep, self._on_damage)
+                written = write_stretch(self.disk, reader.directory, files, at.at, to, at.keep, self._on_damage)
                 at = ExportedLane(to, 0, written.keep, at.since, add(at.counts, written.counts))
                 state = self._save_lane(state, lane, at)
                 exported.files |= written.files
                 exported.stretches += 1
-        finally:
-            reader.close()
         return state
 
     def _save_lane(self, state: ExportedPositions, lane: str, at: ExportedLane) -> ExportedPositions:
@@ -175,6 +202,11 @@ def _nothing_before(reader: LaneReader, at: int) -> bool:
     position that was named, also if no byte was written there (law: positions-never-reused)."""
     first = reader.segment(reader.bases[0])
     return first is not None and first.header.previous_end <= at
+
+
+def _upto(reader: LaneReader, at: ExportedLane, durable: int, upto: int) -> int | None:
+    """Returns where the next stretch ends: where it was begun to end, if it was; else as ``_next``."""
+    return at.to if at.to > at.at else _next(reader, at.at, durable, upto)
 
 
 def _next(reader: LaneReader, at: int, durable: int, upto: int) -> int | None:

@@ -16,26 +16,24 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mailcore.events.checksum import Summed
+from mailcore.events.day import DAY_S, day_number, day_of
 from mailcore.events.rows import Row
 from mailcore.events.schema import COLUMNS, FIELDS, VERSION
 from mailcore.events.write.counters import add, count
 from mailcore.log.disk import Disk
 from mailcore.log.segment import Damage
 
-__all__ = ["SCHEMA", "StretchFiles", "day_of"]
+__all__ = ["SCHEMA", "StretchFiles"]
 
 ROWS_MAX = 20_000  # of a row group: some megabytes in memory, and few enough groups for a quick reader
 DAMAGES_MAX = 1_000  # named in a file; with more, the disk itself is the problem
 COMPRESSION = "zstd"  # decision 0013
-DAY_S = 86_400
-DAYS_MAX = 2_932_896  # 9999-12-31, the last valid day
 
 _TYPES: dict[str, pa.DataType] = {
     "string": pa.string(),
@@ -46,12 +44,6 @@ _TYPES: dict[str, pa.DataType] = {
     "strings": pa.list_(pa.string()),
 }
 SCHEMA = pa.schema([pa.field(name, _TYPES[kind]) for name, kind in COLUMNS.items()])
-
-
-def day_of(at: float) -> str:
-    """Returns YYYY-MM-DD in UTC; 1970-01-01 for an invalid time."""
-    day = int(at // DAY_S) if 0 <= at < DAYS_MAX * DAY_S else 0  # false for NaN, too
-    return datetime.fromtimestamp(day * DAY_S, UTC).date().isoformat()
 
 
 class _DayFile:
@@ -121,7 +113,7 @@ class StretchFiles:
     def add(self, kind: str, offset: int, row: Row) -> None:
         """Adds a row to the file of its day; the row has part, time, queue id and the fields of its kind."""
         at = row[1]
-        key = (int(at // DAY_S) if 0 <= at < DAYS_MAX * DAY_S else 0, kind)
+        key = (day_number(at), kind)
         rows = self._buffers.get(key)
         if rows is None:
             rows = self._buffers[key] = []

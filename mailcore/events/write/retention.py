@@ -9,8 +9,8 @@ import contextlib
 import os
 import re
 
+from mailcore.events.day import DAY_S, day_of
 from mailcore.events.write.cutoff import CUTS, IDS
-from mailcore.events.write.files import DAY_S, day_of
 from mailcore.log.disk import Disk
 
 __all__ = ["remove_old"]

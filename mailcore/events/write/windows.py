@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mailcore.events.rows import Row
-from mailcore.events.write.files import StretchFiles
 from mailcore.log.disk import Disk
 from mailcore.manager_answers import ActiveDestination
 
@@ -47,9 +46,12 @@ class Windows:
         return len(self._rows) >= ROWS_MAX or now - self._rows[0][0] / 1000 >= self._written_every_s
 
     def write(self) -> dict[str, int]:
-        """Writes the samples; returns the rows by path. Raises OSError; then the samples stay."""
+        """Writes the samples; returns the rows by path. Raises OSError. The samples stay until ``written``."""
         if not self._rows:
             return {}
+        # pyarrow takes 50 MB and half a second, so it is imported when there is something to write.
+        from mailcore.events.write.files import StretchFiles
+
         files = StretchFiles(self._disk, self._directory, LANE, self._rows[0][0])
         try:
             for offset, row in self._rows:
@@ -57,5 +59,8 @@ class Windows:
             written = files.complete(self._rows[-1][0] + 1, 0.0)
         finally:
             files.abandon()
-        self._rows.clear()
         return written
+
+    def written(self) -> None:
+        """Drops the samples that ``write`` has written, perhaps in another process."""
+        self._rows.clear()
