@@ -17,8 +17,8 @@ MUTATIONS = [
     Mutation(
         "a lane whose first segment could not be written lacks its beginning",
         "mailcore/events/write/export.py",
-        "            if bases and at.at < bases[0] and not _nothing_before(reader, at.at):\n",
-        "            if bases and at.at < bases[0]:\n",
+        "        if bases and at.at < bases[0] and not _nothing_before(reader, at.at):\n",
+        "        if bases and at.at < bases[0]:\n",
         "tests/events/test_export.py -k first_segment",
     ),
     Mutation(
