@@ -43,6 +43,7 @@ BACKOFF_S_MAX = 5.0
 HEALTHY_S = 10.0  # a child that ran this long is restarted at once
 LOOK_S = 1.0  # between two looks at the children; systemd's watchdog is notified as often
 STUCK = 2  # times silent_s: a child that was killed after silent_s has ended by then, or does not end at all
+DELIVERING = ("manager", "deliverer")  # started before the others
 RECEIVERS_FIRST_S = 5.0  # the other processes start at the latest then; until then receivers have the processor
 REFUSED_REST_S = 5.0  # under systemd, whose RestartSec is shorter
 
@@ -127,12 +128,10 @@ class Supervisor:
             self._start(child)
         until_begun([child.pulse for child in receivers if child.pulse is not None], RECEIVERS_FIRST_S)
         others = [child for child in self.children if child.role != "receiver"]
-        for child in others:
+        for child in sorted(others, key=lambda child: child.role not in DELIVERING):
             with contextlib.suppress(Exception):  # _start says it
                 prepare_role(self.roles[child.role])
-        for child in self.children:
-            if child.process is None:
-                self._start(child)
+            self._start(child)  # at once: it recovers while the next room is loaded
         self._publish()
         self.service.ready()  # receivers accept mail; a recovery may take longer
         while True:
