@@ -1,7 +1,8 @@
 """Answers ``positions``: runners and ends of lanes, segments on disk and why they are kept, and the cost of a restart now.
 
 Laws: the manager is asked one question; when it is away, the restart positions on disk are used, with a note that says so.
-Only names and sizes of files are read, and the first records of the newest journal segment.
+Only names and sizes of files are read, the headers of records in retired segments, and the first records of the newest
+journal segment.
 
 Keeps law: works-without-manager (docs/laws.md).
 """
@@ -26,6 +27,7 @@ from mailcore.log.positions import DAMAGED, RestartPositions, read_positions
 from mailcore.log.reader import LaneReader
 from mailcore.log.segment import Damage
 from mailcore.lookup.browse import lane_order
+from mailcore.lookup.retired import RetiredLook
 from mailcore.lookup.segments import LanePlaces, lane_segments
 from mailcore.manager_answers import JournalPlaces, LaneCut, Places
 from mailcore.queue.exported import UNEXPORTED, ExportedLane, read_exported
@@ -50,6 +52,7 @@ class Positions:
         self._view = view
         self._exported_directory = exported_directory
         self._undo_time_s = undo_time_s
+        self._retired = RetiredLook(view.browser.disk, view.browser.queue_directory)
         self.answers: dict[str, Answers] = {"positions": self._positions}
 
     async def _positions(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
@@ -70,6 +73,7 @@ class Positions:
         if places is None:
             places = self._from_disk(positions)
         exported = self._exported()
+        self._retired.begin()
         lanes = []
         for lane, cut in sorted(places.lanes.items(), key=lambda pair: lane_order(pair[0])):
             recorded = positions.lanes.get(lane)
@@ -88,6 +92,7 @@ class Positions:
                     end=cut.end,
                     lag_bytes=max(cut.end - cut.runner, 0),
                     browse=cut.browse,
+                    retired=self._retired.of(lane),
                     **msgspec.structs.asdict(lane_segments(disk, os.path.join(directory, lane), at)),
                 )
             )

@@ -301,6 +301,18 @@ class LaneSegments(Struct, kw_only=True):
     bytes_on_disk: int  # of all segments
 
 
+class Retired(Struct, kw_only=True):
+    """The retired segments of a lane: no part of it any more, they are kept for data of mail that waits elsewhere."""
+
+    segments: int
+    bytes: int
+    needed_bytes: int | None  # of records whose data is needed; None: not all of them were read yet
+    unneeded_since: (
+        float  # when the last mark was written to one of which nothing is needed, wall clock; 0.0: there is none
+    )
+    oldest_at: float  # when the first of them was begun, wall clock; 0.0: there is none
+
+
 class TimedReply(Struct, kw_only=True):
     """A reply other than success."""
 

@@ -27,6 +27,7 @@ from tests.control.test_history import change, spooled
 from tests.eventually import eventually
 from tests.faults import other_words
 from tests.lookup.recorded_lives import RecordedLives
+from tests.lookup.retired_lane import mark_garbage, retired_lane
 from tests.lookup.sample_messages import deferred, envelope
 
 ID = "1K0RDGV4BE900"
@@ -311,6 +312,18 @@ async def test_positions_are_a_table(running: RunningControl, waypost: Waypost) 
     assert "incoming.0" in said.out
     assert all(len(line) <= 80 for line in said.out.splitlines() if not line.startswith("restart"))
     assert {lane["lane"] for lane in (await waypost("queue", "positions", "--json")).json["lanes"]} == {"incoming.0"}
+
+
+async def test_positions_tell_of_retired_segments(running: RunningControl, waypost: Waypost) -> None:
+    running.write("incoming.0", envelope())
+    offsets = retired_lane(running.settings.queue_directory, "incoming.7", 3, 9000)
+    mark_garbage(running.settings.queue_directory, "incoming.7", offsets[0])
+    RecordedLives(running.settings.queue_directory).journal.close()
+    await running.lose_the_manager()
+    said = await waypost("queue", "positions")
+    (row,) = [line.split() for line in said.out.splitlines() if line.startswith("incoming.7") and "2001" in line]
+    assert row[:2] == ["incoming.7", "1"]
+    assert "RETIRED IN" in said.out
 
 
 async def test_service_times_are_a_table(running: RunningControl, waypost: Waypost) -> None:

@@ -13,6 +13,7 @@ from mailcore.lookup.answers import Keeper
 from mailcore.queue.damage import damaged_path
 from mailcore.queue.exported import EXPORTED, ExportedLane, ExportedPositions, write_exported
 from tests.control.running_control import RunningControl
+from tests.lookup.retired_lane import mark_garbage, retired_lane
 from tests.lookup.sample_messages import NOW, Lane, envelope
 
 BIG = "x" * 20_000  # so that few messages fill a segment
@@ -122,6 +123,20 @@ async def test_held_and_deleted_mail_and_damage_keep_segments(
     assert lane_of(answer, "deleted")["segments"][0]["kept_by"] == Keeper.DELETED
     assert lane_of(answer, "hold")["interval_s"] is None
     assert deleted
+
+
+async def test_retired_segments_are_told_with_what_is_needed_of_them(
+    running: RunningControl, control: AsyncControlClient
+) -> None:
+    queue = running.settings.queue_directory
+    offsets = retired_lane(queue, "incoming.7", 3, 9000)
+    mark_garbage(queue, "incoming.7", offsets[0])
+    places(running, {"incoming.7": [0, 0, 0]})
+    lane = lane_of(await control.call("positions"), "incoming.7")
+    told = lane["retired"]
+    assert (told["segments"], told["oldest_at"]) == (1, 1_000_000_000.0)
+    assert told["bytes"] > 27_000 > told["needed_bytes"] > 18_000
+    assert len(lane["segments"]) == 1, "a retired segment is no part of its lane"
 
 
 async def test_of_many_segments_the_oldest_and_the_newest_are_listed(

@@ -26,7 +26,7 @@ def configure(commands: Any) -> None:
     add_common(ages)
     ages.set_defaults(run=_ages)
     positions = commands.add_parser(
-        "positions", help="show lanes, runners, segments on disk, and the cost of a restart now"
+        "positions", help="show lanes, runners, segments on disk, retired ones too, and the cost of a restart now"
     )
     positions.add_argument("--segments", action="store_true", help="also each segment, and why it is kept")
     add_common(positions)
@@ -106,6 +106,8 @@ def _positions(arguments: argparse.Namespace) -> int:
     heads = ("LANE", "BROWSE", "RUNNER", "END", "UNREAD", "SEGMENTS", "ON DISK")
     for line in table(heads, rows, width(sys.stdout), frozenset(range(1, 7))):
         say(line)
+    for line in _retired_lines(answer):
+        say(line)
     if arguments.segments:
         of_lanes = [(lane.lane, each) for lane in answer.lanes for each in lane.segments]
         say()
@@ -116,3 +118,22 @@ def _positions(arguments: argparse.Namespace) -> int:
         for line in table(("LANE", "SEGMENT", "SIZE", "KEPT"), kept, width(sys.stdout), frozenset({1, 2})):
             say(line)
     return DONE
+
+
+def _retired_lines(answer: Positions) -> list[str]:
+    """Formats what retired segments take; no line without any."""
+    with_some = [(lane.lane, lane.retired) for lane in answer.lanes if lane.retired.segments]
+    if not with_some:
+        return []
+    rows = [
+        (
+            lane,
+            each.segments,
+            size_shown(each.bytes),
+            "not known yet" if each.needed_bytes is None else size_shown(each.needed_bytes),
+            shown(each.oldest_at) if each.oldest_at else "not known",
+        )
+        for lane, each in with_some
+    ]
+    heads = ("RETIRED IN", "SEGMENTS", "ON DISK", "NEEDED", "OLDEST")
+    return ["", *table(heads, rows, width(sys.stdout), frozenset({1, 2, 3}))]

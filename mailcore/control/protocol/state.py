@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mailcore.control.protocol.operation import Access, Answerer, Arguments, Operation, Result
-from mailcore.lookup.answers import Segment
+from mailcore.lookup.answers import Retired, Segment
 from mailcore.manager_answers import Places, Size, State
 
 __all__ = [
@@ -56,7 +56,8 @@ class LanePositions(Result):
     segments: list[Segment]
     segments_left_out: int
     garbage_prefix_bytes: int  # from the first segment to ``browse``
-    bytes_on_disk: int
+    bytes_on_disk: int  # without retired segments
+    retired: Retired
 
 
 class JournalPositions(Result):

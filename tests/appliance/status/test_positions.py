@@ -41,7 +41,11 @@ LANE: dict[str, Any] = {
     "segments_left_out": 0,
     "garbage_prefix_bytes": 250,
     "bytes_on_disk": 2_000,
+    "retired": {"segments": 0, "bytes": 0, "needed_bytes": 0, "unneeded_since": 0.0, "oldest_at": 0.0},
 }
+RETIRED: dict[str, Any] = {
+    "segments": 12, "bytes": 3_000_000, "needed_bytes": 20_000, "unneeded_since": 0.0, "oldest_at": 5.0,
+}  # fmt: skip
 JOURNAL: dict[str, Any] = {
     "suffix": 600, "end": 1_000, "durable": 1_000, "suffix_bytes": 400, "segments": [segment(0, 1_000)],
     "segments_left_out": 0, "garbage_prefix_bytes": 600, "bytes_on_disk": 1_000,
@@ -51,7 +55,10 @@ ANSWER: dict[str, Any] = {
     "written_at": 5.0,
     "age_s": 0.4,
     "note": "",
-    "lanes": [LANE, LANE | {"lane": "hold", "runner": 0, "end": 0, "browse": 0, "segments": [], "lag_bytes": 0}],
+    "lanes": [
+        LANE | {"retired": RETIRED},
+        LANE | {"lane": "hold", "runner": 0, "end": 0, "browse": 0, "segments": [], "lag_bytes": 0},
+    ],
     "journal": JOURNAL,
     "recovery": {
         "bytes": 400, "records_estimate": 3, "seconds_estimate": 0.1, "messages": 2,
@@ -125,6 +132,7 @@ def test_the_page_tells_it_in_words_and_the_piece_comes_alone() -> None:
             "the runner is at 1500",
         ):
             assert words in text
+        assert text.count("12 retired segments") == 1
         core.answers["positions"] = ANSWER | {"note": "the manager is away <b>", "age_s": None}
         piece = client.get("/positions/", headers={"HX-Request": "true"}).content.decode()
         assert "<html" not in piece
