@@ -2,8 +2,6 @@
 
 Only the headers of records are read, up to 11 ms for a segment, and once for each time it was written to. Must not know: the
 manager.
-
-Keeps law: retained-data-stays (docs/laws.md).
 """
 
 from __future__ import annotations

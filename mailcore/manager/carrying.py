@@ -36,9 +36,6 @@ __all__ = ["CARRIED_BYTES_MAX", "PASSES", "Carrying", "Way"]
 
 CARRIED_BYTES_MAX = 16 << 20
 RESERVE_SHARE = 8
-DEFERRAL_BYTES = (
-    65_536  # the room that a full disk has for each of the deferrals that it allows (full_disk.ENTRY_BYTES_MAX)
-)
 PASSES = 2  # of data larger than ``carry_limit`` that may not be referred to
 
 
@@ -105,11 +102,16 @@ class Carrying:
         return lane == DELETED or envelope.generation < PASSES
 
     def _on_full_disk(self, active: Active) -> Way:
-        queue, size_bytes = self.context.queue, active.envelope.size_bytes
-        room = self.context.deferrals_left * DEFERRAL_BYTES // 2
-        if queue.carried_bytes + size_bytes > room or not queue.bodies.is_in_emptiest(active.data.path):
+        """Carries data out of the segment of which least is needed, if all that is needed of it has room: else it would only
+        take space."""
+        context, queue, size_bytes = self.context, self.context.queue, active.envelope.size_bytes
+        needed = queue.bodies.needed_in_emptiest(active.data.path)
+        if needed is None or queue.carried_bytes + max(needed, size_bytes) > context.carry_bytes_left:
             return Way.REFER
-        return Way.CARRY if self._fits(size_bytes) else Way.REFER
+        if not self._fits(size_bytes):
+            return Way.REFER
+        context.made_room = True
+        return Way.CARRY
 
     def _is_thin(self, active: Active) -> bool:
         """Returns True if little of the segment with the data is needed, so that it is to be emptied."""

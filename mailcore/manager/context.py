@@ -57,6 +57,7 @@ class ManagerContext:
     )
     made_room: bool = True  # while stalled: the last entry was delivered, so it freed space
     deferrals_left: int = 0  # while stalled: entries that may be deferred at once, each of which takes space
+    carry_bytes_left: int = 0  # while stalled: bytes of data that may be carried, and not be written yet
     counters: dict[str, int] = field(default_factory=dict)
     balance: Balance = field(init=False)
     restored: Restored = NOT_RESTORED  # mail that was restored from a backup is held

@@ -3,7 +3,8 @@
 Only a delivered message frees space, and recording its delivery needs some. So while the disk of the queue or of the spool is
 full, one delivery goes out after the other, as long as they succeed. A deferral frees nothing and takes a little: deferrals may
 use up half of the ballast, so that mail which can be delivered is reached behind mail which cannot. Below that, the next
-delivery after a deferral goes out TRY_S later.
+delivery after a deferral goes out TRY_S later. A deferral whose data is carried out of a segment of which little is needed
+frees that segment (mailcore.manager.carrying): it counts as a delivery, and may use up three quarters of the ballast.
 
 Keeps law: delivery-has-room (docs/laws.md).
 """
@@ -21,6 +22,7 @@ RESERVE_SHARE = 4  # deliveries go one at a time below a quarter of the reserve:
 ENTRY_BYTES_MAX = 65_536  # four times the records and log lines of 50 recipients, a common entry
 ENTRY_INODES = 2  # a spool file, and a segment that is begun
 MOVE_BYTES = 8192  # of a move, besides the data: two envelopes, and the end of a block
+CARRY_SHARE = 4  # carrying leaves a quarter of the ballast: it frees more than it takes, but later
 MOVES_SHARE = 4  # compaction may take a quarter of the room on a full disk
 TRY_S = 10.0  # between single deliveries on a full disk, after one that freed no space
 
@@ -103,6 +105,8 @@ class FullDisk:
             for room in rooms
         )
         context.deferrals_left = max(spare, 0)
+        carry = min(room.delivery_bytes for room in rooms) - whole.space_bytes // CARRY_SHARE
+        context.carry_bytes_left = max(carry, 0)
         if not context.made_room and not context.deferrals_left:
             if context.now() < self._try_at:
                 context.entries_left = 0

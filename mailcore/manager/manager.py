@@ -276,7 +276,8 @@ class Manager:
         queue.journal_synced(queue.journal.durable)
         retirement = context.checkpoints.written(checkpoint)
         if retirement:
-            context.checkpoints.retired(await self.loop.run_in_executor(context.pool, retirement.run))
+            others = await self.loop.run_in_executor(context.pool, retirement.run)
+            context.checkpoints.retired(retirement, others)
         self._last_taken = state
         for waiter in waiters:
             if not waiter.done():

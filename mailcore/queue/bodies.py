@@ -70,6 +70,12 @@ class Bodies:
             insort(bases, base)
         self._passes.pop(os.path.join(self.directory, lane, name_of(base)), None)
 
+    def hints(self, found: dict[tuple[str, int], tuple[int, int]]) -> None:
+        """Takes the hints of segments that were just retired: on a full disk they are needed before the next look."""
+        for (lane, base), hint in found.items():
+            if base in self.retired.get(lane, ()):
+                self._needed[lane, base] = hint
+
     def forget(self, lane: str, base: int) -> None:
         """Notes that a retired segment is deleted, or was not retired."""
         if base in self.retired.get(lane, ()):
@@ -118,13 +124,14 @@ class Bodies:
         ended, waiting = self._passes.get(path, (0, 0))
         return min((waiting + size) / max(ended + size, 1), 1.0)
 
-    def is_in_emptiest(self, path: str) -> bool:
-        """Returns True if this is the retired segment of which the fewest bytes are needed, and these are few."""
+    def needed_in_emptiest(self, path: str) -> int | None:
+        """Returns how many bytes of this segment are needed, if it is the retired one of which the fewest are, and these are
+        few; else None."""
         base = retired_base_of(os.path.basename(path))
         hint = self._needed.get((os.path.basename(os.path.dirname(path)), base)) if base is not None else None
-        if hint is None or hint[0] * FEW > hint[1]:
-            return False
-        return hint[0] <= min(needed for needed, _ in self._needed.values() if needed)
+        if hint is None or not hint[0] or hint[0] * FEW > hint[1]:
+            return None
+        return hint[0] if hint[0] == min(needed for needed, _ in self._needed.values() if needed) else None
 
     # -- looking for segments to delete
 

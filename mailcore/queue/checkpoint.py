@@ -152,10 +152,11 @@ class Checkpoints:
         queue.carried_bytes -= checkpoint.carried_bytes
         return self._deletable()
 
-    def retired(self, others: list[Leaving]) -> None:
-        """Takes the result of ``Retirement.run``."""
+    def retired(self, retirement: Retirement, others: list[Leaving]) -> None:
+        """Takes the result of ``retirement.run``."""
         for each in others:
             self.queue.forget_segment(each.lane, each.base)
+        self.queue.bodies.hints(retirement.found)
 
     def _deletable(self) -> Retirement:
         queue = self.queue

@@ -49,6 +49,7 @@ class Retirement:
     may_unlink: Callable[[str, int], bool]  # (lane, base) -> whether the marks of a segment are old enough
     paths: list[str] = field(default_factory=list)  # to be deleted
     leaving: list[Leaving] = field(default_factory=list)  # the oldest of a lane first
+    found: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)  # of retired ones: bytes needed, bytes
 
     def __bool__(self) -> bool:
         return bool(self.paths or self.leaving)
@@ -84,7 +85,7 @@ class Retirement:
                 unlink(disk, [path, index_path(path)])
             return False
         try:
-            alive, _ = living_data(segment, leaving.end)
+            alive, size = living_data(segment, leaving.end)
         finally:
             segment.close()
         if not alive and self.may_unlink(leaving.lane, leaving.base):  # asked after the marks were read
@@ -99,6 +100,7 @@ class Retirement:
             disk.close(fd)
         disk.replace(path, retired_path(path))
         unlink(disk, [index_path(path)])
+        self.found[leaving.lane, leaving.base] = alive, size
         return True
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from mailcore.config.queue import Queue
 from mailcore.config.settings import Scheduler, Transport
@@ -173,9 +174,14 @@ async def test_on_a_full_disk_data_stays_where_it_lies(home: Home) -> None:
     assert await way_of(manager, deliverers) is Way.REFER
     (active,) = manager.context.queue.active.values()
     bodies = manager.context.queue.bodies
-    bodies.is_in_emptiest = lambda path: True  # type: ignore[method-assign]
-    assert await way_of(manager, deliverers) is Way.REFER, "there is no room for it"
-    manager.context.deferrals_left = 10
+    bodies.needed_in_emptiest = lambda path: 3 * len(DATA)  # type: ignore[method-assign]
+    context: Any = manager.context  # mypy takes an attribute for what it was before the call
+    context.made_room = False
+    manager.context.carry_bytes_left = 3 * len(DATA) - 1
+    assert await way_of(manager, deliverers) is Way.REFER, "there is no room for all that keeps the segment"
+    assert not context.made_room
+    manager.context.carry_bytes_left = 3 * len(DATA)
     assert await way_of(manager, deliverers) is Way.CARRY
+    assert context.made_room, "a segment goes"
     active.may_have_file = True
     assert await way_of(manager, deliverers) is Way.SPOOL

@@ -366,7 +366,8 @@ class SimulatedMachine:
         self.queue.journal.sync()
         checkpoint.write()
         self.queue.journal_synced(self.queue.journal.durable)
-        self.checkpoints.retired(self.checkpoints.written(checkpoint).run())
+        retirement = self.checkpoints.written(checkpoint)
+        self.checkpoints.retired(retirement, retirement.run())
         self.look()
 
     def look(self) -> None:

@@ -129,9 +129,17 @@ def test_on_a_full_disk_one_segment_is_emptied_at_a_time() -> None:
         look.found["lane", base] = (needed_bytes, 10_000)
         look.wanted.append(("lane", base, f"/queue/lane/{base:020}.data"))
     bodies.looked(look, older=5)
-    assert [bodies.is_in_emptiest(f"/queue/lane/{base:020}.data") for base in (0, 10_000, 20_000)] == [
-        False,
-        True,
-        False,
-    ]
-    assert not bodies.is_in_emptiest("/queue/lane/00000000000000010000.seg")
+    needed = [bodies.needed_in_emptiest(f"/queue/lane/{base:020}.data") for base in (0, 10_000, 20_000)]
+    assert needed == [None, 200, None]
+    assert bodies.needed_in_emptiest("/queue/lane/00000000000000010000.seg") is None
+    bodies.marked("lane", 10_000, 200)
+    assert bodies.needed_in_emptiest(f"/queue/lane/{10_000:020}.data") is None, "nothing is left to be carried"
+    assert bodies.needed_in_emptiest(f"/queue/lane/{0:020}.data") == 300
+
+
+def test_of_a_segment_that_was_just_retired_it_is_known_what_is_needed() -> None:
+    """A disk may be full before the next look."""
+    bodies, _ = retired()
+    found = {("lane", 0): (300, 10_000), ("lane", 70_000): (1, 10_000)}
+    bodies.hints(found)
+    assert bodies.needed_in_emptiest(f"/queue/lane/{0:020}.data") == 300, "one that was deleted meanwhile has no hint"
