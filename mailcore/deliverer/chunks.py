@@ -153,7 +153,7 @@ async def _send_last(
         return same_for_all(accepted, verdicts, *failed(connection, SENDING_DOT))._replace(elsewhere=False)
     refusal = _Refusal(replies[0], knows)  # if it is one
     if gate is not None:
-        gate.answered = True  # in LMTP there is one recipient
+        gate.refused = replies[0].code >= 400  # in LMTP there is one recipient
     if connection.speaks_lmtp and not refusal.is_of_bdat:
         replies += await connection.replies(len(accepted) - 1, timeout_s)
         outcome = by_recipient(connection, replies, accepted, verdicts, "BDAT")

@@ -304,16 +304,18 @@ class Client:
                 return Outcome(verdicts, elsewhere=False)
             if not work.sender and not _keeps_tls(connection):  # RFC 8689 5: a bounce is not discarded for that
                 work = msgspec.structs.replace(work, options=without_requirement(work.options))
-        if not connection.takes_8bit:
-            fitting = await self._conversion.fitting(work, data, connection)
-            if isinstance(fitting, Misfit):
-                verdicts = [Verdict(number, Status.BOUNCED, *fitting) for number, _ in work.recipients]
-                return Outcome(verdicts, elsewhere=False)
-            if fitting is not data:
-                work, data = msgspec.structs.replace(work, length=fitting.length), fitting
         try:
+            if not connection.takes_8bit:
+                fitting = await self._conversion.fitting(work, data, connection)
+                if isinstance(fitting, Misfit):
+                    verdicts = [Verdict(number, Status.BOUNCED, *fitting) for number, _ in work.recipients]
+                    return Outcome(verdicts, elsewhere=False)
+                if fitting is not data:
+                    work, data = msgspec.structs.replace(work, length=fitting.length), fitting
             return await transact(connection, work, data, self._limits)
-        except BaseException:  # cancelled, or a bug: it is unknown what the server expects next
+        except (
+            BaseException
+        ):  # cancelled, data that can't be read, or a bug: it is unknown what the server expects next
             connection.abort()
             raise
 

@@ -237,10 +237,9 @@ class Deliverer:
             result = _deferred(work, LATE)
         finally:
             timer.cancel()
-        if gate.is_uncertain:
-            return PassedOn(result, Fate.UNCERTAIN)
-        passed_on = all(verdict.status is Status.DELIVERED for verdict in result.verdicts)
-        return PassedOn(result, Fate.PASSED_ON if passed_on else Fate.REFUSED, gate.is_closed)
+        if gate.dot_sent and all(verdict.status is Status.DELIVERED for verdict in result.verdicts):
+            return PassedOn(result, Fate.PASSED_ON)
+        return PassedOn(result, Fate.UNCERTAIN if gate.may_be_taken else Fate.REFUSED, gate.is_closed)
 
     async def deliver(self, work: Deliver, given: bytes | None = None, gate: Gate | None = None) -> Delivered:
         """Returns the result of ``work``. ``given``: the data, if it is in no file. Raises only CancelledError."""

@@ -3,7 +3,8 @@
 Laws
 - The dot is sent once, only if the next hop accepted every recipient, and not after the time is over. So before it, nothing
   was given away, and the message can be stored as usual.
-- Whether the dot was sent and not answered is known: only then may a next hop have a message that we do not know of.
+- Whether the dot was sent and not refused is known: only then may a next hop have a message that we do not know of. So an
+  error of ours behind the dot does not look like a refusal.
 
 Keeps law: passed-on-before-250 (docs/laws.md).
 """
@@ -19,13 +20,13 @@ NOT_ALL = "some recipients were refused, so the message is not passed on while i
 class Gate:
     """Opens once. ``recipients``: of the message, all of which must be accepted."""
 
-    __slots__ = ("answered", "dot_sent", "is_closed", "recipients")
+    __slots__ = ("dot_sent", "is_closed", "recipients", "refused")
 
     def __init__(self, recipients: int) -> None:
         self.recipients = recipients
         self.is_closed = False  # the time is over
         self.dot_sent = False
-        self.answered = False  # the reply to the dot came
+        self.refused = False  # by the reply to the dot
 
     def opens(self) -> bool:
         """Returns whether the dot may be sent now; then it counts as sent."""
@@ -35,6 +36,6 @@ class Gate:
         return True
 
     @property
-    def is_uncertain(self) -> bool:
-        """Returns whether a next hop may have the message without having said so."""
-        return self.dot_sent and not self.answered
+    def may_be_taken(self) -> bool:
+        """Returns whether a next hop may have the message: it has it, or has not said so."""
+        return self.dot_sent and not self.refused

@@ -282,11 +282,11 @@ async def _send(
     if connection.speaks_lmtp:
         replies = await connection.replies(len(accepted), limits.final_timeout_s)
         if gate is not None:
-            gate.answered = len(replies) == len(accepted) and not 300 <= replies[0].code < 400
+            gate.refused = len(replies) == len(accepted) and replies[0].code >= 400
         return by_recipient(connection, replies, accepted, verdicts, "end of DATA")
     final = await connection.replies(1, limits.final_timeout_s)
     if gate is not None:
-        gate.answered = bool(final) and not 300 <= final[0].code < 400  # a 3xx is a reply to something else
+        gate.refused = bool(final) and final[0].code >= 400  # a 3xx is a reply to something else
     if not final:
         status, dsn, words = failed(connection, SENDING_DOT)
     else:

@@ -43,7 +43,7 @@ async def test_an_open_gate_lets_the_message_through(tmp_path: Path, how: str, b
         gate = Gate(2)
         result = await passed(sender, sender.work(A, B, body=body), gate, body)
         assert [verdict.status for verdict in result.verdicts] == [Status.DELIVERED] * 2
-        assert (gate.dot_sent, gate.answered, gate.is_uncertain) == (True, True, False)
+        assert (gate.dot_sent, gate.refused) == (True, False)
         (message,) = server.messages
         assert message.data == (body if how == "DATA" else (b"\r\n" + body).replace(b"\r\n.", b"\r\n")[2:])
 
@@ -58,7 +58,7 @@ async def test_a_closed_gate_gives_nothing_away(tmp_path: Path, how: str) -> Non
         assert outcomes(result) == [(DEFERRED, "4.4.2")]
         await server.sessions[0].ended.wait()
         assert server.messages == []
-        assert not gate.is_uncertain
+        assert not gate.may_be_taken
 
 
 @pytest.mark.parametrize("keywords", [PLAIN, (), CHUNKING], ids=["pipelining", "one by one", "chunks"])
@@ -97,21 +97,21 @@ async def test_a_refusal_of_the_dot_is_an_answer_and_no_other_host_gets_it(
         gate = Gate(1)
         result = await passed(sender, sender.work(A), gate)
         assert outcomes(result)[0][0] == ("bounced" if reply[:1] == b"5" else DEFERRED)
-        assert not gate.is_uncertain
+        assert not gate.may_be_taken
         assert len(server.messages) == 1
         assert len(server.sessions) == 1
 
 
 @pytest.mark.parametrize("how", ["DATA", "BDAT"])
 @pytest.mark.parametrize("act", [Act.RESET, Act.HANG_UP, Act.SILENCE, b"354 go on\r\n", b"nonsense\r\n"])
-async def test_without_an_answer_to_the_dot_it_is_uncertain(tmp_path: Path, how: str, act: Answer) -> None:
+async def test_without_an_answer_to_the_dot_it_may_be_taken(tmp_path: Path, how: str, act: Answer) -> None:
     answers: dict[str, Answer | list[Answer]] = {"DOT": act, "LAST": act}
     async with serving(ScriptedServer(answers, keywords=CHUNKING if how == "BDAT" else PLAIN)) as server:
         sender = Sender(tmp_path, server.port, final_timeout_s=0.5, **one_by(how))  # type: ignore[arg-type]
         gate = Gate(1)
         result = await passed(sender, sender.work(A), gate)
         assert outcomes(result)[0][0] == DEFERRED
-        assert gate.is_uncertain
+        assert gate.may_be_taken
         assert len(server.messages) == 1
 
 
@@ -121,7 +121,7 @@ async def test_an_unknown_command_instead_of_the_last_chunk_is_an_answer(tmp_pat
         sender = Sender(tmp_path, server.port, chunked=["smtp"])
         gate = Gate(1)
         assert outcomes(await passed(sender, sender.work(A), gate))[0][0] == DEFERRED
-        assert not gate.is_uncertain
+        assert not gate.may_be_taken
 
 
 @pytest.mark.parametrize("fate", [b"250 2.1.5 stored\r\n", b"452 4.2.2 full\r\n", Act.HANG_UP])
@@ -136,7 +136,7 @@ async def test_over_lmtp_the_one_recipient_is_the_message(tmp_path: Path, fate: 
             | {"next_hop": type(work.next_hop)(str(path), 0, False)}
         )
         result = await passed(sender, work, gate)
-        assert gate.is_uncertain == (fate is Act.HANG_UP)
+        assert gate.refused == (fate == b"452 4.2.2 full\r\n")
         assert (result.verdicts[0].status is Status.DELIVERED) == (fate == b"250 2.1.5 stored\r\n"), words(result)
 
 

@@ -253,6 +253,10 @@ class LoadClient:
         await connection.write(head)
         self._ledger.move(entry, State.IN_DOUBT)
         await connection.write(tail + b".\r\n")
-        reply = await connection.want("250")
+        try:
+            reply = await connection.want("250")
+        except _Lost as lost:
+            entry.reply = str(lost)  # 421, or how the connection broke
+            raise
         self._ledger.move(entry, State.ACKNOWLEDGED, reply)
         return tuple(later)

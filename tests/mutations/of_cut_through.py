@@ -25,6 +25,13 @@ MUTATIONS = [
         "tests/deliverer/test_gate.py",
     ),
     Mutation(
+        "an error behind the dot counts as a refusal of the next hop",
+        "mailcore/deliverer/gate.py",
+        "        return self.dot_sent and not self.refused\n",
+        "        return False\n",
+        "tests/deliverer/test_pass_on.py -k behind_the_250",
+    ),
+    Mutation(
         "a message that a next hop may have is stored",
         "mailcore/receiver/reception.py",
         "        if fate is Fate.REFUSED:\n",
