@@ -46,6 +46,13 @@ MUTATIONS = [
         f"{STOPPED} -k deliverer",
     ),
     Mutation(
+        "a start counts what was passed on before the restart positions again",
+        "mailcore/queue/fold.py",
+        "        elif record.type == RecordType.PASSED and record.offset >= counted_to:\n",
+        "        elif record.type == RecordType.PASSED:\n",
+        "tests/queue/test_passed_on.py -k broken_off",
+    ),
+    Mutation(
         "a start does not count the arrivals of messages that were passed on",
         "mailcore/queue/totals.py",
         "plus(before.accepted.get(Origin.SMTP, (0, 0)), folded.passed)",
