@@ -129,8 +129,8 @@ async def transact(connection: Connection, work: Deliver, data: MessageData, lim
         return Outcome(verdicts, all(verdict.status is Status.DEFERRED for verdict in verdicts))
     gate = data.gate
     if gate is not None and len(accepted) < gate.recipients:
-        if go_ahead is not None and go_ahead.code == 354:
-            connection.abort()  # a dot would deliver it to some
+        if go_ahead is not None and go_ahead.code < 400:
+            connection.abort()  # it may wait for data, and a dot would deliver it to some
         return same_for_all(accepted, verdicts, Status.DEFERRED, "4.5.0", NOT_ALL)._replace(elsewhere=False)
     if in_chunks:
         outcome = await send_chunks(connection, data, accepted, verdicts, limits, is_binary=is_binary)
@@ -283,7 +283,8 @@ async def _send(
         replies = await connection.replies(len(accepted), limits.final_timeout_s)
         if gate is not None:
             gate.refused = len(replies) == len(accepted) and replies[0].code >= 400
-        return by_recipient(connection, replies, accepted, verdicts, "end of DATA")
+        outcome = by_recipient(connection, replies, accepted, verdicts, "end of DATA")
+        return outcome if gate is None else outcome._replace(elsewhere=False)
     final = await connection.replies(1, limits.final_timeout_s)
     if gate is not None:
         gate.refused = bool(final) and final[0].code >= 400  # a 3xx is a reply to something else

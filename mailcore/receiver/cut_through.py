@@ -64,8 +64,8 @@ class CutThrough:
     def offer(self, envelope: Envelope, data: bytes, answered: Answered) -> None:
         """Offers a message to the manager; ``answered`` is called once, later."""
         self._number += 1
+        self._link.offer(Offer(self._number, envelope, data))  # first: if it cannot be encoded, nothing was offered
         self._offered[self._number] = answered
-        self._link.offer(Offer(self._number, envelope, data))
 
     def answered(self, frame: Offered) -> None:
         """Takes an answer of the manager."""

@@ -121,6 +121,10 @@ class DataSession(LineSession):
             self.error(reply)
         else:
             self.useless(reply)
+        self.record_refusal(stage, reply, recipient, milter)
+
+    def record_refusal(self, stage: str, reply: bytes, recipient: str | None = None, milter: str = "") -> None:
+        """Records a refusal, without its reply."""
         envelope = self.envelope
         self.context.intake.refused(
             Refusal(
@@ -283,11 +287,13 @@ class DataSession(LineSession):
     def answer(self, envelope: Transaction, failure: bytes) -> None:
         """Replies to the message, and ends the transaction. ``failure``: as ``Done`` gets it."""
         self.state = _COMMAND
+        if failure[:3] == b"421":  # it is not known what became of the message, or a milter ends the session
+            self.record_refusal("END-OF-MESSAGE", failure)
+            self.end_transaction()
+            self.last_reply(failure)
+            return
         if failure and failure[:1] != b"2":
             self.refuse("END-OF-MESSAGE", failure, is_mistake=failure[:1] == b"5")
-            if failure[:3] == b"421" and self.state is _COMMAND:  # it is not known what became of the message
-                self._replies.pop()
-                self.last_reply(failure)
         else:
             self._errors = self._junk = self._useless = 0  # as Postfix does: a client that delivers mail starts afresh
             self.reply(failure or b"250 2.0.0 Ok: queued as " + envelope.queue_id.encode())

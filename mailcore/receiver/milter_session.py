@@ -118,13 +118,18 @@ class MilterSession(CheckedSession):
         self, stage: str, reply: bytes, recipient: str | None = None, is_mistake: bool = True, milter: str = ""
     ) -> None:
         """Replies, and records the refusal, with the milter that it is from."""
-        super().refuse(stage, reply, recipient, is_mistake, milter or self._decider)
-        if stage == "RCPT" and not (milter or self._decider) and reply[:3] not in _MISTAKES:
+        decider = milter or self._decider
+        super().refuse(stage, reply, recipient, is_mistake, milter)
+        if stage == "RCPT" and not decider and reply[:3] not in _MISTAKES:
             self._refused_recipient = recipient or ""
-        self._decider = ""
         if reply[:3] == b"421" and self.state is State.COMMAND:  # as Postfix: a milter that says 421 ends the session
             self._replies.pop()
             self.last_reply(reply)
+
+    def record_refusal(self, stage: str, reply: bytes, recipient: str | None = None, milter: str = "") -> None:
+        """Records a refusal, with the milter that it is from."""
+        super().record_refusal(stage, reply, recipient, milter or self._decider)
+        self._decider = ""
 
     # -- commands
 

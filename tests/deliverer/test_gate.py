@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mailcore.deliverer.gate import Gate
@@ -131,13 +132,21 @@ async def test_over_lmtp_the_one_recipient_is_the_message(tmp_path: Path, fate: 
         sender = Sender(tmp_path, 24, FixedHosts(str(path)), lmtp=["smtp"])
         gate = Gate(1)
         work = sender.work(A)
-        work = type(work)(
-            **{name: getattr(work, name) for name in work.__struct_fields__}
-            | {"next_hop": type(work.next_hop)(str(path), 0, False)}
-        )
+        work = msgspec.structs.replace(work, next_hop=type(work.next_hop)(str(path), 0, False))
         result = await passed(sender, work, gate)
         assert gate.refused == (fate == b"452 4.2.2 full\r\n")
         assert (result.verdicts[0].status is Status.DELIVERED) == (fate == b"250 2.1.5 stored\r\n"), words(result)
+
+
+async def test_over_lmtp_no_other_host_gets_what_one_has_refused(tmp_path: Path) -> None:
+    path = tmp_path / "lmtp"
+    async with storing(LmtpServer({A: b"452 4.2.2 full\r\n"}), path) as store:
+        sender = Sender(tmp_path, 24, FixedHosts(str(path), str(path)), lmtp=["smtp"])
+        work = sender.work(A)
+        work = msgspec.structs.replace(work, next_hop=type(work.next_hop)(str(path), 0, False))
+        result = await passed(sender, work, Gate(1))
+        assert "4.2.2 full" in words(result)
+        assert len(store.sessions) == 1
 
 
 async def test_data_that_changed_on_its_way_is_not_sent(tmp_path: Path) -> None:

@@ -238,6 +238,7 @@ async def test_421_ends_the_session(step: str) -> None:
         if step == "H":
             heard = await client.ask(b"EHLO client.example")
         assert heard + await client.rest() == b"421 4.7.0 go away\r\n"
+        assert server.intake.refusals[-1].milter == filter_.address
         assert server.intake.messages == []
 
 
