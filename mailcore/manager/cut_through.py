@@ -33,6 +33,14 @@ __all__ = ["CutThrough"]
 
 PLACE = "cut-through"  # as a path, with the queue id: what a deliverer keeps by place is of no other message
 UNSYNCED_MAX = 1_000  # records that wait in memory for a sync; then one begins
+# Why an offer is refused; each has a counter of that name, and ``cut_through_refused`` is their sum.
+NO_ROUTE = "cut_through_route"  # not of one destination with cut-through, or too many recipients for one delivery
+NO_ROOM = "cut_through_room"  # the disk, the active set or the deliverers are full
+NO_TURN = "cut_through_turn"  # the scheduler did not select it: its window, a rate, a suspension, older mail
+COUNTERS = (
+    "passed_on", "cut_through_uncertain", "cut_through_refused", NO_ROUTE, NO_ROOM, NO_TURN, "cut_through_failed",
+    "cut_through_late",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -57,6 +65,9 @@ class CutThrough:
         self._lmtp = context.settings.lmtp_transports
         self._passing: dict[DelivererLink, dict[int, _Passing]] = {}
         self._unsynced = 0
+        if self._wait_s:
+            for name in COUNTERS:
+                context.count(name, 0)  # a counter that is there from the beginning: its first rise is seen
 
     def offer(self, writer: FrameWriter, offer: Offer) -> None:
         """Passes a message on, or refuses the offer at once. ``writer``: to the receiver."""
@@ -64,9 +75,10 @@ class CutThrough:
         envelope, now = offer.envelope, context.now()
         context.go_on()  # the scheduler's clock advances in here: a turn must see what has ended, such as a rest
         routed = self._route(envelope)
-        begun = None if routed is None else self._select(envelope, *routed, now)
-        if routed is None or begun is None:
+        begun = NO_ROUTE if routed is None else self._select(envelope, *routed, now)
+        if routed is None or isinstance(begun, str):
             context.count("cut_through_refused")
+            context.count(str(begun))
             writer.send(Offered(offer.number, Fate.REFUSED))
             return
         link, entry = begun
@@ -103,16 +115,16 @@ class CutThrough:
 
     def _select(
         self, envelope: Envelope, transport: str, destination: str, now: float
-    ) -> tuple[DelivererLink, Entry] | None:
-        """Returns a deliverer and the entry of the whole message if the scheduler selects it now; None if not."""
+    ) -> tuple[DelivererLink, Entry] | str:
+        """Returns a deliverer and the entry of the whole message if the scheduler selects it now, or why not."""
         context, flow = self._context, self._flow
         scheduler, queue_id = context.scheduler, envelope.queue_id
         if context.stalled or len(context.queue.active) >= scheduler.tuning.globals.message_active_limit:
-            return None
+            return NO_ROOM
         flow.dispatch(now)  # older mail goes first
         link = flow.roomiest()
         if link is None or not scheduler.may_admit:
-            return None
+            return NO_ROOM
         name = destination
         if transport in scheduler.by_recipient:
             name = of_recipient(envelope.recipients[0].address, destination)
@@ -128,7 +140,7 @@ class CutThrough:
         if entry is not None:
             scheduler.report(entry.number, (), False, now)
         scheduler.withdraw(queue_id, now)
-        return None
+        return NO_TURN
 
     # -- outcomes
 
@@ -143,6 +155,7 @@ class CutThrough:
         reply = result.verdicts[0].reply if result.verdicts else ""
         if frame.is_late:  # nothing is learned from it, as from a deliverer that was killed
             self._return(passing, now)
+            context.count("cut_through_late")
         elif result.site_failure or result.transport_failure:
             context.scheduler.report(
                 entry.number, entry.recipients, result.site_failure, now, result.transport_failure, reply

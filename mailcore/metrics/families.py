@@ -21,6 +21,7 @@ from mailcore.traces.progress import Progress
 __all__ = ["OTHER", "Answers", "families"]
 
 OTHER = "other"  # all destinations without a label of their own
+CUT_THROUGH_STORED = ("route", "room", "turn", "late")  # as the counters of the manager are named
 OUTCOMES = ("delivered", "deferred", "bounced", "expired", "deleted", "undeleted")
 
 
@@ -47,6 +48,7 @@ def families(answers: Answers, now: float, destinations_max: int) -> list[Family
         *_processes(answers),
         *_mail(answers.state),
         *_measured(answers.state),
+        *_cut_through(answers.state),
         *_queue(answers, now),
         *_deliveries(answers, destinations_max),
         *_export(answers),
@@ -134,6 +136,28 @@ def _measured(state: State | None) -> Iterable[Family]:
         for transport, each in measured.delays.items():
             delays.add_histogram(each.bounds, each.counts, each.total, transport=transport)
     return refusals, syncs, delays
+
+
+def _cut_through(state: State | None) -> Iterable[Family]:
+    messages = Family(
+        "waypost_cut_through_messages_total",
+        "Messages offered for cut-through since the manager started: passed_on, stored, or uncertain (the client got 421).",
+        "counter",
+    )
+    stored = Family(
+        "waypost_cut_through_stored_total",
+        "Messages offered for cut-through and stored, by reason, since the manager started.",
+        "counter",
+    )
+    if state is not None and "passed_on" in (counters := state.counters):  # a transport has cut-through
+        failed = counters.get("cut_through_failed", 0)
+        messages.add(counters["passed_on"], outcome="passed_on")
+        messages.add(counters.get("cut_through_refused", 0) + failed, outcome="stored")
+        messages.add(counters.get("cut_through_uncertain", 0), outcome="uncertain")
+        for reason in CUT_THROUGH_STORED:
+            stored.add(counters.get(f"cut_through_{reason}", 0), reason=reason)
+        stored.add(failed - counters.get("cut_through_late", 0), reason="refused")
+    return messages, stored
 
 
 def _queue(answers: Answers, now: float) -> Iterable[Family]:

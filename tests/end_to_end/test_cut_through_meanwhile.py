@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from mailcore.config.load import load
 from mailcore.control.client import ControlError
+from mailcore.metrics.asking import Asking
 from tests.deliverer.scripted_server import Act, ScriptedServer, serving
 from tests.end_to_end.test_cut_through import DATA, TO, balance, cutting, sent
 from tests.end_to_end.test_cut_through_decided import destination_of, is_passed_on, is_stored
@@ -320,6 +322,39 @@ async def test_what_the_next_hop_cannot_take_is_as_without_it(tmp_path: Path, ma
         await core.until_removed(reply.split()[-1])
         await core.until_empty()
         assert [message.sender.split()[0] for message in server.messages] == ["<>"]
+
+
+async def test_the_metrics_say_what_became_of_each_offer_and_why(tmp_path: Path) -> None:
+    server = ScriptedServer({"DOT": [b"250 Ok\r\n", Act.RESET, b"451 4.3.0 no\r\n", b"250 Ok\r\n"]})
+    slow = ScriptedServer({"RCPT": Act.SILENCE}, keywords=())
+    async with serving(server), serving(slow):
+        routes = {"two.example": "smtp:[127.0.0.1]:1", "slow.example": destination_of(slow)}
+        sections: Sections = {
+            "routes": routes,
+            "scheduler": {"minimal_backoff_time": 600.0, "maximal_backoff_time": 600.0},
+        }
+        async with cutting(tmp_path, server, wait_s=2.0, sections=sections) as core:
+
+            async def metrics() -> dict[str, int]:
+                text = await asyncio.to_thread(Asking(load(core.config)).text)
+                lines = [line.split(" ") for line in text.splitlines() if line.startswith("waypost_cut_through")]
+                return {name.partition("=")[2].strip('"}'): int(value) for name, value in lines}
+
+            zeros = dict.fromkeys(
+                ("passed_on", "stored", "uncertain", "route", "room", "turn", "late", "refused"), 0
+            )  # fmt: skip
+            assert await metrics() == zeros
+            await is_passed_on(core)
+            assert (await sent(core))[0] == 421
+            refused = await is_stored(core)
+            await core.until_removed(refused)
+            await is_stored(core, TO, "to@two.example")
+            await is_stored(core, "to@slow.example")
+            await core.ask("suspend", destination=destination_of(server))
+            await is_stored(core)
+            assert await metrics() == {
+                **zeros, "passed_on": 1, "uncertain": 1, "stored": 4, "refused": 1, "route": 1, "late": 1, "turn": 1,
+            }  # fmt: skip
 
 
 async def test_mail_with_a_deadline_is_stored(tmp_path: Path) -> None:
