@@ -12,11 +12,13 @@ import pytest
 from mailcore.dkim.key import new_key
 from tests.deliverer.lmtp_server import LmtpServer, storing
 from tests.deliverer.scripted_server import Act, ScriptedServer, server_tls, serving
-from tests.end_to_end.test_cut_through import DATA, TO, balance, cutting, on_disk, queue_id_of, sent, until_open
+from tests.end_to_end.test_cut_through import DATA, MARK, TO, balance, cutting, on_disk, queue_id_of, sent, until_open
 from tests.end_to_end.test_dkim import section
 from tests.eventually import eventually
 from tests.milter.scripted import CONTINUE, add_header, milter, quarantine
 from tests.running.running_core import RunningCore, Sections
+
+CALLS = "fsync,fdatasync,sync_file_range,syncfs,msync,write,writev,pwrite64,pwritev,pwritev2,sendto,sendmsg"
 
 
 async def counters(core: RunningCore) -> dict[str, int]:
@@ -225,7 +227,7 @@ async def test_nothing_is_stored_or_synced_for_messages_that_are_passed_on(tmp_p
         trace = tmp_path / "trace"
         pids = core.processes()
         strace = await asyncio.create_subprocess_exec(
-            *("strace", "-f", "-y", "-e", "trace=fsync,fdatasync", "-o", str(trace)),
+            *("strace", "-f", "-y", "-s", "65536", "-e", f"trace={CALLS}", "-o", str(trace)),
             *(argument for name in ("receiver.0", "manager", "deliverer.0") for argument in ("-p", str(pids[name]))),
             stderr=asyncio.subprocess.PIPE,
         )
@@ -238,7 +240,13 @@ async def test_nothing_is_stored_or_synced_for_messages_that_are_passed_on(tmp_p
         finally:
             strace.terminate()
             await strace.communicate()
-        syncs = [line for line in trace.read_text().splitlines() if "sync(" in line]
+        calls = trace.read_text(errors="replace").splitlines()
+        with_data = [line for line in calls if MARK.decode() in line]
+        assert len(with_data) >= 5 * 3, "the trace has the data: from receiver to manager to deliverer to the next hop"
+        assert [
+            line for line in with_data if str(core.home) in line.partition(">")[0]
+        ] == []  # a socket's name has no path
+        syncs = [line for line in calls if "sync" in line.partition("(")[0]]
         assert [line for line in syncs if ".ballast" not in line] == []  # that is made after a start
         assert on_disk(core) == []
         assert len(server.messages) == 5
