@@ -49,6 +49,7 @@ from mailcore.dsn_request import wants, wants_nothing
 from mailcore.envelope import Options, Status, Verdict
 from mailcore.esmtp import BINARY, Extension
 from mailcore.frames import Deliver
+from mailcore.log.data_blocks import BLOCK_BYTES
 from mailcore.remote_reply import said
 from mailcore.routing.address import is_mailbox, is_return_path
 from mailcore.timed_request import is_too_late, owes_relayed
@@ -278,7 +279,7 @@ async def _send(
     if gate is not None and not gate.opens():
         connection.abort()
         return same_for_all(accepted, verdicts, Status.DEFERRED, "4.4.2", LATE)._replace(elsewhere=False)
-    connection.send(data.whole + tail if data.whole is not None else tail)
+    connection.send(data.whole + tail if data.whole is not None and not _goes_ahead(data) else tail)
     if connection.speaks_lmtp:
         replies = await connection.replies(len(accepted), limits.final_timeout_s)
         if gate is not None:
@@ -302,12 +303,23 @@ async def _send(
     return Outcome(verdicts, elsewhere=bool(refused) and gate is None)
 
 
+def _goes_ahead(data: MessageData) -> bool:
+    """Returns whether data in memory is sent before its dot: time may end for a client that waits, so a server that reads
+    slowly must have it before the gate opens."""
+    return data.gate is not None and data.whole is not None and data.length > BLOCK_BYTES
+
+
 async def _copy(connection: Connection, data: MessageData, timeout_s: float) -> bytes:
     """Sends big data block by block, as fast as the server takes it; each block is checked before it is sent.
 
     Small data goes out with its dot. Returns the last two bytes of the data. Raises DataError.
     """
     if data.whole is not None:
+        if _goes_ahead(data):
+            for at in range(0, data.length, BLOCK_BYTES):
+                connection.send(data.whole[at : at + BLOCK_BYTES])
+                if not await connection.room(timeout_s):
+                    break
         return data.whole[-2:]
     sent = 0
     in_this_turn = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from mailcore.config.settings import Settings, Transport
 from mailcore.deliverer import conversion
+from mailcore.deliverer.connection import Connection
 from mailcore.deliverer.connection_cache import ConnectionCache
 from mailcore.deliverer.deliverer import Deliverer
 from mailcore.envelope import Status
@@ -88,6 +90,37 @@ async def test_a_message_that_is_late_while_it_is_converted_leaves_no_connection
         found = await passed(deliverer(tmp_path), server, EIGHT_BIT, wait_s=0.2)
         assert (found.fate, found.is_late) == (Fate.REFUSED, True)
         await asyncio.wait_for(server.sessions[0].ended.wait(), 10)
+
+
+@pytest.mark.parametrize(("how", "reads"), [("DATA", True), ("DATA", False), ("BDAT", True)])
+async def test_a_server_that_reads_slowly_gets_no_dot_when_the_time_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, reads: bool
+) -> None:
+    """Time ends at the dot: all that comes before it must be with the system by then, not in our own memory."""
+    made = Connection.connection_made
+
+    def with_small_buffer(self: Connection, transport: asyncio.BaseTransport) -> None:
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        made(self, transport)
+
+    monkeypatch.setattr(Connection, "connection_made", with_small_buffer)
+    big = b"Subject: big\r\n\r\n" + (b"x" * 62 + b"\r\n") * 16_000
+    keywords = (*PLAIN, "CHUNKING") if how == "BDAT" else PLAIN
+    async with serving(ScriptedServer(keywords=keywords)) as server:
+        assert server._server is not None
+        server._server.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        if not reads:
+            server.data_go_on.clear()
+        mine = deliverer(tmp_path, chunking="preferred" if how == "BDAT" else "needed")
+        found = await passed(mine, server, big, wait_s=60.0 if reads else 0.5)
+        if reads:
+            assert found.fate is Fate.PASSED_ON
+            assert server.messages[0].data.count(b"\r\n") == big.count(b"\r\n")
+            return
+        assert (found.fate, found.is_late) == (Fate.REFUSED, True)
+        server.data_go_on.set()
+        await asyncio.wait_for(server.sessions[0].ended.wait(), 10)
+        assert server.messages == []
 
 
 async def test_an_error_of_ours_behind_the_250_does_not_store_the_message(

@@ -32,6 +32,13 @@ MUTATIONS = [
         "tests/deliverer/test_pass_on.py -k behind_the_250",
     ),
     Mutation(
+        "big data waits in our memory behind the gate",
+        "mailcore/deliverer/transaction.py",
+        "    return data.gate is not None and data.whole is not None and data.length > BLOCK_BYTES\n",
+        "    return False\n",
+        "tests/deliverer/test_pass_on.py -k slowly",
+    ),
+    Mutation(
         "a message that a next hop may have is stored",
         "mailcore/receiver/reception.py",
         "        if fate is Fate.REFUSED:\n",
