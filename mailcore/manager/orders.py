@@ -5,7 +5,7 @@ A message at rest is claimed out of its lane. A message being worked on is taken
 in flight are awaited. ``passes`` writes the message to its new lane; a message that only waits for its next attempt needs none
 for a retry: it is tried at once while the active set has room, and so are some of its recipients.
 
-Keeps law: answered-after-sync (docs/laws.md).
+Keeps law: answered-after-sync, law: retry-survives (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -177,8 +177,13 @@ class Orders:
         else:
             record, envelope = context.queue.resting(lane, offset, queue_id)
             fitting = self._check_fits_at_rest(lane, record, envelope, orders)
+            requested = context.queue.requested.get(queue_id)
             active = context.queue.take(lane, record, envelope, context.now())
             fit = _Fit(active, len(fitting.numbers), [], fitting.destinations)
+            if requested is not None:
+                # Its START ended the request; recipients that this change does not name are still to be tried.
+                batch = requested[1]
+                orders.insert(0, Administrative("retry", queue_id, batch.who, batch.why, batch.at, {}, anew=True))
         context.overtaking.watch(queue_id, fit.in_flight)
         why = context.restored.held_if_undeleted(active.lane, active.offset) if operation == "undelete" else None
         for order in orders:

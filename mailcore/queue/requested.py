@@ -2,7 +2,7 @@
 
 Each is one ADMINISTRATIVE record that names the place of its message, and no move. A runner would take the message later, at
 its own time; the manager takes it from here as soon as there is room, and its START ends the request. If a change takes the
-message first, that is its end, too.
+message first, that is its end, too: the change states the retry again for recipients that it does not name.
 
 The records are needed until then, so the working suffix begins no later than they do. They are written again when they lie too
 far back, and after a start. A record that is lost costs a wait, never mail: an older Waypost does not know them.

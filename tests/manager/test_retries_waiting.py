@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from mailcore.config.queue import Queue
 from mailcore.config.settings import Scheduler, Transport
 from mailcore.envelope import Status
 from mailcore.frames import Request
 from mailcore.manager.manager import Manager
 from mailcore.manager_answers import Ordered
+from mailcore.queue.aside import ranges_of
 from tests.manager.manager_in_process import Deliverers, Home, turns
 from tests.manager.test_retry_of_some import at_rest, checkpoint
 
@@ -25,10 +28,10 @@ def start(home: Home, queue: Queue = QUEUE) -> tuple[Manager, Deliverers]:
     return manager, Deliverers(manager)
 
 
-async def deferred(home: Home, manager: Manager, deliverers: Deliverers) -> list[list[Any]]:
+async def deferred(home: Home, manager: Manager, deliverers: Deliverers, *, recipients: int = 1) -> list[list[Any]]:
     """Messages that rest for five minutes: their places, as a change names them."""
     for _ in range(SEVERAL):
-        home.accept(1)
+        home.accept(recipients)
     counters = manager.context.counters
     await turns(
         manager, lambda: counters.get("replaced", 0) == SEVERAL, lambda: deliverers.answer(lambda _: Status.DEFERRED)
@@ -133,3 +136,34 @@ async def test_on_a_full_disk_nothing_is_requested(home: Home) -> None:
     assert not manager.context.queue.requested
     await checkpoint(manager)
     await retried
+
+
+@pytest.mark.parametrize("kill", [False, True])
+async def test_a_change_of_some_recipients_of_one_that_waits_leaves_the_others_their_retry(
+    home: Home, kill: bool
+) -> None:
+    """Its answer said that all of them are tried."""
+    manager, deliverers = start(home)
+    places = await deferred(home, manager, deliverers, recipients=3)
+    await change(manager, "retry", places)
+    last = places[-1]
+    assert last[0] not in manager.context.queue.active
+    holding = manager.context.loop.create_task(change(manager, "hold", [[*last, ranges_of([0])]]))
+    await turns(manager, lambda: manager.context.queue.requested.get(last[0]) is None)
+    if kill:
+        holding.cancel()
+        manager.context.queue.journal.sync()
+        home.kill()
+        manager, deliverers = start(home)
+    else:
+        await turns(manager, lambda: manager.context.checkpoint_waiters)
+        await checkpoint(manager)
+        assert (await holding).errors == {}
+    tried: set[int] = set()
+    for _ in range(4 * SEVERAL):
+        await checkpoint(manager)
+        await turns(manager, lambda: deliverers.waiting or not manager.context.queue.active)
+        tried |= {number for entry in deliverers.waiting if entry.queue_id == last[0] for number, _ in entry.recipients}
+        deliverers.answer()
+    assert tried == {1, 2}
+    assert [envelope.queue_id for lane, _, envelope in at_rest(manager) if lane == "hold"] == [last[0]]

@@ -73,4 +73,11 @@ MUTATIONS = [
         "elif False and active.only is not None and",
         f"{OF_SOME} -k suspended",
     ),
+    Mutation(
+        "a change of some recipients ends the retry of the others",
+        "mailcore/manager/orders.py",
+        "            if requested is not None:\n",
+        "            if False:\n",
+        "tests/manager/test_retries_waiting.py -k some_recipients",
+    ),
 ]
