@@ -53,6 +53,8 @@ def run_part(part: Part, scale: Scale, directory: Path, results: Path, left_s: f
     runs.unlink(missing_ok=True)
     began_at, begun, error = time.time(), time.monotonic(), ""
     limit_s = min(part.limits_s[scale], left_s)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a job in the background: the part would ignore it, too
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     with output.open("w") as out:
         process = subprocess.Popen(
             [
