@@ -12,20 +12,17 @@ Laws
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import os
 import pickle
-import signal
 import sys
-import traceback
 from collections.abc import Callable
 from typing import TypeVar
+
+from mailcore.supervisor.forked import end_with, run_and_exit
 
 __all__ = ["ChildFailed", "at_once", "in_a_child"]
 
 R = TypeVar("R")
-_PR_SET_PDEATHSIG = 1  # prctl(2)
 _READ_BYTES = 1 << 16
 
 
@@ -54,7 +51,7 @@ def in_a_child(work: Callable[[], R], expected: tuple[type[Exception], ...]) -> 
         os.close(writer)
         raise
     if not pid:
-        _be_the_child(work, expected, writer, parent)
+        run_and_exit(lambda: _answer(work, expected, writer, parent))
     os.close(writer)
     parts = []
     with open(reader, "rb", buffering=0) as pipe:
@@ -70,23 +67,14 @@ def in_a_child(work: Callable[[], R], expected: tuple[type[Exception], ...]) -> 
     return done
 
 
-def _be_the_child(work: Callable[[], object], expected: tuple[type[Exception], ...], writer: int, parent: int) -> None:
-    status = 1
+def _answer(work: Callable[[], object], expected: tuple[type[Exception], ...], writer: int, parent: int) -> int:
+    """Does the work in the child and writes what became of it; returns the exit status."""
+    if not end_with(parent):
+        return 1
     try:
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() == parent:  # else it ended before the call above
-            try:
-                answer = pickle.dumps((work(), None))
-            except expected as error:
-                answer = pickle.dumps((None, error))
-            with open(writer, "wb") as pipe:
-                pipe.write(answer)
-            status = 0
-    except BaseException:  # nothing may return into the caller's code
-        with contextlib.suppress(OSError):
-            os.write(2, traceback.format_exc().encode())
-    finally:
-        with contextlib.suppress(BaseException):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(status)
+        answer = pickle.dumps((work(), None))
+    except expected as error:
+        answer = pickle.dumps((None, error))
+    with open(writer, "wb") as pipe:
+        pipe.write(answer)
+    return 0

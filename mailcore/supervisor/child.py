@@ -7,10 +7,8 @@ file that is being edited can't prevent the restart of a child.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import os
-import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +19,7 @@ import msgspec
 from mailcore.config.settings import Settings
 from mailcore.log.disk import Disk
 from mailcore.queue.identity import Identity, guards_of
+from mailcore.supervisor.forked import end_with
 from mailcore.supervisor.users import share
 
 __all__ = ["IDENTITY", "SETTINGS_NAME", "Main", "identity_variable", "run_child", "store_settings"]
@@ -29,7 +28,6 @@ Main: TypeAlias = Callable[[Settings, int], None]  # of a process: its settings,
 
 SETTINGS_NAME = "settings.json"
 IDENTITY = "WAYPOST_IDENTITY"  # in the environment: that of the home, which the supervisor has checked
-_PR_SET_PDEATHSIG = 1  # prctl(2)
 # A thread that has finished a sync waits at most this long for the busy loop, instead of Python's 5 ms: messages wait for it.
 SWITCH_INTERVAL_S = 0.0005
 # There are thousands of live messages and sessions and few cycles; with Python's 700 the collector searches them too often.
@@ -78,8 +76,7 @@ def run_child(load: Callable[[], Main], number: int, parent: int, stored: str) -
     ``load`` imports the process's room: the child is bound to its parent before that, which takes a while, and everything
     that it has imported is frozen before its work begins. ``parent`` is the supervisor's process id.
     """
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # the supervisor ended before the call above
+    if not end_with(parent):
         return 1
     settings = _read_settings(Path(stored))
     main = load()

@@ -13,13 +13,11 @@ Laws
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import gc
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -27,6 +25,7 @@ from typing import Protocol
 import setproctitle
 
 from mailcore.supervisor.child import Main, run_child
+from mailcore.supervisor.forked import run_and_exit
 from mailcore.supervisor.users import User
 
 __all__ = ["TITLE", "Order", "Process", "Role", "prepare_role", "start"]
@@ -111,22 +110,14 @@ def _forked(main: Main, order: Order) -> Process:
     sys.stdout.flush()
     sys.stderr.flush()  # or the child would write the rest, too
     pid = os.fork()
-    if pid:
-        return _Forked(pid)
-    status = 1
-    try:
-        _become_a_child(order)
-        status = run_child(lambda: main, order.number, parent, order.stored)
-    except SystemExit as error:
-        status = error.code if isinstance(error.code, int) else 1
-    except BaseException:  # nothing may return into the supervisor's code
-        with contextlib.suppress(OSError):
-            os.write(2, traceback.format_exc().encode())
-    finally:
-        with contextlib.suppress(BaseException):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(status)
+    if not pid:
+        run_and_exit(lambda: _run_as_child(main, order, parent))
+    return _Forked(pid)
+
+
+def _run_as_child(main: Main, order: Order, parent: int) -> int:
+    _become_a_child(order)
+    return run_child(lambda: main, order.number, parent, order.stored)
 
 
 def _become_a_child(order: Order) -> None:
