@@ -66,6 +66,7 @@ class Known:
     left: Place | None = None  # of a replaced or finished one: the body record that it does not need any more
     # (envelope of a lower generation, its mark): over, marked or not
     older: list[tuple[Place, int]] = field(default_factory=list)
+    disbelieved: list[Place] = field(default_factory=list)  # replacements that a recovery did not believe
     # (journal offset of the START, body record) that lower generations do not need any more
     left_before: list[tuple[int, Place]] = field(default_factory=list)
 
@@ -184,10 +185,13 @@ def _start(folded: Folded, record: Record, counted_to: int) -> None:
         known.done = set()
         known.stage, known.replacement, known.bounce = Stage.WORKING, None, None
         known.data = known.left = None
+        known.disbelieved.clear()
         known.owed.clear()
         known.orders.clear()
     elif start.generation == known.generation:
         # Restated by a recovery that did not believe the REPLACED or FINISH before it.
+        if known.replacement is not None:
+            known.disbelieved.append(known.replacement)
         known.stage, known.replacement, known.bounce = Stage.WORKING, None, None
         known.data = known.left = None
     known.restated = 0

@@ -1,10 +1,11 @@
 """Rebuilding restart positions from the files, if both kept positions are damaged.
 
-Everything is read: the whole journal and every lane. In the manager's lanes, envelopes beyond the last checkpoint cannot be
-told from those below it, so all of them count. Of the envelopes of one message the one with the highest generation stands: its
-record is whole, and both may name the same data, which has one owner. The others are marked as over, but the data in them is
-retained. One exception: if the REPLACED of a message is lost, a report that it owes may be lost, too; then the lower one stands
-(``stands``). Mail may be delivered twice, but none is lost; the log reports the rebuild.
+Every lane is read, and the journal from its last gap on. A gap is left where a power loss undid the unlink of an old segment
+but not that of the one after it, or where a damaged segment was kept: in front of it, the journal tells how messages began and
+not how they ended. In the manager's lanes, nothing distinguishes envelopes beyond the last checkpoint from those below it, so
+all count. Of the envelopes of one message the one with the highest generation stands: its record is whole, and both may name
+the same data, which has one owner. The others are marked as over, but the data in them is retained. There are two exceptions,
+in ``continued``. Mail may be delivered twice, but none is lost; the log reports the rebuild.
 
 A dictionary of all queue ids is in memory meanwhile.
 
@@ -21,6 +22,7 @@ import msgspec
 from mailcore.envelope import DataPlace
 from mailcore.log.disk import Disk
 from mailcore.log.positions import Counts, LanePosition, RestartPositions
+from mailcore.log.reader import LaneReader
 from mailcore.log.record import GARBAGE, RETAINED, RecordType
 from mailcore.log.retired import open_either
 from mailcore.queue.aside import counts_of
@@ -30,7 +32,7 @@ from mailcore.queue.queue import Queue
 from mailcore.queue.records import Place, decode_envelope
 from mailcore.queue.sizes import Sizes
 
-__all__ = ["positions_from_files", "stands"]
+__all__ = ["continued", "positions_from_files"]
 
 
 def positions_from_files(disk: Disk, queue: Queue, lanes: list[str]) -> RestartPositions:
@@ -38,7 +40,7 @@ def positions_from_files(disk: Disk, queue: Queue, lanes: list[str]) -> RestartP
     for lane in [*lanes, JOURNAL]:
         _sync(disk, queue, lane)
     journal = queue.reader(JOURNAL)
-    suffix = journal.bases[0] if journal.bases else 0
+    suffix = _behind_last_gap(journal)
     folded = fold(journal.records(suffix), 0)
     highest = _highest(queue, lanes, folded)
     sizes = Sizes(queue.names_counted)
@@ -62,7 +64,7 @@ def positions_from_files(disk: Disk, queue: Queue, lanes: list[str]) -> RestartP
             refers |= envelope.data is DataPlace.LOG
             known = folded.messages.get(envelope.queue_id)
             if envelope.generation < highest[envelope.queue_id]:
-                if known is None or known.generation != envelope.generation:  # ``stands`` decides on the others
+                if known is None or known.generation != envelope.generation:  # ``continued`` decides on the others
                     queue.mark_found(Place(lane, record.offset), envelope.queue_id, RETAINED)
                 continue
             if known is None or known.generation < envelope.generation:
@@ -99,31 +101,34 @@ def _highest(queue: Queue, lanes: list[str], folded: Folded) -> dict[str, int]:
     return highest
 
 
-def stands(queue: Queue, known: Known) -> bool:
-    """Returns True if a message that was being worked on continues as the journal says.
+def continued(queue: Queue, known: Known) -> Known:
+    """Returns how a message continues that was being worked on: as the journal says, or as its replacement that was found.
 
-    Returns False if a replacement of it was found, which stands instead. A replacement does not owe the reports of the pass
-    that wrote it; if there are any, and the message is still there, the replacement is marked as garbage.
+    The replacement is worked on instead, so that the journal tells the next recovery of it. There are two exceptions, in which
+    the replacement is marked as garbage: an earlier recovery did not believe it, and changes were made since; or the message
+    still owes reports, which a replacement does not know, and it is still there.
     """
     place = queue.rebuilt.pop(known.queue_id, None)
-    if place is None:
-        return True
-    if not known.owed or not _is_there(queue, known):
-        queue.mark_found(known.place, known.queue_id, RETAINED)
-        return False
-    record = queue.reader(place.lane).read(place.offset)
-    if record is not None:
-        envelope = decode_envelope(record.body)
-        count, _ = counts_of(envelope, place.lane)
-        queue.sizes.leave(place.lane, place.offset, count, envelope.resting or {"": count})
-    queue.mark_found(place, known.queue_id, GARBAGE)
-    return True
+    record = None if place is None else queue.reader(place.lane).read(place.offset)
+    if place is None or record is None:
+        return known
+    envelope = decode_envelope(record.body)
+    count, deleted = counts_of(envelope, place.lane)
+    queue.sizes.leave(place.lane, place.offset, count, envelope.resting or {"": count})
+    if place in known.disbelieved or (known.owed and _is_there(queue, known)):
+        queue.mark_found(place, known.queue_id, GARBAGE)
+        return known
+    queue.mark_found(known.place, known.queue_id, RETAINED)
+    floor = min(envelope.batches, default=place.offset)
+    replacement = Known(known.queue_id, envelope.generation, place, envelope.recipient_count, floor)
+    replacement.deleted = deleted
+    return replacement
 
 
 def _is_there(queue: Queue, known: Known) -> bool:
-    """Returns True if the envelope of a message that was being worked on can be read, and its data is there."""
+    """Returns True if a message that was being worked on is not over, its envelope can be read, and its data is there."""
     record = queue.reader(known.place.lane).read(known.place.offset)
-    if record is None or record.type != RecordType.ENVELOPE:
+    if record is None or record.type != RecordType.ENVELOPE or not record.live:
         return False
     try:
         envelope = decode_envelope(record.body)
@@ -132,6 +137,19 @@ def _is_there(queue: Queue, known: Known) -> bool:
     except (msgspec.MsgspecError, struct.error, OSError):
         return False
     return (envelope.queue_id, envelope.generation) == (known.queue_id, known.generation)
+
+
+def _behind_last_gap(journal: LaneReader) -> int:
+    """Returns where the first segment begins from which on each segment ends where the one after it says so."""
+    start, end = 0, 0
+    for base in journal.bases:
+        segment = journal.segment(base)
+        if segment is None:
+            continue  # no record of it was ever durable, or none can be read: then the next one is behind a gap
+        if not end or segment.header.previous_end > end:
+            start = base
+        end = segment.file_end
+    return start
 
 
 def _sync(disk: Disk, queue: Queue, lane: str) -> None:

@@ -11,7 +11,8 @@
    (law: recovery-restartable).
 
 It reads the journal's working suffix and one head per lane, never the whole queue. Records are believed as in
-law: believe-only-a-match; writers continue as in law: positions-never-reused.
+law: believe-only-a-match; writers continue as in law: positions-never-reused. A replacement that does not count is marked
+as garbage (law: rebuild-loses-nothing).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from mailcore.log.positions import (
     read_positions,
 )
 from mailcore.log.reader import LaneReader
-from mailcore.log.record import RecordType
+from mailcore.log.record import GARBAGE, RecordType
 from mailcore.log.segment import VERSION, WITHOUT_RETAINED, Damage
 from mailcore.queue.aside import counts_of
 from mailcore.queue.checkpoint import SUFFIX_BYTES_MAX, Checkpoints
@@ -42,7 +43,7 @@ from mailcore.queue.exported import Keeper
 from mailcore.queue.fold import Folded, Known, Stage, fold
 from mailcore.queue.lanes import AT_ONCE, DELETED, HOLD, JOURNAL, LOCAL, is_incoming
 from mailcore.queue.queue import Queue, Unmarked
-from mailcore.queue.rebuild import positions_from_files, stands
+from mailcore.queue.rebuild import continued, positions_from_files
 from mailcore.queue.records import Place, decode_envelope
 from mailcore.queue.spool import Spool
 from mailcore.queue.suffix import state_known
@@ -73,6 +74,7 @@ class _Settled(NamedTuple):
     working: list[Known]
     finished: list[Known]
     left: list[Unmarked]  # over, but the data that they left is garbage only when the next positions are written, too
+    disbelieved: list[tuple[Place, str]]  # (place, queue id) of replacements that do not count
 
 
 def recover(
@@ -150,6 +152,9 @@ def recover(
         checkpoint = checkpoints.take()
         queue.journal.sync()  # after it was taken: taking it may have restated messages, too
         checkpoint.write()
+        # A rebuild would read them. With these positions on the disk they never count again.
+        for place, queue_id in settled.disbelieved:
+            queue.mark_found(place, queue_id, GARBAGE)
         checkpoints.written(checkpoint)  # the next checkpoint finds the same files to delete
         queue.awaiting_second = settled.left  # these restart positions are the first of the two that must cover it
         return Recovered(queue, checkpoints, len(working), folded, logged_to, damaged, read_bytes, lock)
@@ -265,6 +270,7 @@ def _settle(queue: Queue, positions: RestartPositions, folded: Folded) -> _Settl
     working: list[Known] = []
     finished: list[Known] = []
     left: list[Unmarked] = []
+    disbelieved: list[tuple[Place, str]] = []
     for known in folded.messages.values():
         for place, mark in known.older:
             queue.mark_found(place, known.queue_id, mark)
@@ -287,11 +293,30 @@ def _settle(queue: Queue, positions: RestartPositions, folded: Folded) -> _Settl
             queue.mark_over(unmarked)
             if known.left is not None:
                 left.append(unmarked._replace(start=known.start))
-        elif stands(queue, known):
-            working.append(known)
+        else:
+            if known.stage is Stage.REPLACED and known.replacement is not None:
+                known.disbelieved.append(known.replacement)
+            continuing = continued(queue, known)
+            _take_request(folded, continuing)
+            working.append(continuing)
+            disbelieved += [(place, known.queue_id) for place in known.disbelieved]
     queue.rebuilt.clear()
     left.sort(key=lambda unmarked: unmarked.start)
-    return _Settled(working, finished, left)
+    return _Settled(working, finished, left, disbelieved)
+
+
+def _take_request(folded: Folded, known: Known) -> None:
+    """Makes the retry of an envelope that is not believed an order of the message that is worked on instead.
+
+    Without other orders none is needed: what is worked on is tried (law: retry-survives).
+    """
+    requested = folded.requested.get(known.queue_id)
+    if requested is None or requested[0].generation <= known.generation:
+        return
+    del folded.requested[known.queue_id]
+    order = msgspec.structs.replace(requested[1], arguments={}, anew=True)
+    if known.orders and order not in known.orders:
+        known.orders.append(order)
 
 
 def _unmarked(known: Known, spooled: bool) -> Unmarked:

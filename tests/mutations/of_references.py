@@ -7,6 +7,7 @@ from tests.mutations.mutation import Mutation
 __all__ = ["MUTATIONS"]
 
 REFERRING = "tests/queue/test_referring.py"
+REBUILD = "tests/queue/test_rebuild.py"
 
 MUTATIONS = [
     Mutation(
@@ -33,8 +34,8 @@ MUTATIONS = [
     Mutation(
         "recovery forgets data that was left behind",
         "mailcore/queue/recovery.py",
-        "                left.append(unmarked._replace(start=known.start))\n        elif stands",
-        "                pass\n        elif stands",
+        "                left.append(unmarked._replace(start=known.start))\n        else:",
+        "                pass\n        else:",
         f"{REFERRING} -k whenever",
     ),
     Mutation(
@@ -61,9 +62,44 @@ MUTATIONS = [
     Mutation(
         "a rebuild lets two envelopes of a message stand",
         "mailcore/queue/rebuild.py",
-        "    if place is None:\n        return True\n",
-        "    return True\n",
-        f"{REFERRING} -k whenever",
+        "    if place is None or record is None:\n",
+        "    if place or record is None:\n",
+        f"{REBUILD} -k chose",
+    ),
+    Mutation(
+        "a rebuild believes the journal in front of a gap",
+        "mailcore/queue/rebuild.py",
+        "        if not end or segment.header.previous_end > end:\n",
+        "        if not end:\n",
+        f"{REBUILD} -k gap",
+    ),
+    Mutation(
+        "a rebuild believes a replacement that a recovery did not believe",
+        "mailcore/queue/rebuild.py",
+        "    if place in known.disbelieved or (",
+        "    if (",
+        f"{REBUILD} -k did_not_believe",
+    ),
+    Mutation(
+        "a replacement that is not believed stays on the disk",
+        "mailcore/queue/recovery.py",
+        "        for place, queue_id in settled.disbelieved:",
+        "        for place, queue_id in ():",
+        f"{REBUILD} -k did_not_believe",
+    ),
+    Mutation(
+        "a retry of an envelope that is not believed is forgotten",
+        "mailcore/queue/recovery.py",
+        "        known.orders.append(order)\n",
+        "        pass\n",
+        "tests/queue/test_requested.py -k older_envelope",
+    ),
+    Mutation(
+        "the journal does not say which envelope a rebuild chose",
+        "mailcore/queue/recovery.py",
+        "            continuing = continued(queue, known)\n",
+        "            if (continuing := continued(queue, known)) is not known:\n                continue\n",
+        f"{REBUILD} -k chose",
     ),
     Mutation(
         "a segment is deleted although data in it is needed",

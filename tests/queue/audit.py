@@ -21,6 +21,7 @@ def audit(
 
     ``rebuilt``: from the files, without restart positions: mail and reports may be sent again (law: rebuild-loses-nothing).
     """
+    rebuilt = rebuilt or outside.was_rebuilt
     machine = SimulatedMachine(disk, outside.copy(), segment_bytes)
     machine.is_rebuilt = rebuilt
     found: dict[str, Resting] = {}
@@ -73,7 +74,7 @@ def _check_requested(machine: SimulatedMachine) -> None:
     """A retry that was answered is still to come while its message rests where it was."""
     for resting in machine.browse():
         queue_id, generation = resting.envelope.queue_id, resting.envelope.generation
-        if machine.outside.requested.get(queue_id) == generation:
+        if resting.envelope.due_at > machine.outside.now and machine.outside.requested.get(queue_id) == generation:
             assert machine.queue.requested.get(queue_id) is not None, (
                 f"{queue_id} waits for its time, but was asked for"
             )
@@ -89,6 +90,9 @@ def _check_warnings(outside: OutsideMemory, found: dict[str, Resting], bounces: 
         if message is None:
             continue
         over = any((each, 0) in outside.synced or outside.may_be_gone(each, 0, UNDO_S) for each in ids)
+        again = f"{queue_id}B{message.envelope.generation}"
+        if there == {again} and again not in bounces and not over:
+            continue  # it was in flight when the power went, so it may come again, as any message in flight may
         if there or not over:
             assert message.envelope.delay_warned is bool(there), f"{queue_id}: {sorted(there)}, but {message}"
 

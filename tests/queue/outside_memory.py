@@ -31,11 +31,12 @@ class OutsideMemory:
         self.wishes: dict[tuple[str, int], Wish] = {}  # what the answered orders say of a recipient
         self.ordering: dict[tuple[str, int], Wish] = {}  # what they say if the order that has no answer yet counts
         self.requested: dict[str, int] = {}  # message -> generation of those at rest that are to be tried at once
+        self.was_rebuilt = False  # restart positions were made from the files once: mail and reports may come twice
         self.maybe: set[str] = set()  # being accepted: may be there or not
 
     def copy(self) -> OutsideMemory:
         copy = OutsideMemory()
-        copy.now, copy.ids = self.now, self.ids
+        copy.now, copy.ids, copy.was_rebuilt = self.now, self.ids, self.was_rebuilt
         copy.accepted = dict(self.accepted)
         copy.arrived, copy.in_flight = self.arrived.copy(), self.in_flight.copy()
         copy.synced, copy.owed = dict(self.synced), dict(self.owed)

@@ -6,10 +6,13 @@ import random
 
 import pytest
 
+from mailcore.envelope import AsideKind
 from mailcore.log.positions import NAME, PREVIOUS
+from mailcore.queue.lanes import JOURNAL
 from tests.queue.audit import audit
 from tests.queue.simulated_machine import HOME, OutsideMemory, SimulatedMachine
-from tests.queue.test_laws_histories import SEGMENT_BYTES, Story
+from tests.queue.steps import Nothing, begun, defer_all, deliver_all, new_machine
+from tests.queue.test_laws_histories import SEGMENT_BYTES, Story, spoil_both, spoil_restart
 from tests.simulated_disk import SimulatedDisk
 
 
@@ -50,3 +53,81 @@ def test_only_a_receivers_lane_is_a_new_queue_and_no_damage() -> None:
         if disk.exists(f"{HOME}/{name}"):
             disk.unlink(f"{HOME}/{name}")
     assert not SimulatedMachine(disk, outside.copy()).damage
+
+
+def newest_journal(machine: SimulatedMachine) -> str:
+    return machine.queue.reader(JOURNAL).path(machine.queue.journal.position[0])
+
+
+def held(machine: SimulatedMachine, queue_id: str) -> list[bool]:
+    """Whether the message is held or to be held, wherever it is."""
+    found = [each for each in [*machine.recovered_messages(), *machine.browse()] if each.envelope.queue_id == queue_id]
+    return [all(r.aside is not None and r.aside.kind is AsideKind.HELD for r in each.recipients) for each in found]
+
+
+def test_what_the_journal_says_in_front_of_a_gap_is_not_believed() -> None:
+    machine, outside, disk = new_machine(segment_bytes=2000)
+    queue_id = machine.accept()
+    machine.durable()
+    active = begun(machine)
+    path = newest_journal(machine)
+    machine.sync()
+    began = disk.image(path)
+    deliver_all(machine, active)
+    while disk.exists(path):
+        machine.accept()
+        machine.durable()
+        deliver_all(machine, begun(machine))
+        machine.checkpoint()
+    machine.checkpoint()
+    found = disk.kill()
+    found.put(path, began)  # its unlink is undone, and those of the segments behind it are not
+    assert spoil_both(found)
+    there = audit(found, outside, 2000, rebuilt=True)
+    assert queue_id not in [known.queue_id for known, _ in there.queue.recovered], "it is over"
+
+
+@pytest.mark.parametrize("checkpoints", [0, 1, 3])
+def test_a_replacement_that_a_recovery_did_not_believe_is_not_believed_by_a_rebuild(checkpoints: int) -> None:
+    machine, outside, disk = new_machine()
+    queue_id = machine.accept()
+    machine.durable()
+    machine.checkpoint()
+    defer_all(machine, begun(machine))
+    machine.checkpoint()
+    disk = disk.kill()
+    spoil_restart(disk)
+    machine = SimulatedMachine(disk, outside)  # with the older positions: the message is still being worked on
+    active = begun(machine)
+    machine.give(active, "hold")
+    for _ in range(checkpoints):
+        machine.checkpoint()
+    for found in (disk.kill(), disk.crash(Nothing())):
+        assert spoil_both(found)
+        assert held(audit(found, outside, rebuilt=True), queue_id) == [True]
+
+
+def test_the_next_recovery_knows_which_envelope_a_rebuild_chose() -> None:
+    machine, outside, disk = new_machine()
+    queue_id = machine.accept()
+    machine.durable()
+    machine.checkpoint()
+    defer_all(machine, begun(machine))
+    machine.sync()
+    path = newest_journal(machine)
+    ends = len(disk.image(path))
+    checkpoint = machine.checkpoints.take()
+    machine.queue.journal.sync()
+    checkpoint.write()  # the replacement is on the disk; then the power goes, and a part of the journal is damaged
+    found = disk.crash(Nothing())
+    found.damage(path, ends - 20, b"\xff" * 20)
+    assert spoil_both(found)
+    machine = SimulatedMachine(found, outside.copy())
+    assert any("rebuilt" in damage.what for damage in machine.damage)
+    assert [known.generation for known, _ in machine.queue.recovered] == [1]
+    machine.checkpoint()
+    for again in (found.kill(), found.crash(Nothing())):
+        there = SimulatedMachine(again, outside.copy())
+        assert [known.generation for known, _ in there.queue.recovered] == [1]
+        assert [each.envelope.queue_id for each in there.browse()] == []
+        assert held(there, queue_id) == [False]

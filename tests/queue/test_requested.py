@@ -149,3 +149,26 @@ def test_a_second_request_for_a_message_keeps_its_place_in_line() -> None:
 @pytest.mark.parametrize("arguments", [{}, {AT_REST: 1}, {AT_REST: ["retry.300", 1]}, {AT_REST: [1, 2, 3, 4]}])
 def test_what_says_nothing_of_a_place_is_another_change(arguments: dict[str, object]) -> None:
     assert requested_in(Administrative("retry", "Q", "who", "why", 1.0, arguments)) is None
+
+
+def test_it_is_not_forgotten_when_the_message_goes_back_to_an_older_envelope() -> None:
+    machine, _, disk = new_machine()
+    (queue_id,) = deferred(machine, 1)
+    machine.order(machine.claim(queue_id), "delete")
+    machine.checkpoint()
+    machine.checkpoint()
+    machine.order(machine.claim(queue_id), "undelete")
+    machine.checkpoint()
+    assert machine.browse()
+    machine.request([queue_id])
+    found = disk.kill()
+    found.damage(f"{HOME}/{NAME}", 20, b"\xff\xff\xff")
+    for _ in range(2):
+        there = again(found, machine)
+        ((known, _),) = there.queue.recovered
+        assert [order.operation for order in known.orders] == ["undelete", "retry"]
+        found = found.crash(Nothing())
+    active = begun(there)
+    assert there.obey(active)
+    there.checkpoint()
+    assert begun(there).queue_id == queue_id, "without a wait"
