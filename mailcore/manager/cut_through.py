@@ -7,6 +7,7 @@ Laws
   hop can have it. Everything else is UNCERTAIN, also a deliverer that was killed: it may have sent the final dot.
 - A message that was passed on is one record, PASSED. It is not synced; if it is lost, arrival and end are lost together.
 - In memory is what the deliverers have at once, and nothing else; an offer that cannot go now is refused at once.
+- A next hop that is always late costs few clients a wait (``slow_hops``).
 
 Keeps law: passed-on-before-250, law: outcomes-balance (docs/laws.md).
 """
@@ -23,6 +24,7 @@ from mailcore.log.lane import LaneFailed
 from mailcore.manager.admission import of_recipient
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.flow import DelivererLink, Flow
+from mailcore.manager.slow_hops import SlowHops
 from mailcore.queue.active import DataAt
 from mailcore.queue.records import Delivery, Passed, domain_of, domains_of
 from mailcore.request_priority import priority_of
@@ -37,8 +39,9 @@ UNSYNCED_MAX = 1_000  # records that wait in memory for a sync; then one begins
 NO_ROUTE = "cut_through_route"  # not of one destination with cut-through, or too many recipients for one delivery
 NO_ROOM = "cut_through_room"  # the disk, the active set or the deliverers are full
 NO_TURN = "cut_through_turn"  # the scheduler did not select it: its window, a rate, a suspension, older mail
+TOO_SLOW = "cut_through_slow"  # the next hop did not have the last message in time
 COUNTERS = (
-    "passed_on", "cut_through_uncertain", "cut_through_refused", NO_ROUTE, NO_ROOM, NO_TURN, "cut_through_failed",
+    "passed_on", "cut_through_uncertain", "cut_through_refused", NO_ROUTE, NO_ROOM, NO_TURN, TOO_SLOW, "cut_through_failed",
     "cut_through_late",
 )  # fmt: skip
 
@@ -63,6 +66,7 @@ class CutThrough:
         self._flow = flow
         self._wait_s = cut_through_transports(context.settings.transports)
         self._lmtp = context.settings.lmtp_transports
+        self._slow = SlowHops()
         self._passing: dict[DelivererLink, dict[int, _Passing]] = {}
         self._unsynced = 0
         if self._wait_s:
@@ -83,6 +87,7 @@ class CutThrough:
             return
         link, entry = begun
         destination = routed[1]
+        self._slow.try_again(destination)
         self._passing.setdefault(link, {})[entry.number] = _Passing(
             writer, offer.number, envelope, entry, destination, now
         )
@@ -118,6 +123,8 @@ class CutThrough:
     ) -> tuple[DelivererLink, Entry] | str:
         """Returns a deliverer and the entry of the whole message if the scheduler selects it now, or why not."""
         context, flow = self._context, self._flow
+        if self._slow.rests(destination, now):
+            return TOO_SLOW
         scheduler, queue_id = context.scheduler, envelope.queue_id
         if context.stalled or len(context.queue.active) >= scheduler.tuning.globals.message_active_limit:
             return NO_ROOM
@@ -153,15 +160,21 @@ class CutThrough:
         context, result, entry = self._context, frame.result, passing.entry
         now = context.now()
         reply = result.verdicts[0].reply if result.verdicts else ""
-        if frame.is_late:  # nothing is learned from it, as from a deliverer that was killed
+        if frame.is_late:  # the scheduler learns nothing from it, as from a deliverer that was killed
             self._return(passing, now)
+            self._slow.late(passing.destination, now - passing.began, now)
             context.count("cut_through_late")
-        elif result.site_failure or result.transport_failure:
-            context.scheduler.report(
-                entry.number, entry.recipients, result.site_failure, now, result.transport_failure, reply
-            )
         else:
-            context.scheduler.report(entry.number, entry.recipients, False, now)
+            self._slow.in_time(passing.destination)
+            failed = result.site_failure or result.transport_failure
+            context.scheduler.report(
+                entry.number,
+                entry.recipients,
+                result.site_failure,
+                now,
+                result.transport_failure,
+                reply if failed else "",
+            )
         if frame.fate is Fate.PASSED_ON:
             self._record(passing, result)
             context.count("passed_on")
@@ -175,6 +188,7 @@ class CutThrough:
         now = self._context.now()
         for passing in self._passing.pop(link, {}).values():
             self._return(passing, now)
+            self._slow.broken_off(passing.destination)
             self._context.count("cut_through_uncertain")
             passing.writer.send(Offered(passing.number, Fate.UNCERTAIN, "the delivery was broken off"))
 

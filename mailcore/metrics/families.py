@@ -21,7 +21,7 @@ from mailcore.traces.progress import Progress
 __all__ = ["OTHER", "Answers", "families"]
 
 OTHER = "other"  # all destinations without a label of their own
-CUT_THROUGH_STORED = ("route", "room", "turn", "late")  # as the counters of the manager are named
+CUT_THROUGH_STORED = ("route", "room", "turn", "slow", "late")  # as the counters of the manager are named
 OUTCOMES = ("delivered", "deferred", "bounced", "expired", "deleted", "undeleted")
 
 

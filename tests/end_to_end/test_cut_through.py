@@ -205,6 +205,23 @@ async def test_a_next_hop_that_is_slow_before_the_dot_costs_its_client_no_more_t
         assert "." not in server.sessions[0].verbs  # the first connection was closed before the dot
 
 
+async def test_behind_a_message_that_was_late_others_are_stored_at_once_and_later_one_is_tried(tmp_path: Path) -> None:
+    server = ScriptedServer({"RCPT": [Act.SILENCE, b"250 Ok\r\n"]})
+    async with serving(server), cutting(tmp_path, server, wait_s=0.2) as core:
+        for _ in range(2):
+            code, reply = await sent(core)
+            assert (code, reply.split()[2]) == (250, "queued")
+            await core.until_removed(reply.split()[-1])
+        counters = (await core.ask("state"))["counters"]
+        assert (counters["cut_through_late"], counters["cut_through_slow"]) == (1, 1)
+
+        async def is_used_again() -> bool:
+            return (await sent(core))[1].split()[2] == "passed"
+
+        await core.eventually(is_used_again, "cut-through")
+        assert (await sent(core))[1].split()[2] == "passed"
+
+
 async def test_a_next_hop_that_is_slow_after_the_dot_is_waited_for(tmp_path: Path) -> None:
     async with Lab(["slow(1):127.0.0.1:0"]) as lab:
         server = ScriptedServer()

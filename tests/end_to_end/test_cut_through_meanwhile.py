@@ -341,7 +341,7 @@ async def test_the_metrics_say_what_became_of_each_offer_and_why(tmp_path: Path)
                 return {name.partition("=")[2].strip('"}'): int(value) for name, value in lines}
 
             zeros = dict.fromkeys(
-                ("passed_on", "stored", "uncertain", "route", "room", "turn", "late", "refused"), 0
+                ("passed_on", "stored", "uncertain", "route", "room", "turn", "slow", "late", "refused"), 0
             )  # fmt: skip
             assert await metrics() == zeros
             await is_passed_on(core)
@@ -350,10 +350,12 @@ async def test_the_metrics_say_what_became_of_each_offer_and_why(tmp_path: Path)
             await core.until_removed(refused)
             await is_stored(core, TO, "to@two.example")
             await is_stored(core, "to@slow.example")
+            await is_stored(core, "to@slow.example")
             await core.ask("suspend", destination=destination_of(server))
             await is_stored(core)
             assert await metrics() == {
-                **zeros, "passed_on": 1, "uncertain": 1, "stored": 4, "refused": 1, "route": 1, "late": 1, "turn": 1,
+                **zeros, "passed_on": 1, "uncertain": 1, "stored": 5, "refused": 1, "route": 1, "late": 1, "slow": 1,
+                "turn": 1,
             }  # fmt: skip
 
 

@@ -116,18 +116,19 @@ def test_outcomes_by_transport_and_the_lag_of_the_export() -> None:
 
 def test_cut_through_is_counted_if_a_transport_has_it() -> None:
     counters = {
-        "passed_on": 9, "cut_through_uncertain": 1, "cut_through_refused": 6, "cut_through_route": 3, "cut_through_room": 2,
-        "cut_through_turn": 1, "cut_through_failed": 5, "cut_through_late": 4,
+        "passed_on": 9, "cut_through_uncertain": 1, "cut_through_refused": 13, "cut_through_route": 3, "cut_through_room": 2,
+        "cut_through_turn": 1, "cut_through_slow": 7, "cut_through_failed": 5, "cut_through_late": 4,
     }  # fmt: skip
     found = families(Answers(state=msgspec.convert(complete(State, {"counters": counters}), State)), 0.0, 5)
     lines = [line for line in text_of(found).splitlines() if line.startswith("waypost_cut_through")]
     assert lines == [
         'waypost_cut_through_messages_total{outcome="passed_on"} 9',
-        'waypost_cut_through_messages_total{outcome="stored"} 11',
+        'waypost_cut_through_messages_total{outcome="stored"} 18',
         'waypost_cut_through_messages_total{outcome="uncertain"} 1',
         'waypost_cut_through_stored_total{reason="route"} 3',
         'waypost_cut_through_stored_total{reason="room"} 2',
         'waypost_cut_through_stored_total{reason="turn"} 1',
+        'waypost_cut_through_stored_total{reason="slow"} 7',
         'waypost_cut_through_stored_total{reason="late"} 4',
         'waypost_cut_through_stored_total{reason="refused"} 1',
     ]

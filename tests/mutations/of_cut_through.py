@@ -66,4 +66,11 @@ MUTATIONS = [
         "plus(before.accepted.get(Origin.SMTP, (0, 0)), (0, 0))",
         f"{STOPPED} -k behind_the_last_checkpoint",
     ),
+    Mutation(
+        "each client waits for a next hop that is always late",
+        "mailcore/manager/cut_through.py",
+        "        if self._slow.rests(destination, now):\n",
+        "        if False:\n",
+        "tests/end_to_end/test_cut_through.py -k later_one_is_tried",
+    ),
 ]

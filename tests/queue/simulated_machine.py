@@ -345,7 +345,8 @@ class SimulatedMachine:
         requested = {}
         for each in self.browse():
             envelope = each.envelope
-            if envelope.queue_id in queue_ids and each.lane.startswith("retry."):
+            waits = each.lane.startswith("retry.") and not (envelope.aside or envelope.first_due_at)
+            if envelope.queue_id in queue_ids and waits:
                 requested[envelope.queue_id] = envelope.generation
                 place = Place(each.lane, each.offset)
                 one = Requested(place, envelope.generation, envelope.recipient_count)
