@@ -29,7 +29,7 @@ from appliance.pipeline.balance import UNBALANCED, UNCHECKED, Balance, balance, 
 from appliance.pipeline.counters import altered
 from appliance.pipeline.cuts import Cut, cuts_in, ends, stretch
 from appliance.pipeline.daily_tables.arrivals import arrivals, came
-from appliance.pipeline.daily_tables.cells import OUTCOMES, by_name, cells, distinct
+from appliance.pipeline.daily_tables.cells import OUTCOMES, by_name, cells
 from appliance.pipeline.daily_tables.correspondents import clients, recipients, senders
 from appliance.pipeline.daily_tables.delays import with_quantiles
 from appliance.pipeline.daily_tables.encryption import encryption
@@ -38,6 +38,7 @@ from appliance.pipeline.daily_tables.hours import hours
 from appliance.pipeline.daily_tables.labels import LABELS, label, labelled
 from appliance.pipeline.daily_tables.reasons import reasons
 from appliance.pipeline.daily_tables.refused import refused
+from appliance.pipeline.daily_tables.told_apart import ToldApart, tell_apart
 from appliance.pipeline.daily_tables.totals import totals
 from appliance.pipeline.daily_tables.windows import windows
 from appliance.pipeline.days import HOUR_S, Day, utc_days
@@ -139,12 +140,13 @@ class ReportBuilder:
         self.progress("reading events", 0.02)
         self.silver(sorted({*dts, *balanced_dts}))
         silver = self.silver(dts)
-        self.partition(sum(each.rows for each in silver))
         aside = self.store.begin(f"gold/{day.name}")
-        facts = Facts(self.session, day, silver)
-        with ThreadPoolExecutor(1) as beside:
+        with ThreadPoolExecutor(2) as beside:
+            apart = beside.submit(tell_apart, day, silver, {})  # needs no Spark, which may still be starting
+            self.partition(sum(each.rows for each in silver))
+            facts = Facts(self.session, day, silver)
             balancing = beside.submit(self._balance, first, last, balanced_dts, day)
-            self._tables(facts, aside)
+            self._tables(facts, aside, apart)
         self._ages(day, aside, last.at if last is not None and last.at < day.end else min(self.now(), day.end))
         self.progress("comparing with earlier days", 0.85)
         self._compare(day, aside, so_far)
@@ -179,18 +181,16 @@ class ReportBuilder:
         files = [each for dt in day.partitions() for each in look(self.events, dt, self.aside)[0]]
         return fingerprint(files, VERSION * 1000 + SILVER_VERSION)
 
-    def _tables(self, facts: Facts, aside: Path) -> None:
+    def _tables(self, facts: Facts, aside: Path, counting: Future[ToldApart]) -> None:
         queries: dict[str, Callable[[], DataFrame]] = {
             "cells": lambda: cells(facts),
             "labelled": lambda: labelled(facts),
             "came": lambda: came(facts),
-            "distinct": lambda: distinct(facts),
             "reasons": lambda: reasons(facts),
             "recipients": lambda: recipients(facts),
             "encryption": lambda: encryption(facts),
             "refused": lambda: refused(facts),
             "windows": lambda: windows(facts),
-            "several": lambda: facts.several().limit(1),
         }
         without = {name for name, kind in (("refused", "refused"), ("windows", "window")) if not facts.has(kind)}
 
@@ -198,17 +198,16 @@ class ReportBuilder:
             self.progress("counting", 0.35 + 0.5 * done / len(queries))
 
         found = self.together(queries, told, without)
-        if found.pop(
-            "several"
-        ).num_rows:  # few days have any: then what was counted is counted again, each of them once
+        apart = counting.result()
+        if apart.several:  # few days have any: then what was counted is counted again, each of them once
             facts.tell_apart()
-            del queries["several"]
+            apart = tell_apart(facts.day, facts.silver, facts.later)
             found = self.together(queries, told, without)
         tables = {name: found[name] for name in ("reasons", "recipients", "encryption", "refused", "windows")}
         tables |= {
             "totals": totals(found["came"], found["cells"]),
-            "destinations": by_name(found["cells"], found["distinct"], "destination"),
-            "providers": by_name(found["cells"], found["distinct"], "provider"),
+            "destinations": by_name(found["cells"], apart.counts, "destination"),
+            "providers": by_name(found["cells"], apart.counts, "provider"),
             "senders": senders(found["came"]),
             "clients": clients(found["came"]),
             "hours": hours(facts.day, found["came"], found["labelled"]),

@@ -36,7 +36,7 @@ from appliance.pipeline.rows import COLUMNS, IDENTITY, first_of_each, schema_of,
 from appliance.pipeline.store import Store
 from mailcore.events.schema import KINDS
 
-__all__ = ["IDENTITY", "TYPED", "VERSION", "Silver", "made", "make", "manifest", "outcome", "read"]
+__all__ = ["IDENTITY", "TYPED", "VERSION", "Silver", "directories", "made", "make", "manifest", "outcome", "read"]
 
 VERSION = 6  # of the rows: raise it to have all days rebuilt at the next request
 HALF = "delivered"  # of attempts: whether they are
@@ -181,6 +181,12 @@ def read(session: SparkSession, days: Sequence[Silver], kind: str, delivered: bo
 
     Raises FileNotFoundError when a day was made with events of it that are not there: no report is made of half a day.
     """
+    there = [str(path) for path in directories(days, kind, delivered)]
+    return session.read.schema(TYPED).parquet(*there) if there else nothing(session, TYPED)
+
+
+def directories(days: Sequence[Silver], kind: str, delivered: bool | None = None) -> list[Path]:
+    """Returns where the events of one kind lie; ``delivered`` and the error as in ``read``."""
     halves = [f"{HALF}={str(half).lower()}" for half in (True, False) if delivered is None or half == delivered]
     paths = []
     for day in days:
@@ -189,8 +195,7 @@ def read(session: SparkSession, days: Sequence[Silver], kind: str, delivered: bo
             if not (rows / "_SUCCESS").exists():
                 raise FileNotFoundError(f"{rows}: the events written there are missing; remove {day.path}")
             paths += [rows / half for half in halves if (rows / half).is_dir()] if kind == "attempt" else [rows]
-    there = [str(path) for path in paths]
-    return session.read.schema(TYPED).parquet(*there) if there else nothing(session, TYPED)
+    return paths
 
 
 def outcome() -> Column:

@@ -13,8 +13,8 @@ MUTATIONS = [
     Mutation(
         "a join keeps only destinations that were asked",
         "appliance/pipeline/daily_tables/cells.py",
-        '    at = pc.index_in(names[f"{key}_hash"], value_set=counted["hash"].combine_chunks())\n',
-        '    at = pc.index_in(names[f"{key}_hash"], value_set=counted["hash"].combine_chunks())\n'
+        '    at = pc.index_in(names[key], value_set=counted["name"].combine_chunks())\n',
+        '    at = pc.index_in(names[key], value_set=counted["name"].combine_chunks())\n'
         "    names, at = names.filter(pc.is_valid(at)), at.drop_null()\n",
         "destinations",
     ),

@@ -105,4 +105,18 @@ MUTATIONS = [
         "",
         "tests/appliance/reports/test_schedule_zone.py -k night",
     ),
+    Mutation(
+        "a recipient with several attempts counts for each of them",
+        "appliance/pipeline/daily_tables/told_apart.py",
+        "    is_new[1:] = keys[1:] != keys[:-1]\n",
+        "",
+        "tests/appliance/pipeline/test_told_apart.py",
+    ),
+    Mutation(
+        "recipients with two outcomes are found in one share of the messages only",
+        "appliance/pipeline/daily_tables/told_apart.py",
+        "        several |= _any_twice",
+        "        several = _any_twice",
+        "tests/appliance/pipeline/test_told_apart.py",
+    ),
 ]

@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from appliance.pipeline.balance import added
+from appliance.pipeline.daily_tables.told_apart import Later
 from appliance.pipeline.days import HOUR_S, Day
 from appliance.pipeline.silver import IDENTITY, Silver, outcome, read
 
@@ -29,6 +30,7 @@ class Facts:
     session: SparkSession
     day: Day
     silver: Sequence[Silver]  # the UTC days that hold its events
+    later: Later = field(default_factory=dict, repr=False)  # their rows, by IDENTITY
     repeated: int = 0  # outcomes that no table counts, because their recipients have one already
     _later: DataFrame | None = field(
         default=None, repr=False
@@ -70,7 +72,7 @@ class Facts:
         """Returns the hour of the day as a column, counted from the day's beginning: 0 to 22, 23 or 24."""
         return F.floor((F.unix_micros("at") - int(self.day.begin * 1e6)) / (HOUR_S * 1_000_000)).cast("int")
 
-    def several(self) -> DataFrame:
+    def _several(self) -> DataFrame:
         """Returns the recipients (hash of the message, number) that have several outcomes, or several attempts in the first
         pass of their message. Most days have none."""
         firsts = self.attempts.groupBy(F.xxhash64("queue_id").alias("message"), "number").agg(
@@ -81,7 +83,7 @@ class Facts:
     def tell_apart(self) -> None:
         """Marks the rows of these recipients, so that each recipient counts once in all tables made from then on."""
         ended, first = _ended(), _first()
-        several = self.several()
+        several = self._several()
         theirs = self.attempts.withColumn("message", F.xxhash64("queue_id")).join(several, on=["message", "number"])
         place = Window.partitionBy("queue_id", "number").orderBy(*IDENTITY)
         before = place.rowsBetween(Window.unboundedPreceding, -1)
@@ -91,7 +93,9 @@ class Facts:
 
         later = theirs.select(*IDENTITY, (ended & had(ended)).alias("repeated"), (first & had(first)).alias("again"))
         self._later = later.where("repeated OR again").cache()
-        self.repeated = self._later.where("repeated").count()
+        rows = self._later.collect()
+        self.later = {(row.lane, row.offset, row.part): (row.repeated, row.again) for row in rows}
+        self.repeated = sum(repeated for repeated, _ in self.later.values())
         self.__dict__.pop("attempts", None)
 
     def forget(self) -> None:
