@@ -47,8 +47,10 @@ def reasons(facts: Facts) -> DataFrame:
     verdicts = facts.of("attempt", delivered=False).where(F.col("status") != "deleted")
     verdicts = verdicts.withColumn("status", F.translate("outcome", "_", " "))
     replies = verdicts.groupBy("status", "dsn", "destination", "reply").agg(F.count(F.lit(1)).alias("n"))
+    # Spark would merge both steps, and fold each verdict's reply instead of each reply: ``greatest`` keeps them apart.
+    once = F.greatest("n", F.lit(1)).alias("n")
     by_destination = (
-        replies.select("status", "dsn", folded(F.col("reply")).alias("reason"), "destination", "reply", "n")
+        replies.select("status", "dsn", folded(F.col("reply")).alias("reason"), "destination", "reply", once)
         .groupBy("status", "dsn", "reason", "destination")
         .agg(F.sum("n").alias("n"), F.min("reply").alias("example"))
     )
