@@ -313,9 +313,8 @@ class Client:
                 if fitting is not data:
                     work, data = msgspec.structs.replace(work, length=fitting.length), fitting
             return await transact(connection, work, data, self._limits)
-        except (
-            BaseException
-        ):  # cancelled, data that can't be read, or a bug: it is unknown what the server expects next
+        # The transaction was cancelled, its data cannot be read, or we have a bug: what the server expects next is not known.
+        except BaseException:
             connection.abort()
             raise
 

@@ -70,9 +70,9 @@ class StoredData:
             self._disk.close(fd)
 
     def read_damaged(self, active: Active) -> bytes:
-        """Reads what is there of a message's data, as it is: damaged data is moved, never dropped. Raises OSError.
+        """Returns a message's data without comparing it with its checksums. Raises OSError.
 
-        Blocks that the disk cannot read are zeros.
+        A message with damaged data is moved with the data that the disk still has. Blocks that cannot be read are zeros.
         """
         fd = open_either(self._disk.open_read, active.data.path)
         try:

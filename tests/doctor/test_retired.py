@@ -59,7 +59,7 @@ def test_one_that_nothing_needs_should_be_gone_after_some_looks(host: Host) -> N
     path = host.settings.queue_directory / "incoming.0" / retired_name_of(0)
     long_ago = time.time() - retired.LEFT_S - 60
     os.utime(path, (long_ago, long_ago))
-    assert look(host).state is State.GOOD, "nobody runs who could delete it"
+    assert look(host).state is State.GOOD, "Waypost does not run, so no process deletes it"
     with running() as process:
         host.processes["supervisor"] = Process("supervisor", process.pid, 0.0, 0)
         assert look(host).state is State.WARN

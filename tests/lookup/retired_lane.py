@@ -15,7 +15,7 @@ __all__ = ["mark_garbage", "retired_lane"]
 
 
 def retired_lane(queue: Path, lane: str, messages: int, data_bytes: int) -> list[int]:
-    """A segment of so many messages with data, retired, and a newer one of the lane; the offsets of the messages."""
+    """Writes a segment of ``messages`` messages and retires it; the lane continues in a newer one. Returns their offsets."""
     queue.mkdir(parents=True, exist_ok=True)
     writer = open_writer(Disk(), str(queue / lane), segment_bytes=messages * data_bytes)
     data = b"x" * data_bytes

@@ -1,4 +1,4 @@
-"""A look at retired segments reads each once for each time it was written to, and only so many at a time."""
+"""A look reads a retired segment again only after the segment has changed, and reads a limited number in one call."""
 
 from __future__ import annotations
 

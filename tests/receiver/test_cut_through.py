@@ -48,7 +48,7 @@ async def test_what_was_passed_on_or_may_have_been_is_not_stored(tmp_path: Path)
 
 
 async def test_a_client_hears_of_an_error_behind_its_offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its session waits, and nobody else would tell it."""
+    """The client waits for a reply, and only its own session can send one."""
 
     def broken(*_: object) -> None:
         raise ValueError("a bug of ours")
