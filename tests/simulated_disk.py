@@ -5,7 +5,7 @@ is on the platter. A write goes to the first and waits for a sync to reach the s
 
 - ``crash(choice)`` is the power loss: a new disk as it might be found afterwards. Of each file any subset of the unsynced
   writes is there, each of them whole, torn, in part of its sectors, or as zeros where the file had grown; of each directory
-  any subset of the unsynced changes of names. A single byte is there or not.
+  any subset of the unsynced changes of names. A single byte, or a cut of the file, is there or not.
 - ``kill()`` is the end of the process only: a new disk with all that was written, locks and descriptors gone.
 - ``fail(...)`` makes one call fail; a sync may also fail as was measured (docs/facts.md): EIO once, the cache shows
   the data, the disk holds zeros, and the next sync says OK.
@@ -242,6 +242,8 @@ class SimulatedDisk(Disk):
         fault = self._call("sync", path, raising=False)
         if fault is not None and fault.lying:
             for offset, data in file.pending:
+                if data is None:
+                    continue
                 kept = max(0, min(len(file.platter) - offset, len(data)))
                 patch(file.platter, offset + kept, bytes(len(data) - kept))
             file.pending.clear()
@@ -337,8 +339,9 @@ class SimulatedDisk(Disk):
     def shorten(self, fd: int, size_bytes: int) -> None:
         path, file, _ = self._get(fd)
         self._call("shorten", path)
-        del file.cache[size_bytes:], file.platter[size_bytes:]
-        file.pending = [(at, data[: size_bytes - at]) for at, data in file.pending if at < size_bytes]
+        if size_bytes < len(file.cache):
+            patch(file.cache, size_bytes, None)
+            file.pending.append((size_bytes, None))
 
     def _one_more(self, path: str) -> None:
         while self.inodes is not None and self.files() >= self.inodes:

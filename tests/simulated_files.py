@@ -6,14 +6,16 @@ from dataclasses import dataclass, field
 
 from tests.power_loss import SECTOR, Choice
 
-__all__ = ["Crashed", "Directory", "File", "Killed", "Node", "apply", "patch"]
+__all__ = ["Change", "Crashed", "Directory", "File", "Killed", "Node", "apply", "patch"]
+
+Change = tuple[int, bytes | None]  # bytes written at an offset; None: the file was cut there
 
 
 @dataclass(eq=False)
 class File:
     platter: bytearray = field(default_factory=bytearray)
     cache: bytearray = field(default_factory=bytearray)
-    pending: list[tuple[int, bytes]] = field(default_factory=list)
+    pending: list[Change] = field(default_factory=list)
     modified: float = 0.0
     bad: list[tuple[int, int]] = field(default_factory=list)  # byte ranges that can't be read
 
@@ -40,7 +42,10 @@ def apply(entries: dict[str, Node], names: dict[str, Node | None]) -> None:
             entries[name] = node
 
 
-def patch(data: bytearray, offset: int, piece: bytes) -> None:
+def patch(data: bytearray, offset: int, piece: bytes | None) -> None:
+    if piece is None:
+        del data[offset:]
+        return
     if len(data) < offset:
         data.extend(bytes(offset - len(data)))
     data[offset : offset + len(piece)] = piece
@@ -101,8 +106,12 @@ class Crashed:
             self._some_of(data, offset, piece)
         return File(data, bytearray(data), [], old.modified, list(old.bad))
 
-    def _some_of(self, data: bytearray, offset: int, piece: bytes) -> None:
+    def _some_of(self, data: bytearray, offset: int, piece: bytes | None) -> None:
         choice = self._choice
+        if piece is None:
+            if choice.pick(2):
+                patch(data, offset, piece)
+            return
         grows = len(data) < offset + len(piece)
         if len(piece) == 1 and not grows:  # a mark
             if choice.pick(2):

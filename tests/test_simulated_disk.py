@@ -103,6 +103,18 @@ def test_a_crash_keeps_any_subset_of_the_marks() -> None:
     assert len({bytes(disk.crash(choice).image("/f")) for choice in every(100)}) == 8
 
 
+def test_a_cut_is_there_or_not_until_it_is_synced() -> None:
+    disk = SimulatedDisk()
+    disk.put("/f", b"safe and more")
+    fd = disk.open_write("/f")
+    disk.shorten(fd, 4)
+    assert disk.image("/f") == b"safe"
+    assert {bytes(disk.crash(choice).image("/f")) for choice in every(100)} == {b"safe", b"safe and more"}
+    disk.write(fd, [b"!"], 4)
+    disk.sync(fd)
+    assert {bytes(disk.crash(choice).image("/f")) for choice in every(100)} == {b"safe!"}
+
+
 def test_a_synced_file_whose_name_is_not_synced_may_be_gone() -> None:
     disk = SimulatedDisk()
     fd = disk.create("/f")

@@ -8,6 +8,7 @@ __all__ = ["MUTATIONS"]
 
 REFERRING = "tests/queue/test_referring.py"
 REBUILD = "tests/queue/test_rebuild.py"
+RETIRING = "tests/queue/test_retiring_power_loss.py"
 
 MUTATIONS = [
     Mutation(
@@ -121,6 +122,20 @@ MUTATIONS = [
         "                disk.shorten(fd, leaving.end - leaving.base)\n",
         "                pass\n",
         f"{REFERRING} -k cut_off",
+    ),
+    Mutation(
+        "the cut of a retired segment is not synced before the rename",
+        "mailcore/queue/retiring.py",
+        "            disk.sync(fd)\n",
+        "            pass\n",
+        f"{RETIRING} -k cut",
+    ),
+    Mutation(
+        "a start does not know the segments that were retired",
+        "mailcore/queue/bodies.py",
+        "            self.retired[lane] = bases\n",
+        "            pass\n",
+        f"{RETIRING} -k killed",
     ),
     Mutation(
         "marks in a segment that was retired meanwhile are not synced",
