@@ -73,7 +73,7 @@ def _take_back_marks(disk: Disk, directory: Path, offsets: list[int], mark: int)
     names = {base_of(name): name for name in disk.list(str(directory)) if base_of(name) is not None}
     names |= {retired_base_of(name): name for name in disk.list(str(directory)) if retired_base_of(name) is not None}
     bases = sorted(base for base in names if base is not None)
-    for base, following in zip(bases, [*bases[1:], 1 << 63], strict=True):
+    for base, following in zip(bases, [*bases, 1 << 63][1:], strict=True):  # a lane may be younger than the backup
         here = [offset for offset in offsets if base + FIRST_RECORD <= offset < following]
         if not here:
             continue

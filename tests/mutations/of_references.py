@@ -9,6 +9,7 @@ __all__ = ["MUTATIONS"]
 REFERRING = "tests/queue/test_referring.py"
 REBUILD = "tests/queue/test_rebuild.py"
 RETIRING = "tests/queue/test_retiring_power_loss.py"
+MOMENTS = "tests/backup/test_each_moment.py"
 
 MUTATIONS = [
     Mutation(
@@ -136,6 +137,20 @@ MUTATIONS = [
         "            self.retired[lane] = bases\n",
         "            pass\n",
         f"{RETIRING} -k killed",
+    ),
+    Mutation(
+        "a backup leaves out the segments that no lane needs",
+        "mailcore/backup/snapshot.py",
+        "            self._link_bodies()\n",
+        "            self._retired = {}\n",
+        MOMENTS,
+    ),
+    Mutation(
+        "a restore does not take back the marks of data that was let go since",
+        "mailcore/backup/queue_files.py",
+        "    for lane, offsets in told.retained.items():\n",
+        "    for lane, offsets in {}.items():\n",
+        MOMENTS,
     ),
     Mutation(
         "marks in a segment that was retired meanwhile are not synced",
