@@ -9,6 +9,7 @@ __all__ = ["MUTATIONS"]
 REFERRING = "tests/queue/test_referring.py"
 REBUILD = "tests/queue/test_rebuild.py"
 RETIRING = "tests/queue/test_retiring_power_loss.py"
+DAYS = "tests/queue/test_five_days.py"
 MOMENTS = "tests/backup/test_each_moment.py"
 
 MUTATIONS = [
@@ -137,6 +138,13 @@ MUTATIONS = [
         "            self.retired[lane] = bases\n",
         "            pass\n",
         f"{RETIRING} -k killed",
+    ),
+    Mutation(
+        "data in a segment of which little is needed stays there",
+        "mailcore/manager/carrying.py",
+        "        return self.context.queue.bodies.needed_share(active.data.path, active.data.length) < below\n",
+        "        return False\n",
+        DAYS,
     ),
     Mutation(
         "a backup leaves out the segments that no lane needs",
