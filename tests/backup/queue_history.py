@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,7 +20,7 @@ from mailcore.queue.lanes import HOLD
 from tests.queue.simulated_machine import RETRY_S, UNDO_S, OutsideMemory, SimulatedMachine
 from tests.queue.steps import begun, deliver_all
 
-__all__ = ["History", "WatchedDisk", "data_of"]
+__all__ = ["History", "WatchedDisk", "close_below", "data_of"]
 
 SEGMENT_BYTES = 6000  # two messages of SIZE
 SIZE = 2500
@@ -27,6 +29,14 @@ SIZE = 2500
 def data_of(queue_id: str) -> bytes:
     """The data of a message, as the machine accepts it."""
     return (b"Subject: " + queue_id.encode() + b"\r\n").ljust(SIZE, b".")
+
+
+def close_below(path: Path) -> None:
+    """Closes the files below a directory that this process has open, as the end of a process does."""
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{name}").startswith(f"{path}/"):
+                os.close(int(name))
 
 
 class WatchedDisk(Disk):
@@ -148,8 +158,3 @@ class History:
     def _checkpoints(self, count: int) -> None:
         for _ in range(count):
             self.machine.checkpoint()
-
-    def close(self) -> None:
-        """Closes the files, as the end of the process does."""
-        for writer in (self.machine.receiver, self.machine.queue.journal, *self.machine.queue.writers.values()):
-            writer.close()

@@ -18,7 +18,7 @@ from mailcore.log.disk import Disk
 from mailcore.log.retired import open_either
 from mailcore.manager.manager import Manager
 from mailcore.queue.lanes import DELETED, HOLD
-from tests.backup.queue_history import History, data_of
+from tests.backup.queue_history import History, close_below, data_of
 from tests.backup.test_snapshot import checkpoint, copied, damaged_in, order
 from tests.manager.manager_in_process import Deliverers, Home, turns
 from tests.manager.test_carrying import at_rest
@@ -86,7 +86,7 @@ def copies(tmp_path: Path, patched: pytest.MonkeyPatch, first: int, gap: int) ->
     history.live()
     disk.on_change = lambda: None
     finish()
-    history.close()
+    close_below(tmp_path)
     return found
 
 
@@ -155,7 +155,7 @@ async def check(copy: Copy) -> None:
         await emptied(manager, copy.path)
     finally:
         home.kill()
-        home.writer.close()
+        close_below(copy.path)
 
 
 async def delivered(manager: Manager, deliverers: Deliverers, queue_ids: set[str]) -> None:

@@ -9,6 +9,7 @@ __all__ = ["MUTATIONS"]
 REFERRING = "tests/queue/test_referring.py"
 REBUILD = "tests/queue/test_rebuild.py"
 RETIRING = "tests/queue/test_retiring_power_loss.py"
+DELIVERER = "tests/deliverer/test_retired_segment.py"
 DAYS = "tests/queue/test_five_days.py"
 MOMENTS = "tests/backup/test_each_moment.py"
 
@@ -145,6 +146,13 @@ MUTATIONS = [
         "        return self.context.queue.bodies.needed_share(active.data.path, active.data.length) < below\n",
         "        return False\n",
         DAYS,
+    ),
+    Mutation(
+        "a deliverer knows only the name that a segment had",
+        "mailcore/log/retired.py",
+        "    for each in (live, retired) if path == live else (retired, live, retired):\n",
+        "    for each in (path,):\n",
+        DELIVERER,
     ),
     Mutation(
         "a backup leaves out the segments that no lane needs",
