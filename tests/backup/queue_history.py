@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -32,7 +33,11 @@ def data_of(queue_id: str) -> bytes:
 
 
 def close_below(path: Path) -> None:
-    """Closes the files below a directory that this process has open, as the end of a process does."""
+    """Closes the files below a directory that this process has open, as the end of a process does.
+
+    No object may be left that would close one of them later.
+    """
+    gc.collect()
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
             if os.readlink(f"/proc/self/fd/{name}").startswith(f"{path}/"):

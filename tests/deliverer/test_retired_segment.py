@@ -6,7 +6,7 @@ The queue is the real one, on a real disk; so are the deliverers' client and fil
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
@@ -113,15 +113,21 @@ async def deliverer(directory: Path, disk: Disk) -> AsyncIterator[tuple[Sender, 
         sender.close()
 
 
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    close_below(tmp_path)
+
+
 async def test_a_segment_is_retired_and_deleted_under_a_deliverer_and_another_comes_late(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    retiring = Retiring(tmp_path, monkeypatch)
+    retiring = Retiring(directory, monkeypatch)
     disk = ReadingDisk()
     async with (
-        deliverer(tmp_path, disk) as (slow, slow_hop),
-        deliverer(tmp_path, Disk()) as (late, late_hop),
-        deliverer(tmp_path, Disk()) as (last, last_hop),
+        deliverer(directory, disk) as (slow, slow_hop),
+        deliverer(directory, Disk()) as (late, late_hop),
+        deliverer(directory, Disk()) as (last, last_hop),
     ):
         entries = [retiring.entry(each) for each in (slow, late, last)]
         assert {entry.path.rpartition("/")[2] for entry in entries} == {f"{FIRST}.seg"}
@@ -140,4 +146,3 @@ async def test_a_segment_is_retired_and_deleted_under_a_deliverer_and_another_co
         whole = retiring.data + b"\r\n"
         assert [message.data for hop in (slow_hop, late_hop) for message in hop.messages] == [whole, whole]
         assert not last_hop.sessions
-    close_below(tmp_path)
