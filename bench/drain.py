@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"bench.drain: {missing}", file=sys.stderr)
         return 1
     turns = Turns()
-    with work_directory("drain", given.directory) as directory:
+    with work_directory("drain", given.directory, own_disk=given.own_disk) as directory:
         drain = Drain(directory, names, Source(size_bytes=given.size))
         try:
             for name, relay in drain.relays.items():

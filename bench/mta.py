@@ -26,6 +26,7 @@ START_S = 60.0
 class Mta(Protocol):
     name: str
     port: int
+    home: Path
 
     def start(self, trace: Trace | None = None) -> None:
         """Returns when it greets."""
@@ -111,25 +112,25 @@ class Postfix:
     name = "postfix"
 
     def __init__(self, directory: Path, next_port: int) -> None:
-        self._home = directory / "postfix"
+        self.home = directory / "postfix"
         self.port = free_port()
         for part in ("etc", "queue", "data", "log"):
-            (self._home / part).mkdir(parents=True)
-        shutil.chown(self._home / "data", "postfix", "postfix")
-        etc = self._home / "etc"
-        (etc / "main.cf").write_text(MAIN_CF.format(home=self._home, next_port=next_port))
+            (self.home / part).mkdir(parents=True)
+        shutil.chown(self.home / "data", "postfix", "postfix")
+        etc = self.home / "etc"
+        (etc / "main.cf").write_text(MAIN_CF.format(home=self.home, next_port=next_port))
         (etc / "master.cf").write_text(MASTER_CF.format(port=self.port))
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def settings(self) -> Path:
         """Returns its configuration directory."""
-        return self._home / "etc"
+        return self.home / "etc"
 
     @property
     def log(self) -> Path:
         """Returns the file of its log."""
-        return self._home / "log/mail.log"
+        return self.home / "log/mail.log"
 
     @staticmethod
     def missing() -> str:
@@ -140,20 +141,18 @@ class Postfix:
 
     @property
     def pid(self) -> int:
-        return int((self._home / "queue/pid/master.pid").read_text())
+        return int((self.home / "queue/pid/master.pid").read_text())
 
     def start(self, trace: Trace | None = None) -> None:
-        command = ["postfix", "-c", str(self._home / "etc"), "start-fg"]
+        command = ["postfix", "-c", str(self.home / "etc"), "start-fg"]
         if trace is not None:
             command = trace.command(command)
-        with (self._home / "log/start").open("ab") as out:
+        with (self.home / "log/start").open("ab") as out:
             self._process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
         wait_until(lambda: listening(self.port), f"Postfix's greeting on {self.port}", START_S)
 
     def stop(self) -> None:
-        subprocess.run(
-            ["postfix", "-c", str(self._home / "etc"), "abort"], check=False, capture_output=True, timeout=60
-        )
+        subprocess.run(["postfix", "-c", str(self.home / "etc"), "abort"], check=False, capture_output=True, timeout=60)
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(10)

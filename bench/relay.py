@@ -51,7 +51,9 @@ def _of(runs: list[Run], relay: str, mode: str) -> list[Run]:
 def report(turns: Turns, names: Sequence[str], modes: Sequence[str]) -> list[str]:
     """The table, and what the ratios are against what they should be."""
     runs, syncs = turns.runs, turns.syncs
-    lines = [f"{'':14}{'':10}{'msg/s':>8}{'(min-max)':>16}{'CPU ms/msg':>12}{'manager':>9}{'syncs/msg':>11}"]
+    lines = [
+        f"{'':14}{'':10}{'msg/s':>8}{'(min-max)':>16}{'CPU ms/msg':>12}{'manager':>9}{'written kB':>12}{'syncs/msg':>11}"
+    ]
     middle: dict[tuple[str, str], tuple[float, float]] = {}
     for mode in modes:
         for name in names:
@@ -59,9 +61,10 @@ def report(turns: Turns, names: Sequence[str], modes: Sequence[str]) -> list[str
             rates = sorted(run.rate for run in mine)
             rate, cpu = middle[name, mode] = medians(mine)
             manager = statistics.median(run.manager_ms for run in mine)
+            written = statistics.median(run.written_bytes for run in mine) / 1000
             per = f"{syncs[f'{name} {mode}']:.2f}" if f"{name} {mode}" in syncs else "-"
             span = f"({rates[0]:.0f}-{rates[-1]:.0f})"
-            lines.append(f"{mode:14}{name:10}{rate:8.0f}{span:>16}{cpu:12.2f}{manager:9.2f}{per:>11}")
+            lines.append(f"{mode:14}{name:10}{rate:8.0f}{span:>16}{cpu:12.2f}{manager:9.2f}{written:12.1f}{per:>11}")
     if {"postfix", "waypost"} <= set(names):
         for mode in modes:
             (rate_p, cpu_p), (rate_w, cpu_w) = middle["postfix", mode], middle["waypost", mode]
@@ -99,6 +102,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     options.add_argument("--milter", action="store_true", help="Waypost with one milter that accepts all, in turn")
     options.add_argument("--dkim", action="store_true", help="Waypost that signs each message (RSA-2048), in turn")
     options.add_argument("--copy", action="store_true", help="a plain copy through loopback and disk, in turn")
+    options.add_argument(
+        "--inline-limit", type=int, nargs="+", metavar="BYTES", help="Waypost with each of these, in turn"
+    )
     options.add_argument("--mode", choices=tuple(MODES), help="leave the other out")
     options.add_argument("--recipients", type=int, default=1, help="of a message, all in one domain")
     options.add_argument("--sessions", type=int, default=20)
@@ -115,6 +121,11 @@ def _relays(given: argparse.Namespace, directory: Path, next_port: int) -> dict[
         relays.append(WaypostWithMilter(directory, next_port))
     if given.dkim:
         relays.append(WaypostThatSigns(directory, next_port, SENDER_DOMAIN))
+    for limit in given.inline_limit or ():
+        below = directory / str(limit)
+        below.mkdir()
+        relays.append(Waypost(below, next_port, f"[queue]\ninline_limit = {limit}"))
+        relays[-1].name = f"limit {limit >> 10}k"
     return {relay.name: relay for relay in relays}
 
 
@@ -160,7 +171,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"bench.relay: {missing}", file=sys.stderr)
         return 1
     turns = Turns()
-    with work_directory("relay", given.directory) as directory:
+    with work_directory("relay", given.directory, own_disk=given.own_disk) as directory:
         names = _measure_all(given, modes, directory, turns)
     print(
         f"{os.cpu_count()} cores, {file_system(given.directory)}, {given.sessions} sessions, {given.size} bytes, "

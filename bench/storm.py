@@ -1,8 +1,8 @@
 """Measures deferrals, beside Postfix: ``python -m bench.storm [--messages N] [--size BYTES]``.
 
 The next hop answers 450 to each RCPT. Postfix, Waypost with deferred data in spool files (``carry_limit = 0``) and Waypost with
-its defaults take turns (bench.turns). The clock runs from the start of the source until the **last message is logged as
-deferred**.
+its defaults take turns (bench.turns); with ``--only``, so does Waypost with data that stays where it lies (``refer_deferred``).
+The clock runs from the start of the source until the **last message is logged as deferred**.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from bench.turns import Meter, Run, Turns, parse, parser, refusal, table, work_d
 
 __all__ = ["main"]
 
-SPOOL = "[queue]\ncarry_limit = 0"
+SETTINGS = {"spool": "carry_limit = 0", "carried": "", "referred": "refer_deferred = true"}  # of Waypost, in [queue]
 KINDS = ("postfix", "spool", "carried")
 
 
 class Storm:
     """The relays and the next hop that defers everything."""
 
-    def __init__(self, directory: Path, names: Sequence[str], source: Source, mode: str) -> None:
+    def __init__(self, directory: Path, names: Sequence[str], source: Source, mode: str, more: str) -> None:
         self._source, self._mode = source, mode
         self.sink = Sink(directory, "-r", "RCPT")
         self.relays: dict[str, Postfix | Waypost] = {}
@@ -35,9 +35,11 @@ class Storm:
             below = directory / name
             below.mkdir()
             below.chmod(0o755)
-            more = SPOOL if name == "spool" else ""
             port = self.sink.port
-            self.relays[name] = Postfix(below, port) if name == "postfix" else Waypost(below, port, more)
+            if name == "postfix":
+                self.relays[name] = Postfix(below, port)
+            else:
+                self.relays[name] = Waypost(below, port, f"[queue]\n{SETTINGS[name]}\n{more}")
         self._seen = {name: Deferrals(relay) for name, relay in self.relays.items()}
 
     def measure(self, name: str, messages: int) -> Run:
@@ -56,14 +58,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser("storm", __doc__, rounds=4, messages=3_000)
     options.add_argument("--reconnecting", action="store_true", help="a connection for each message")
     options.add_argument("--no-syncs", action="store_true", help="leave the strace runs out")
+    options.add_argument("--inline-limit", type=int, metavar="BYTES", help="of Waypost, instead of its default")
     given = parse(options, argv, short=500)
-    names = [name for name in KINDS if given.only is None or name in given.only]
+    names = list(KINDS) if given.only is None else [name for name in (KINDS[0], *SETTINGS) if name in given.only]
+    more = f"inline_limit = {given.inline_limit}" if given.inline_limit else ""
     if missing := refusal(given.directory, names):
         print(f"bench.storm: {missing}", file=sys.stderr)
         return 1
     turns, mode = Turns(), "reconnecting" if given.reconnecting else "persistent"
-    with work_directory("storm", given.directory) as directory:
-        storm = Storm(directory, names, Source(size_bytes=given.size), mode)
+    with work_directory("storm", given.directory, own_disk=given.own_disk) as directory:
+        storm = Storm(directory, names, Source(size_bytes=given.size), mode, more)
         storm.sink.start()
         try:
             for name, relay in storm.relays.items():

@@ -22,6 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from bench.load import Sink
+from bench.loop_mount import loop_mount, written_bytes
 from bench.mta import Mta, Postfix, Waypost
 from bench.processes import SYNC_CALLS, Trace, machine_cpu_s, own_cpu_s
 
@@ -42,6 +43,7 @@ __all__ = [
 
 SETTLE_S = 1.5  # longer than Waypost's checkpoint_interval_s and Postfix's qmgr takes to remove what it delivered
 FOREIGN_MAX = 0.1  # of all cores; kernel threads that write our own data count as others
+OWN_DISK_BYTES = 8 << 30  # enough for what Waypost's reserve_bytes asks for beside some runs
 STRACED = 2_000  # messages of a run under strace, at most
 
 
@@ -57,6 +59,7 @@ class Run:
     manager_ms: float  # the part of it that is the manager's (Postfix: qmgr's)
     foreign: float  # share of the machine that went to neither relay nor source nor sink
     accepted_s: float = 0.0  # until the last message was acknowledged; 0: not measured
+    written_bytes: float = 0.0  # by the device of the relay's queue, per message; with --own-disk, for this relay alone
 
     @property
     def rate(self) -> float:
@@ -69,7 +72,7 @@ class Meter:
 
     def __init__(self, name: str, relay: Mta, sink: Sink) -> None:
         self._name, self._relay, self._sink = name, relay, sink
-        self._cpu, self._manager = relay.cpu_s(), relay.manager_cpu_s()
+        self._cpu, self._manager, self._written = relay.cpu_s(), relay.manager_cpu_s(), written_bytes(relay.home)
         self._known, self._busy = self._cpu + sink.cpu_s() + own_cpu_s(), machine_cpu_s()
         self._begun = time.monotonic()
 
@@ -88,6 +91,7 @@ class Meter:
             (self._relay.manager_cpu_s() - self._manager) * 1000 / messages,
             max(0.0, busy / ((time.monotonic() - self._begun) * (os.cpu_count() or 1))),
             accepted_s,
+            (written_bytes(self._relay.home) - self._written) / messages,
         )
 
 
@@ -100,6 +104,7 @@ def parser(name: str, description: str, *, rounds: int, messages: int) -> argpar
     made.add_argument("--messages", type=int, default=messages, help="of one run")
     made.add_argument("--size", type=int, default=4096, help="bytes of a message")
     made.add_argument("--directory", type=Path, default=Path("/var/tmp"), help="the queues lie below; no tmpfs")
+    made.add_argument("--own-disk", action="store_true", help="an ext4 of their own below, so that written bytes count")
     made.add_argument("--json", type=Path, metavar="FILE", help="all runs, for a closer look")
     return made
 
@@ -195,7 +200,8 @@ def table(turns: Turns, names: Sequence[str]) -> list[str]:
     for name, (rate, cpu) in middle.items():
         counted = [value for key, value in turns.syncs.items() if key.startswith(f"{name} ")]
         a_message = f"{statistics.median(counted):.2f}" if counted else "-"
-        line = f"{name:8} {rate:7.0f} msg/s {cpu:6.2f} ms CPU {a_message:>6} syncs a message"
+        written = statistics.median(run.written_bytes for run in turns.runs if run.relay == name) / 1000
+        line = f"{name:12} {rate:7.0f} msg/s {cpu:6.2f} ms CPU {written:7.1f} kB written {a_message:>6} syncs a message"
         if "postfix" in middle:
             rate_p, cpu_p = middle["postfix"]
             line += f"   {rate / rate_p:.2f} x Postfix, {cpu / cpu_p:.2f} x its CPU"
@@ -204,8 +210,13 @@ def table(turns: Turns, names: Sequence[str]) -> list[str]:
 
 
 @contextmanager
-def work_directory(name: str, below: Path) -> Iterator[Path]:
-    """Makes a directory for one benchmark and removes it at the end."""
+def work_directory(name: str, below: Path, *, own_disk: bool = False) -> Iterator[Path]:
+    """Makes a directory for one benchmark and removes it at the end. ``own_disk``: on a file system of its own; root only."""
+    if own_disk:
+        with loop_mount("ext4", below, OWN_DISK_BYTES) as mounted, work_directory(name, mounted) as directory:
+            mounted.chmod(0o755)
+            yield directory
+        return
     with TemporaryDirectory(prefix=f"bench-{name}-", dir=below, ignore_cleanup_errors=True) as made:
         directory = Path(made)
         directory.chmod(0o755)  # Postfix's daemons give up root and must get in
