@@ -214,7 +214,8 @@ def work_directory(name: str, below: Path, *, own_disk: bool = False) -> Iterato
     """Makes a directory for one benchmark and removes it at the end. ``own_disk``: on a file system of its own; root only."""
     if own_disk:
         with loop_mount("ext4", below, OWN_DISK_BYTES) as mounted, work_directory(name, mounted) as directory:
-            mounted.chmod(0o755)
+            for each in (mounted.parent, mounted):
+                each.chmod(0o755)
             yield directory
         return
     with TemporaryDirectory(prefix=f"bench-{name}-", dir=below, ignore_cleanup_errors=True) as made:
