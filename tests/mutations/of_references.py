@@ -9,6 +9,7 @@ __all__ = ["MUTATIONS"]
 REFERRING = "tests/queue/test_referring.py"
 REBUILD = "tests/queue/test_rebuild.py"
 RETIRING = "tests/queue/test_retiring_power_loss.py"
+UNDO = "tests/queue/test_referred_undo.py"
 DELIVERER = "tests/deliverer/test_retired_segment.py"
 DAYS = "tests/queue/test_five_days.py"
 MOMENTS = "tests/backup/test_each_moment.py"
@@ -146,6 +147,13 @@ MUTATIONS = [
         "        return self.context.queue.bodies.needed_share(active.data.path, active.data.length) < below\n",
         "        return False\n",
         DAYS,
+    ),
+    Mutation(
+        "a FINISH does not name the data that its message lets go of",
+        "mailcore/queue/queue.py",
+        "self.clock(), why, report, left)\n",
+        "self.clock(), why, report, None)\n",
+        f"{UNDO} -k whenever",
     ),
     Mutation(
         "a deliverer knows only the name that a segment had",
