@@ -29,7 +29,7 @@ DRIVER_MEMORY = "1g"
 EXECUTOR_MEMORY = "1g"
 # For some thousand events compiling queries takes longer than counting, for some hundred thousand counting.
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-# Java's quick compiler: up to some hundred thousand events the other one costs more than it saves.
+# Java's quick compiler: up to some million attempts the other one costs more than it saves.
 QUICK_JAVA = {
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=128m "
     "-XX:MaxMetaspaceSize=400m"
