@@ -124,10 +124,10 @@ PARTS: tuple[Part, ...] = (
         "from the start of the command that makes all mail due to the last message at the sink",
         {
             Scale.SHORT: "--rounds 1 --messages 50",
-            Scale.BRIEF: "--rounds 3 --messages 2000",
-            Scale.FULL: "--rounds 5 --messages 5000",
+            Scale.BRIEF: "--rounds 2 --messages 6000",
+            Scale.FULL: "--rounds 5 --messages 20000",
         },
-        _limits(240, 900),
+        _limits(240, 1800),
         relay_rows,
     ),
     Part(

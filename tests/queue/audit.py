@@ -5,6 +5,7 @@ from __future__ import annotations
 from mailcore.envelope import Origin
 from mailcore.log.retired import open_either
 from mailcore.queue.lanes import DELETED
+from mailcore.queue.records import Place
 from mailcore.queue.sizes import Amount
 from tests.queue.outside_memory import OutsideMemory, Resting
 from tests.queue.simulated_machine import UNDO_S, SimulatedMachine
@@ -73,8 +74,9 @@ def audit(
 def _check_requested(machine: SimulatedMachine) -> None:
     """A retry that was answered is still to come while its message rests where it was."""
     for resting in machine.browse():
-        queue_id, generation = resting.envelope.queue_id, resting.envelope.generation
-        if resting.envelope.due_at > machine.outside.now and machine.outside.requested.get(queue_id) == generation:
+        queue_id = resting.envelope.queue_id
+        asked_for = machine.outside.requested.get(queue_id) == Place(resting.lane, resting.offset)
+        if asked_for and resting.envelope.due_at > machine.outside.now:
             assert machine.queue.requested.get(queue_id) is not None, (
                 f"{queue_id} waits for its time, but was asked for"
             )

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from mailcore.envelope import Envelope, Recipient, Status
+from mailcore.queue.records import Place
 from tests.queue.wishes import Wish
 
 __all__ = ["OutsideMemory", "Resting"]
@@ -30,7 +31,7 @@ class OutsideMemory:
         self.warned: set[str] = set()  # ids of the delay warnings that arrived
         self.wishes: dict[tuple[str, int], Wish] = {}  # what the answered orders say of a recipient
         self.ordering: dict[tuple[str, int], Wish] = {}  # what they say if the order that has no answer yet counts
-        self.requested: dict[str, int] = {}  # message -> generation of those at rest that are to be tried at once
+        self.requested: dict[str, Place] = {}  # message -> where it rested when it was to be tried at once
         self.was_rebuilt = False  # restart positions were made from the files once: mail and reports may come twice
         self.maybe: set[str] = set()  # being accepted: may be there or not
 

@@ -347,8 +347,7 @@ class SimulatedMachine:
             envelope = each.envelope
             waits = each.lane.startswith("retry.") and not (envelope.aside or envelope.first_due_at)
             if envelope.queue_id in queue_ids and waits:
-                requested[envelope.queue_id] = envelope.generation
-                place = Place(each.lane, each.offset)
+                requested[envelope.queue_id] = place = Place(each.lane, each.offset)
                 one = Requested(place, envelope.generation, envelope.recipient_count)
                 queue.requested.add(queue.journal, batch, envelope.queue_id, one)
         self.sync()
