@@ -14,6 +14,7 @@ from mailcore.log.index import queue_id_in
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import GARBAGE, HEADER, HEADER_BYTES, MARK_AT, RecordType
 from mailcore.log.retired import open_either
+from mailcore.log.segment import read_what_is_there
 
 __all__ = ["FILES_MAX", "Marks"]
 
@@ -47,12 +48,12 @@ class Marks:
     def write_checked(self, lane: str, base: int, path: str, offset: int, value: int, queue_id: str) -> int:
         """Marks a record in the segment ``base``, which may be retired. Garbage stays garbage.
 
-        Returns its bytes; 0 if it has a garbage mark, or is not an envelope of this message: then nothing is written
-        (law: believe-only-a-match).
+        Returns its bytes; 0 if it has a garbage mark, is not an envelope of this message, or cannot be read: then nothing is
+        written (law: believe-only-a-match).
         """
         try:
             fd = self._file(lane, base, path)
-            head = self.disk.read(fd, _HEAD_BYTES, offset - base)
+            head = read_what_is_there(self.disk, fd, _HEAD_BYTES, offset - base)
             if len(head) <= HEADER_BYTES or queue_id_in(head[HEADER_BYTES:]) != queue_id.encode("ascii", "replace"):
                 return 0
             _, type_, mark, length, _ = HEADER.unpack_from(head)

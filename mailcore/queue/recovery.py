@@ -310,13 +310,16 @@ def _take_request(folded: Folded, known: Known) -> None:
 
     Without other orders none is needed: what is worked on is tried (law: retry-survives).
     """
-    requested = folded.requested.get(known.queue_id)
-    if requested is None or requested[0].generation <= known.generation:
+    found = folded.requested.get(known.queue_id)
+    if found is None:
+        return
+    requested, retry = found
+    if requested.generation <= known.generation:
         return
     del folded.requested[known.queue_id]
-    order = msgspec.structs.replace(requested[1], arguments={}, anew=True)
-    if known.orders and order not in known.orders:
-        known.orders.append(order)
+    retry = msgspec.structs.replace(retry, arguments={}, anew=True)  # without its place: of the message, wherever it is
+    if known.orders and retry not in known.orders:
+        known.orders.append(retry)
 
 
 def _unmarked(known: Known, spooled: bool) -> Unmarked:

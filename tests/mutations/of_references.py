@@ -93,9 +93,16 @@ MUTATIONS = [
         f"{REBUILD} -k did_not_believe",
     ),
     Mutation(
+        "a replacement that cannot be read stops the start",
+        "mailcore/queue/marks.py",
+        "            head = read_what_is_there(self.disk, fd, _HEAD_BYTES, offset - base)\n",
+        "            head = self.disk.read(fd, _HEAD_BYTES, offset - base)\n",
+        f"{REBUILD} -k stops_no_start",
+    ),
+    Mutation(
         "a retry of an envelope that is not believed is forgotten",
         "mailcore/queue/recovery.py",
-        "        known.orders.append(order)\n",
+        "        known.orders.append(retry)\n",
         "        pass\n",
         "tests/queue/test_requested.py -k older_envelope",
     ),

@@ -8,6 +8,7 @@ import pytest
 
 from mailcore.envelope import AsideKind
 from mailcore.log.positions import NAME, PREVIOUS
+from mailcore.log.segment import name_of
 from mailcore.queue.lanes import JOURNAL
 from tests.queue.audit import audit
 from tests.queue.simulated_machine import HOME, OutsideMemory, SimulatedMachine
@@ -65,6 +66,16 @@ def held(machine: SimulatedMachine, queue_id: str) -> list[bool]:
     return [all(r.aside is not None and r.aside.kind is AsideKind.HELD for r in each.recipients) for each in found]
 
 
+def with_a_replacement() -> tuple[SimulatedMachine, OutsideMemory, SimulatedDisk, str]:
+    """A message was deferred; no restart positions cover its replacement yet."""
+    machine, outside, disk = new_machine()
+    queue_id = machine.accept()
+    machine.durable()
+    machine.checkpoint()
+    defer_all(machine, begun(machine))
+    return machine, outside, disk, queue_id
+
+
 def test_what_the_journal_says_in_front_of_a_gap_is_not_believed() -> None:
     machine, outside, disk = new_machine(segment_bytes=2000)
     queue_id = machine.accept()
@@ -89,11 +100,7 @@ def test_what_the_journal_says_in_front_of_a_gap_is_not_believed() -> None:
 
 @pytest.mark.parametrize("checkpoints", [0, 1, 3])
 def test_a_replacement_that_a_recovery_did_not_believe_is_not_believed_by_a_rebuild(checkpoints: int) -> None:
-    machine, outside, disk = new_machine()
-    queue_id = machine.accept()
-    machine.durable()
-    machine.checkpoint()
-    defer_all(machine, begun(machine))
+    machine, outside, disk, queue_id = with_a_replacement()
     machine.checkpoint()
     disk = disk.kill()
     spoil_restart(disk)
@@ -108,11 +115,7 @@ def test_a_replacement_that_a_recovery_did_not_believe_is_not_believed_by_a_rebu
 
 
 def test_the_next_recovery_knows_which_envelope_a_rebuild_chose() -> None:
-    machine, outside, disk = new_machine()
-    queue_id = machine.accept()
-    machine.durable()
-    machine.checkpoint()
-    defer_all(machine, begun(machine))
+    machine, outside, disk, queue_id = with_a_replacement()
     machine.sync()
     path = newest_journal(machine)
     ends = len(disk.image(path))
@@ -131,3 +134,14 @@ def test_the_next_recovery_knows_which_envelope_a_rebuild_chose() -> None:
         assert [known.generation for known, _ in there.queue.recovered] == [1]
         assert [each.envelope.queue_id for each in there.browse()] == []
         assert held(there, queue_id) == [False]
+
+
+def test_a_replacement_in_blocks_that_cannot_be_read_stops_no_start() -> None:
+    machine, outside, disk, queue_id = with_a_replacement()
+    machine.checkpoint()
+    (replacement,) = machine.browse()
+    found = disk.kill()
+    segment = f"{HOME}/{replacement.lane}/{name_of(0)}"
+    found.break_blocks(segment, replacement.offset, replacement.offset + 512)
+    there = SimulatedMachine(found, outside.copy())
+    assert [known.queue_id for known, _ in there.queue.recovered] == [queue_id]
