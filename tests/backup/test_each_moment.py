@@ -13,14 +13,11 @@ import pytest
 
 from mailcore.backup.snapshot import Snapshot
 from mailcore.config.queue import Queue
-from mailcore.frames import Deliver
-from mailcore.log.disk import Disk
-from mailcore.log.retired import open_either
 from mailcore.manager.manager import Manager
 from mailcore.queue.lanes import DELETED, HOLD
 from tests.backup.queue_history import History, close_below, data_of
 from tests.backup.test_snapshot import checkpoint, copied, damaged_in, order
-from tests.manager.manager_in_process import Deliverers, Home, turns
+from tests.manager.manager_in_process import Deliverers, Home, read_data, turns
 from tests.manager.test_carrying import at_rest
 from tests.queue.outside_memory import OutsideMemory
 from tests.queue.simulated_machine import UNDO_S
@@ -87,15 +84,6 @@ def copies(tmp_path: Path, patched: pytest.MonkeyPatch, first: int, gap: int) ->
     disk.on_change = lambda: None
     finish()
     return found
-
-
-def read(entry: Deliver) -> bytes:
-    disk = Disk()
-    fd = open_either(disk.open_read, entry.path)
-    try:
-        return disk.read(fd, entry.length, entry.offset)
-    finally:
-        disk.close(fd)
 
 
 async def started(copy: Home) -> tuple[Manager, Deliverers]:
@@ -170,7 +158,7 @@ async def delivered(manager: Manager, deliverers: Deliverers, queue_ids: set[str
     def answer() -> None:
         for entry in deliverers.waiting:
             given.append(entry.queue_id)
-            assert read(entry) == data_of(entry.queue_id), f"the data of {entry.queue_id} is another"
+            assert read_data(entry) == data_of(entry.queue_id), f"the data of {entry.queue_id} is another"
         deliverers.answer()
 
     await turns(manager, lambda: not manager.context.queue.sizes.summary().messages, answer)

@@ -40,7 +40,7 @@ class Retiring:
             patched.setattr(f"tests.queue.simulated_machine.{name}", str(directory / below))
         self.directory = directory
         self.machine = SimulatedMachine(cast(Any, Disk()), OutsideMemory(), SIZE)
-        self.machine.passes.way = lambda active, lane: Way.REFER  # type: ignore[method-assign]
+        patched.setattr(self.machine.passes, "way", lambda active, lane: Way.REFER)
         self.queue_id = self.machine.accept(size=SIZE)
         self.machine.durable()
         active = begun(self.machine)

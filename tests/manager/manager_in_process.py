@@ -18,6 +18,7 @@ from mailcore.frames import Deliver, Delivered, FrameWriter
 from mailcore.log.data_blocks import sums_of
 from mailcore.log.disk import Disk
 from mailcore.log.lane import LaneWriter
+from mailcore.log.retired import open_either
 from mailcore.manager.flow import DelivererLink
 from mailcore.manager.manager import Manager
 from mailcore.queue.queue_id import QueueIds
@@ -25,7 +26,7 @@ from mailcore.queue.records import append_envelope, append_recipients
 from tests.eventually import eventually
 from tests.lookup.sample_messages import envelope
 
-__all__ = ["DATA", "INCOMING", "NEXT_HOP", "Deliverers", "Home", "turns"]
+__all__ = ["DATA", "INCOMING", "NEXT_HOP", "Deliverers", "Home", "read_data", "turns"]
 
 INCOMING = "incoming.0"
 NEXT_HOP = "smtp:[192.0.2.1]"
@@ -152,3 +153,13 @@ async def turns(manager: Manager, true: Callable[[], object], each: Callable[[],
         return False
 
     await eventually(so, lambda: f"it; {manager.context.scheduler.snapshot(manager.context.now())}", look_every_s=0)
+
+
+def read_data(entry: Deliver) -> bytes:
+    """What a deliverer reads of a message, also if its segment was retired meanwhile."""
+    disk = Disk()
+    fd = open_either(disk.open_read, entry.path)
+    try:
+        return disk.read(fd, entry.length, entry.offset)
+    finally:
+        disk.close(fd)

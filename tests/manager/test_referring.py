@@ -9,15 +9,14 @@ from mailcore.config.queue import Queue
 from mailcore.config.settings import Scheduler, Transport
 from mailcore.control.message_data import open_wire
 from mailcore.envelope import DataPlace, Status
-from mailcore.frames import Deliver, Request
+from mailcore.frames import Request
 from mailcore.log.disk import Disk
-from mailcore.log.retired import open_either
 from mailcore.lookup.browse import Found
 from mailcore.manager.carrying import Carrying, Way
 from mailcore.manager.manager import Manager
 from mailcore.queue.lanes import HOLD
 from tests.eventually import eventually
-from tests.manager.manager_in_process import DATA, INCOMING, Deliverers, Home
+from tests.manager.manager_in_process import DATA, INCOMING, Deliverers, Home, read_data
 from tests.manager.test_carrying import at_rest, deferred, spool_files
 
 REFER = Queue(
@@ -33,15 +32,6 @@ SOON = Scheduler(minimal_backoff_time=1.0)
 def started(home: Home, queue: Queue = REFER) -> tuple[Manager, Deliverers]:
     manager = home.start(SOON, Transport(), queue=queue)
     return manager, Deliverers(manager)
-
-
-def data_of(entry: Deliver) -> bytes:
-    disk = Disk()
-    fd = open_either(disk.open_read, entry.path)
-    try:
-        return disk.read(fd, entry.length, entry.offset)
-    finally:
-        disk.close(fd)
 
 
 def bytes_in(home: Home, lane: str) -> int:
@@ -61,7 +51,7 @@ async def test_larger_data_stays_where_it_lies_however_often_it_is_deferred(home
     wire.close()
     await eventually(lambda: deliverers.waiting)
     (entry,) = deliverers.waiting
-    assert data_of(entry) == DATA
+    assert read_data(entry) == DATA
     assert entry.data_sums == envelope.data_sums
     deliverers.answer()
     await eventually(lambda: manager.context.counters.get("finished") == 1)
@@ -74,13 +64,13 @@ async def test_a_start_finds_data_where_it_lies(home: Home) -> None:
     home.kill()
     manager, deliverers = started(home)
     await eventually(lambda: deliverers.waiting)
-    assert data_of(deliverers.waiting[0]) == DATA
+    assert read_data(deliverers.waiting[0]) == DATA
     # With it, a pass that a kill broke off gets a spool file, as any other: there may be one already.
     await manager.context.commit.wait()
     home.kill()
     manager, deliverers = started(home)
     await eventually(lambda: deliverers.waiting)
-    assert data_of(deliverers.waiting[0]) == DATA
+    assert read_data(deliverers.waiting[0]) == DATA
     deliverers.answer(lambda _: Status.DEFERRED)
     await eventually(lambda: spool_files(home) == [queue_id])
 

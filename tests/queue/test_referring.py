@@ -9,9 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from mailcore.envelope import DataPlace, Status
+from mailcore.log.lane import LaneFailed
 from mailcore.log.positions import NAME, PREVIOUS
 from mailcore.log.record import GARBAGE, LIVE, RETAINED
-from mailcore.log.segment import retired_base_of
+from mailcore.log.segment import name_of, retired_base_of
 from mailcore.manager.carrying import Way
 from mailcore.queue.active import Active
 from mailcore.queue.bodies import LOOK_S
@@ -202,21 +203,27 @@ def test_a_retired_segment_is_found_again_by_a_start_and_read_by_its_next_delive
     assert retired_segments(machine.disk) == []
 
 
-def test_what_lies_behind_the_end_of_a_segment_is_cut_off_when_it_is_retired() -> None:
-    """A message that got no 250 must not come back when the segment is gone whose header says where this one ended."""
+def with_a_lost_tail() -> tuple[SimulatedMachine, OutsideMemory, SimulatedDisk, str]:
+    """A message is referred to, and behind it lies one whose sync failed: its client got a 451. Returns their file, too."""
     machine, outside, disk = new_machine(1 << 20)
     machine.accept(size=SIZE)
     machine.durable()
     end(machine, begun(machine), Way.REFER)
     machine.checkpoint()
-    path = f"{HOME}/{INCOMING}/00000000000000000000.seg"
+    path = f"{HOME}/{INCOMING}/{name_of(0)}"
     disk.fail("sync", in_path=path)
-    with pytest.raises(Exception, match="Input/output"):
+    with pytest.raises(LaneFailed):
         machine.accept(size=SIZE)
     outside.maybe.clear()
     machine.receiver.reopen()
+    machine.receiver.segment_bytes = SEGMENT_BYTES
+    return machine, outside, disk, path
+
+
+def test_what_lies_behind_the_end_of_a_segment_is_cut_off_when_it_is_retired() -> None:
+    """A message that got no 250 must not come back when the segment is gone whose header says where this one ended."""
+    machine, outside, disk, path = with_a_lost_tail()
     size = len(disk.image(path))
-    machine.receiver.segment_bytes = 5000
     others(machine)
     checkpoints(machine, 3)
     (name,) = [name for name in disk.list(f"{HOME}/{INCOMING}") if retired_base_of(name) is not None]

@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from mailcore.log.lane import LaneFailed
 from mailcore.log.segment import retired_base_of
 from mailcore.manager.carrying import Way
 from mailcore.queue.bodies import LOOK_S
 from tests.queue.audit import audit
 from tests.queue.simulated_machine import HOME, INCOMING, RETRY_S, OutsideMemory, SimulatedMachine
-from tests.queue.steps import Nothing, begun, deliver_all, new_machine
+from tests.queue.steps import Nothing, begun, deliver_all
 from tests.queue.test_laws_histories import retired_segments, spoil_both, spoil_restart
-from tests.queue.test_referring import SEGMENT_BYTES, SIZE, checkpoints, end, others, quiet, referred
+from tests.queue.test_referring import SEGMENT_BYTES, SIZE, checkpoints, end, others, quiet, referred, with_a_lost_tail
 from tests.simulated_disk import Choice, PowerLoss, RandomChoice, SimulatedDisk
 
 FIRST = "00000000000000000000"
@@ -163,18 +162,7 @@ def test_killed_between_a_rename_and_the_sync_of_its_directory_the_next_start_go
 
 def test_the_cut_of_a_segment_is_on_the_disk_before_the_next_segment_can_be_gone() -> None:
     """The header of the next one says where this one ends: a message behind that end got a 451, and must not come back."""
-    machine, outside, disk = new_machine(1 << 20)
-    machine.accept(size=SIZE)
-    machine.durable()
-    end(machine, begun(machine), Way.REFER)
-    machine.checkpoint()
-    path = f"{HOME}/{INCOMING}/{FIRST}.seg"
-    disk.fail("sync", in_path=path)
-    with pytest.raises(LaneFailed):
-        machine.accept(size=SIZE)
-    outside.maybe.clear()
-    machine.receiver.reopen()
-    machine.receiver.segment_bytes = SEGMENT_BYTES
+    machine, outside, disk, path = with_a_lost_tail()
     others(machine)
     checkpoints(machine, 1)
     uncut = len(disk.image(path))

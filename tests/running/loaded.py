@@ -13,7 +13,6 @@ Laws
 from __future__ import annotations
 
 import atexit
-import contextlib
 import gc
 import json
 import os
@@ -24,13 +23,13 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 from pathlib import Path
 from typing import Any
 
 from mailcore import processes
 from mailcore.cli import mailcore
 from mailcore.cli.main import main as command
+from mailcore.supervisor.forked import run_and_exit
 from mailcore.supervisor.start import prepare_role
 
 __all__ = ["COMMAND", "Copy", "alive", "start"]
@@ -207,34 +206,24 @@ def _copy(order: dict[str, Any], output: int) -> int:
         with open(led, "wb", buffering=0):
             pid = os.fork()
             if not pid:
-                _carry_out(order, output, led)
+                run_and_exit(lambda: _carry_out(order, output, led))
         leading.read(1)  # until it leads a session: its test may end the group at once
     return pid
 
 
-def _carry_out(order: dict[str, Any], output: int, led: int) -> None:
-    """Never returns."""
-    status = 1
-    try:
-        os.setsid()
-        os.close(led)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-        resource.setrlimit(resource.RLIMIT_NOFILE, tuple(order["files"]))
-        _change_environment(order["environment"])
-        time.tzset()
-        os.chdir(order["directory"])
-        sys.argv = [str(COMMAND), *order["arguments"]]
-        status = command()
-    except BaseException:  # nothing may return into the code above
-        with contextlib.suppress(OSError):
-            os.write(2, traceback.format_exc().encode())
-    finally:
-        with contextlib.suppress(BaseException):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(status)
+def _carry_out(order: dict[str, Any], output: int, led: int) -> int:
+    """Runs the command in the copy; returns its exit status."""
+    os.setsid()
+    os.close(led)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, tuple(order["files"]))
+    _change_environment(order["environment"])
+    time.tzset()
+    os.chdir(order["directory"])
+    sys.argv = [str(COMMAND), *order["arguments"]]
+    return command()
 
 
 def _change_environment(wanted: dict[str, str]) -> None:

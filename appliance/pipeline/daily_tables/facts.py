@@ -30,7 +30,7 @@ class Facts:
     session: SparkSession
     day: Day
     silver: Sequence[Silver]  # the UTC days that hold its events
-    later: Later = field(default_factory=dict, repr=False)  # their rows, by IDENTITY
+    later: Later = field(default_factory=dict, repr=False)  # rows that count otherwise; set by ``tell_apart``
     repeated: int = 0  # outcomes that no table counts, because their recipients have one already
     _later: DataFrame | None = field(
         default=None, repr=False
