@@ -342,6 +342,12 @@ async def test_what_is_counted_is_reported_by_mail_once(tmp_path: Path) -> None:
             assert (failure["result-type"], failure["failed-session-count"]) == ("starttls-not-supported", 1)
             assert (failure["receiving-mx-hostname"], failure["receiving-ip"]) == ("mx.example", "127.0.0.1")
 
+            async def noted() -> bool:
+                return (str(day), "target.example", DONE) in outcomes_in(core.home)
+
+            # A kill before that sends the report again, and one before the verdict its mail: neither is tested here.
+            await core.eventually(noted, "the outcome")
+            await core.until_empty()
             store(counts, day, "other.example", token="f" * 16)  # its report says that those before were looked at
             await core.again()
             await core.eventually(lambda: reported(2), "the report of the other domain")
