@@ -56,11 +56,17 @@ def trickle(number: int) -> float:
 
 
 def _envelopes(
-    count: int, next_hop: str, arrived_at: float, due_from: float, due_in: Callable[[int], float], place: DataPlace
+    count: int,
+    next_hop: str,
+    arrived_at: float,
+    due_from: float,
+    due_in: Callable[[int], float],
+    place: DataPlace,
+    data: bytes,
 ) -> Iterator[Envelope]:
     """The same ids for the same arrival."""
     ids = QueueIds(0, lambda: arrived_at)
-    sums = sums_of(DATA)
+    sums = sums_of(data)
     for number in range(count):
         recipient = Recipient(
             number=0,
@@ -77,7 +83,7 @@ def _envelopes(
             arrived_at=arrived_at,
             due_at=due_from + due_in(number),
             attempts=1,
-            size_bytes=len(DATA),
+            size_bytes=len(data),
             data=place,
             data_sums=sums,
             client_address="192.0.2.1",
@@ -95,6 +101,7 @@ def fill(
     due_in: Callable[[int], float] = trickle,
     *,
     carried: bool = False,
+    data: bytes = DATA,
 ) -> None:
     """``home`` is that of the configuration; ``next_hop`` is a route such as ``smtp:[127.0.0.1]:2526``.
 
@@ -107,8 +114,8 @@ def fill(
     queue, spool = home / "queue", Spool(disk, str(home / "spool"))
     place = DataPlace.INLINE if carried else DataPlace.SPOOL
     if not carried:
-        for envelope in _envelopes(count, next_hop, arrived_at, 0.0, due_in, place):
-            spool.store(envelope, DATA)
+        for envelope in _envelopes(count, next_hop, arrived_at, 0.0, due_in, place, data):
+            spool.store(envelope, data)
         os.sync()
     now = time.time()  # the spool took its time; what is due counts from here
     writer = LaneWriter(
@@ -119,8 +126,8 @@ def fill(
         salt=lambda: chance.getrandbits(64),
     )
     first = writer.next_offset()
-    for number, envelope in enumerate(_envelopes(count, next_hop, arrived_at, now, due_in, place)):
-        append_envelope(writer, envelope, DATA if carried else b"")
+    for number, envelope in enumerate(_envelopes(count, next_hop, arrived_at, now, due_in, place, data)):
+        append_envelope(writer, envelope, data if carried else b"")
         if number % BATCH == BATCH - 1:
             writer.sync()
     writer.sync()

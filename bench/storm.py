@@ -1,7 +1,7 @@
 """Measures deferrals, beside Postfix: ``python -m bench.storm [--messages N] [--size BYTES]``.
 
 The next hop answers 450 to each RCPT. Postfix, Waypost with deferred data in spool files (``carry_limit = 0``) and Waypost with
-its defaults take turns (bench.turns); with ``--only``, so does Waypost with data that stays where it lies (``refer_deferred``).
+its defaults take turns (bench.turns); with ``--only``, so does Waypost that refers to no data (``refer_deferred = false``).
 The clock runs from the start of the source until the **last message is logged as deferred**.
 """
 
@@ -20,8 +20,8 @@ from bench.turns import Meter, Run, Turns, parse, parser, refusal, table, work_d
 
 __all__ = ["main"]
 
-SETTINGS = {"spool": "carry_limit = 0", "carried": "", "referred": "refer_deferred = true"}  # of Waypost, in [queue]
-KINDS = ("postfix", "spool", "carried")
+SETTINGS = {"spool": "carry_limit = 0", "carried": "refer_deferred = false", "waypost": ""}  # of Waypost, in [queue]
+KINDS = ("postfix", "spool", "waypost")
 
 
 class Storm:

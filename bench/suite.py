@@ -110,9 +110,9 @@ PARTS: tuple[Part, ...] = (
         "storm",
         "the next hop answers 450 to each RCPT; from the start of the source to the last deferral in the log",
         {
-            Scale.SHORT: "--only postfix carried --rounds 1 --messages 50 --no-syncs",
-            Scale.BRIEF: "--only postfix carried --rounds 3 --messages 1500",
-            Scale.FULL: "--only postfix carried --rounds 5 --messages 5000",
+            Scale.SHORT: "--only postfix waypost --rounds 1 --messages 50 --no-syncs",
+            Scale.BRIEF: "--only postfix waypost --rounds 3 --messages 1500",
+            Scale.FULL: "--only postfix waypost --rounds 5 --messages 5000",
         },
         _limits(240, 900),
         storm_rows,

@@ -68,8 +68,8 @@ def relay_rows(results: Any, ours: str = "waypost") -> list[Row]:
 
 
 def storm_rows(results: Any) -> list[Row]:
-    """Makes rows of the appliance with its defaults, which carries deferred data in the log."""
-    return relay_rows(results, "carried")
+    """Makes rows of the appliance with its defaults."""
+    return relay_rows(results, "waypost")
 
 
 def half_load_rows(results: Any) -> list[Row]:

@@ -47,9 +47,9 @@ class Queue:
         " each); more are written to the lane retry.0",
     )
     refer_deferred: bool = flag(
-        False,
-        "deferred data above carry_limit stays in the log where it lies; false: it is written again for two deferrals, and gets"
-        " a spool file then",
+        True,
+        "deferred data above carry_limit, and deleted data, stays in the log where it lies; false: it is written again, and"
+        " larger deferred data gets a spool file at its third deferral",
     )
     reserve_bytes: int = whole(64 << 20, 0, 1 << 40, "bytes", "free disk space below which new mail gets 452")
     reserve_inodes: int = whole(

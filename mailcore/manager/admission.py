@@ -19,7 +19,7 @@ from mailcore.manager.context import ManagerContext
 from mailcore.manager.passes import Passes
 from mailcore.manager.route_hold import hold_by_route
 from mailcore.queue.active import Active
-from mailcore.queue.aside import is_due, paused_s
+from mailcore.queue.aside import has_more_to_say, is_due, paused_s
 from mailcore.queue.lanes import DELETED, HOLD
 from mailcore.queue.queue import Gone
 from mailcore.queue.recipients import RecipientReader
@@ -46,7 +46,7 @@ class Admission:
         context = self.context
         if not lane.startswith("retry.") or context.stalled or context.restored.backup_at:
             return False
-        return not (envelope.aside or envelope.not_before or envelope.first_due_at or envelope.held_because)
+        return not has_more_to_say(envelope)
 
     def has_room(self) -> bool:
         """Returns whether the active set has room for a deferred message now, which deferred mail shares as when it comes due

@@ -7,8 +7,9 @@ data is carried once, and the segment goes. With ``refer_deferred`` off, larger 
 gets a spool file then.
 
 Held data up to ``carry_limit`` is carried, too: compaction takes it along when it empties segments of the hold lane. Larger
-held data is neither carried nor referred to: it may rest for months. Deleted data is carried at any size, or referred to, as
-its lane is empty after ``undo_time_s``: a deletion makes no file.
+held data is neither carried nor referred to: it may rest for months. Deleted data of any size stays where it lies, unless
+little else is needed there, as its lane is empty after ``undo_time_s``; it is carried at any size where it may not be referred
+to: a deletion makes no file.
 
 A spool file is for
 - data that may be neither carried nor referred to: beyond CARRIED_BYTES_MAX, or an eighth (RESERVE_SHARE) of the reserve, in
@@ -93,6 +94,8 @@ class Carrying:
     def _is_carried(self, active: Active, lane: str, may_refer: bool) -> bool:
         """Returns True if the data goes along when there is room for it."""
         envelope, carry_limit = active.envelope, self.context.settings.queue.carry_limit
+        if lane == DELETED and may_refer:
+            return self._is_thin(active)  # it is read again only if the deletion is undone
         if envelope.size_bytes <= carry_limit:
             return True
         if lane == HOLD:

@@ -164,6 +164,7 @@ class Orders:
                 once.setdefault(comparable(address), address)
             arguments = {**arguments, "recipients": list(once.values())}
             orders = [msgspec.structs.replace(order, arguments=arguments) for order in orders]
+        is_at_rest = active is None
         if active is not None:
             if len(active.orders) + len(orders) > ORDERS_MAX:
                 waiting = counted(len(active.orders), "change")
@@ -190,7 +191,8 @@ class Orders:
             told = order if why is None else msgspec.structs.replace(order, arguments={**order.arguments, HELD: why})
             context.queue.administer(told)
             active.orders.append(told)
-        self.flow.stop_for_order(active)
+        if not (is_at_rest and self.passes.delete_at_rest(active)):
+            self.flow.stop_for_order(active)
         context.log.administered(queue_id, operation, request.who, request.why)
         return fit
 

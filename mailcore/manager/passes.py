@@ -27,7 +27,7 @@ from mailcore.manager.damage import hold_damaged, is_held_as_damaged
 from mailcore.manager.notices import Notice, notice_of
 from mailcore.manager.placing import Placing
 from mailcore.queue.active import Active
-from mailcore.queue.aside import SLACK_S, paused_s
+from mailcore.queue.aside import SLACK_S, Change, has_more_to_say, paused_s
 from mailcore.queue.lanes import DELETED, HOLD, LOCAL, retry_lane
 from mailcore.queue.queue import Gone
 from mailcore.queue.recipients import whole_envelope
@@ -328,6 +328,40 @@ class Passes:
             self.context.go_on()  # the next batch was not read while these verdicts waited
 
     # -- orders, and recipients aside
+
+    def delete_at_rest(self, active: Active) -> bool:
+        """Carries out the deletion of a whole message that only waited for its next attempt, and whose data stays where it is.
+
+        Writes what ``over`` would, in less than half the time: all recipients have one state before and after it, so none is
+        looked at, and nothing is read. Returns False, with nothing written, for any other order or message.
+        """
+        context, envelope = self.context, active.envelope
+        order = active.orders[0]
+        if order.operation != "delete" or order.arguments or len(active.orders) > 1:
+            return False
+        if not active.lane.startswith("retry.") or envelope.batches or has_more_to_say(envelope):
+            return False
+        if envelope.data is not DataPlace.SPOOL:
+            if self.carrying.way(active, DELETED) is not Way.REFER:
+                return False
+            active.refers = True
+        undo_time_s = context.queue.undo_time_s
+        age_s = context.age_s(active)
+        replacement = write_replacement(
+            context.queue,
+            active,
+            DELETED,
+            undo_time_s,
+            age_s=age_s,
+            attempted=False,
+            held_because=order.why,
+            change=Change(order, age_s=age_s, undo_time_s=undo_time_s),
+        )
+        active.ending = True
+        context.queue.replaced(active, DELETED, replacement)
+        context.count("replaced")
+        context.balance.replace(active, DELETED, replacement)
+        return True
 
     def _obey(self, active: Active) -> None:
         """Carries out the orders of operators; no delivery of the message is in flight. Raises Gone."""

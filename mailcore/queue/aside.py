@@ -38,6 +38,7 @@ __all__ = [
     "Place",
     "Tally",
     "counts_of",
+    "has_more_to_say",
     "is_due",
     "named",
     "numbers_in",
@@ -89,6 +90,11 @@ def with_its_state(recipient: Recipient, envelope: Envelope, lane: str, now: flo
     elif lane == HOLD or envelope.held_because:
         aside = Aside(AsideKind.HELD, 0.0, envelope.age_s, envelope.held_because, at, aside)
     return recipient if aside is None else msgspec.structs.replace(recipient, aside=aside)
+
+
+def has_more_to_say(envelope: Envelope) -> bool:
+    """Returns True if some recipient of a message in a retry lane waits for more than its next attempt."""
+    return bool(envelope.aside or envelope.not_before or envelope.first_due_at or envelope.held_because)
 
 
 def states_of(envelope: Envelope, lane: str, now: float) -> dict[str, int]:

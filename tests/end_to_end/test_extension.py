@@ -18,6 +18,7 @@ import pytest
 
 from mailcore.bounce import Bounce as Report
 from mailcore.bounce import bounce
+from mailcore.config.queue import Queue
 from mailcore.config.settings import Bounce, Receiver, Relay, Settings
 from mailcore.deliverer.deliverer import Deliverer
 from mailcore.dsn_request import NOTIFY_NEVER
@@ -84,7 +85,8 @@ class Appliance:
         return replies
 
     def start_manager(self) -> None:
-        manager = self.home.start(ladder_s=(1, 2), bounce=self.bounce)
+        spooled = Queue(segment_bytes=1 << 20, reserve_bytes=0, retry_ladder_s=(1, 2), refer_deferred=False)
+        manager = self.home.start(bounce=self.bounce, queue=spooled)
         manager.durable("incoming.1", self.receiving.writer.durable)
         self.deliverers = Deliverers(manager)
 

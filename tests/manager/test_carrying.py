@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from mailcore.config.queue import Queue
@@ -25,6 +26,7 @@ from tests.eventually import eventually
 from tests.manager.manager_in_process import DATA, INCOMING, Deliverers, Home
 
 CARRY = Queue(segment_bytes=1 << 20, retry_ladder_s=(1, 600), reserve_bytes=1 << 20, carry_limit=1000)
+WITHOUT_REFERENCES = replace(CARRY, refer_deferred=False)
 SOON = Scheduler(minimal_backoff_time=1.0)
 
 
@@ -83,7 +85,7 @@ async def test_small_data_stays_in_the_log_however_often_it_is_deferred(home: Ho
 
 
 async def test_larger_data_gets_a_spool_file_at_its_third_deferral(home: Home) -> None:
-    manager, deliverers = started(home, replace(CARRY, carry_limit=len(DATA) - 1))
+    manager, deliverers = started(home, replace(WITHOUT_REFERENCES, carry_limit=len(DATA) - 1))
     queue_id = home.accept(1)
     await deferred(manager, deliverers, 2)
     assert spool_files(home) == []
@@ -146,10 +148,11 @@ async def test_larger_held_data_has_a_spool_file_at_once(home: Home, checkpointe
 
 @pytest.mark.parametrize("carry_limit", [0, len(DATA) - 1, 1000])
 @pytest.mark.parametrize("claimed", [False, True])
+@pytest.mark.parametrize("refer", [False, True])
 async def test_a_delete_of_fresh_mail_makes_no_file(
-    home: Home, checkpointed: Callable[[Manager], None], carry_limit: int, claimed: bool
+    home: Home, checkpointed: Callable[[Manager], None], carry_limit: int, claimed: bool, refer: bool
 ) -> None:
-    manager, deliverers = started(home, replace(CARRY, carry_limit=carry_limit))
+    manager, deliverers = started(home, replace(CARRY, carry_limit=carry_limit, refer_deferred=refer))
     checkpointed(manager)
     if not claimed:
         manager.flow.deliverers.clear()
@@ -167,13 +170,62 @@ async def test_a_delete_of_fresh_mail_makes_no_file(
     else:
         await change(manager, "delete", *places)
     ((offset, envelope),) = at_rest(manager, DELETED)
-    assert (envelope.data, spool_files(home)) == (DataPlace.INLINE, [])
+    assert (envelope.data, spool_files(home)) == (DataPlace.LOG if refer else DataPlace.INLINE, [])
     await change(manager, "undelete", (envelope.queue_id, DELETED, offset))
     if not claimed:
         deliverers = Deliverers(manager)
     await eventually(lambda: deliverers.waiting)
     assert data_of(deliverers.waiting[0]) == DATA
     assert deliverers.waiting[0].data_sums
+
+
+@pytest.mark.parametrize("recipients", [1, 3])
+@pytest.mark.parametrize("why", ["", "because"])
+async def test_a_delete_at_rest_writes_what_the_end_of_a_pass_does(
+    home: Home, checkpointed: Callable[[Manager], None], recipients: int, why: str
+) -> None:
+    """law: aside-is-copied. The short way and the long way leave the same envelope, records and counts."""
+    manager, deliverers = started(home, replace(CARRY, retry_ladder_s=(600,)))
+    queue_ids = [home.accept(recipients) for _ in range(2)]
+    await deferred(manager, deliverers, 1)
+    checkpointed(manager)
+    short, shortened = manager.passes.delete_at_rest, []
+    found: list[tuple[Envelope, list[int], dict[str, int], Any]] = []
+    for queue_id, at_once in zip(queue_ids, (True, False), strict=True):
+
+        def delete_at_rest(active: Any, at_once: bool = at_once) -> bool:
+            return at_once and not shortened.append(short(active))  # type: ignore[func-returns-value]
+
+        manager.passes.delete_at_rest = delete_at_rest  # type: ignore[method-assign]
+        (offset,) = [at for at, each in at_rest(manager, "retry.600") if each.queue_id == queue_id]
+        journal, before = manager.context.queue.journal.end, dict(manager.context.counters)
+        request = Request(1, "delete", {"messages": [[queue_id, "retry.600", offset]]}, "operator", why)
+        answer = await manager.orders.change(request)
+        assert (answer.changed, answer.recipients, answer.errors) == (1, recipients, {})
+        ((_, envelope),) = [each for each in at_rest(manager, DELETED) if each[1].queue_id == queue_id]
+        records = [record.type for record in manager.context.queue.reader("journal").records(journal)]
+        counted = {name: count - before.get(name, 0) for name, count in manager.context.counters.items()}
+        found.append((envelope, records, counted, manager.context.queue.sizes.summary().destinations))
+    assert shortened == [True]
+    (first, *told), (second, *told_by_the_long_way) = found
+    assert told[:2] == told_by_the_long_way[:2]
+    assert first.due_at == pytest.approx(second.due_at, abs=60)
+    every = ("queue_id", "arrived_at", "written_at", "due_at", "age_s", "data_offset", "data_record", "message_id")
+
+    def comparable(envelope: Envelope) -> Envelope:
+        times = [(each.aside.kind, each.aside.why, each.aside.before) for each in envelope.recipients if each.aside]
+        assert len(times) == recipients
+        nobody = tuple(msgspec.structs.replace(each, aside=None) for each in envelope.recipients)
+        plain = {name: getattr(first, name) for name in every}
+        return msgspec.structs.replace(envelope, recipients=nobody, **plain)
+
+    assert comparable(first) == comparable(second)
+    asides = [[each.aside for each in envelope.recipients] for envelope in (first, second)]
+    for one, other in zip(*asides, strict=True):
+        assert one is not None
+        assert other is not None
+        assert (one.kind, one.why, one.before) == (other.kind, other.why, other.before)
+        assert (one.until - one.at, other.until - other.at) == (3600, 3600)
 
 
 @pytest.mark.parametrize("in_flight", [False, True])
@@ -212,7 +264,7 @@ async def test_a_change_of_many_waits_for_checkpoints_and_makes_no_file(
 
 
 async def test_on_a_full_disk_nothing_is_carried(home: Home) -> None:
-    manager, deliverers = started(home)
+    manager, deliverers = started(home, WITHOUT_REFERENCES)
     queue_id = home.accept(1)
     await eventually(lambda: deliverers.waiting)
     manager.context.stalled = "the disk is full"
@@ -221,7 +273,7 @@ async def test_on_a_full_disk_nothing_is_carried(home: Home) -> None:
 
 
 async def test_what_waits_for_a_checkpoint_in_memory_is_bounded_and_the_rest_gets_spool_files(home: Home) -> None:
-    manager, deliverers = started(home, replace(CARRY, reserve_bytes=8 * 2 * len(DATA)))
+    manager, deliverers = started(home, replace(WITHOUT_REFERENCES, reserve_bytes=8 * 2 * len(DATA)))
     asked: list[int] = []
     manager.context.request_checkpoint = lambda: asked.append(manager.context.queue.carried_bytes)
     for _ in range(3):

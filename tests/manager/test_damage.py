@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mailcore.config.settings import Transport
-from mailcore.envelope import Envelope, Status, Verdict
+from mailcore.config.queue import Queue
+from mailcore.config.settings import Scheduler, Transport
+from mailcore.envelope import DataPlace, Envelope, Status, Verdict
 from mailcore.frames import Deliver, Delivered, Request
 from mailcore.log.data_blocks import DataDamaged, sums_of
 from mailcore.log.disk import Disk
@@ -198,13 +200,15 @@ async def test_killed_before_or_after_the_record_is_synced_it_is_neither_lost_no
 
 # -- inline data that moves to a spool file
 
+MOVES = Queue(segment_bytes=1 << 20, reserve_bytes=0, retry_ladder_s=(300, 600), refer_deferred=False)
+
 
 async def defer(home: Home, manager: Manager, deliverers: Deliverers) -> None:
     await eventually(lambda: answer(deliverers, lambda entry: Status.DEFERRED))
 
 
 async def test_data_that_is_damaged_when_it_moves_keeps_its_checksums_and_is_held(home: Home) -> None:
-    manager = home.start()
+    manager = home.start(queue=MOVES)
     deliverers = Deliverers(manager)
     queue_id = home.accept(1)
     await eventually(lambda: deliverers.waiting)
@@ -328,7 +332,7 @@ async def test_data_that_is_damaged_before_its_record_is_read_costs_no_envelope(
 async def test_data_that_the_disk_cannot_read_is_held_and_what_is_there_is_kept(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    manager = home.start()
+    manager = home.start(queue=MOVES)
     deliverers = Deliverers(manager)
     queue_id = home.accept(1)
     await eventually(lambda: deliverers.waiting)
@@ -370,3 +374,91 @@ async def test_many_recipients_whose_record_is_damaged_are_not_lost(home: Home) 
     await until(manager, lambda: manager.context.queue.unreadable)
     assert not deliverers.waiting
     assert [known.queue_id for known in manager.context.queue.unreadable.values()] == [queue_id]
+
+
+# -- data that stays where it lies is not read when its message moves: what is damaged shows when it is to be used
+
+STAYS = Queue(segment_bytes=1 << 20, reserve_bytes=1 << 20, retry_ladder_s=(1, 600), carry_limit=len(DATA) - 1)
+SOON = Scheduler(minimal_backoff_time=1.0)
+
+
+async def damaged_at_rest(home: Home, manager: Manager, deliverers: Deliverers) -> str:
+    """A message that was deferred, whose data changed in the record where it stays."""
+    queue_id = home.accept(1)
+    await defer(home, manager, deliverers)
+    await eventually(lambda: not manager.context.queue.active)
+    await checkpoints(manager)
+    (envelope,) = resting(home, "retry.1")
+    assert envelope.data is DataPlace.LOG
+    flip(home, 2)
+    return queue_id
+
+
+@pytest.mark.parametrize("unreadable", [False, True])
+async def test_what_stays_and_is_damaged_is_held_when_it_is_tried(
+    home: Home, monkeypatch: pytest.MonkeyPatch, unreadable: bool
+) -> None:
+    manager = home.start(SOON, queue=STAYS)
+    deliverers = Deliverers(manager)
+    queue_id = await damaged_at_rest(home, manager, deliverers)
+    await until(manager, lambda: deliverers.waiting)
+    (entry,) = deliverers.waiting
+    whole_read, inode = Disk.read, os.stat(entry.path).st_ino
+
+    def read(self: Disk, fd: int, length: int, offset: int) -> bytes:
+        if unreadable and offset <= entry.offset < offset + length and os.fstat(fd).st_ino == inode:
+            raise OSError(errno.EIO, "Input/output error")
+        return whole_read(self, fd, length, offset)
+
+    monkeypatch.setattr(Disk, "read", read)
+    answer(deliverers, damaged)
+    envelope = await until_held(manager, home)
+    assert (envelope.queue_id, envelope.data, envelope.data_sums) == (queue_id, DataPlace.SPOOL, sums_of(DATA))
+    (path,) = (home.path / "spool").glob(f"??/{queue_id}")
+    kept = bytes(len(DATA)) if unreadable else b"hemlo"  # what the disk gives; the checksums still show the damage
+    assert path.read_bytes()[32:37] == kept
+    assert [event["queue_id"] for event in events(manager, home, "data_damaged")] == [queue_id]
+
+
+async def test_what_stays_and_is_damaged_moves_on_with_its_checksums_while_it_is_only_deferred(home: Home) -> None:
+    manager = home.start(SOON, queue=STAYS)
+    deliverers = Deliverers(manager)
+    queue_id = await damaged_at_rest(home, manager, deliverers)
+    await until(manager, lambda: deliverers.waiting)
+    answer(deliverers, lambda entry: Status.DEFERRED)
+    await eventually(lambda: not manager.context.queue.active)
+    await checkpoints(manager)
+    (envelope,) = resting(home, "retry.1")
+    assert (envelope.queue_id, envelope.generation, envelope.data) == (queue_id, 2, DataPlace.LOG)
+    assert envelope.data_sums == sums_of(DATA), "its deliverer will see it"
+    assert not events(manager, home, "data_damaged")
+
+
+async def test_what_stays_and_is_damaged_is_found_after_a_deletion_that_was_undone(home: Home) -> None:
+    manager = home.start(SOON, queue=STAYS)
+    deliverers = Deliverers(manager)
+    queue_id = await damaged_at_rest(home, manager, deliverers)
+    for operation, lane in (("delete", "retry.1"), ("undelete", "deleted")):
+        reader = manager.context.queue.reader(lane)
+        end = manager.context.queue.runners[lane].readable_end
+        (offset,) = [record.offset for record in reader.records(0, end) if record.live]
+        request = Request(1, operation, {"messages": [[queue_id, lane, offset]]}, "operator", "because")
+        assert (await changed(manager, request)).changed == 1
+    await until(manager, lambda: deliverers.waiting)
+    assert deliverers.waiting[0].data_sums == sums_of(DATA)
+    answer(deliverers, damaged)
+    assert (await until_held(manager, home)).queue_id == queue_id
+
+
+async def test_a_bounce_of_what_stays_and_is_damaged_has_no_headers_that_do_not_match(home: Home) -> None:
+    manager = home.start(SOON, queue=STAYS)
+    deliverers = Deliverers(manager)
+    queue_id = await damaged_at_rest(home, manager, deliverers)
+    await until(manager, lambda: deliverers.waiting)
+    answer(deliverers, lambda entry: Status.BOUNCED)
+    await until(manager, lambda: deliverers.waiting)
+    (bounce,) = deliverers.waiting
+    assert bounce.queue_id != queue_id
+    data = data_of(bounce)
+    assert bounce.data_sums == sums_of(data)
+    assert b"hemlo" not in data

@@ -24,7 +24,6 @@ REFER = Queue(
     retry_ladder_s=(1, 600),
     reserve_bytes=1 << 20,
     carry_limit=len(DATA) - 1,
-    refer_deferred=True,
 )
 SOON = Scheduler(minimal_backoff_time=1.0)
 
@@ -117,12 +116,11 @@ async def test_damaged_data_is_held_and_never_sent(home: Home) -> None:
     assert "damaged" in envelope.held_because
 
 
-async def test_it_is_off_by_default_and_nothing_is_referred_to(home: Home) -> None:
+async def test_where_it_is_off_nothing_is_referred_to(home: Home) -> None:
     manager, deliverers = started(home, replace(REFER, refer_deferred=False))
     queue_id = home.accept(1)
     await deferred(manager, deliverers, 3)
     assert spool_files(home) == [queue_id]
-    assert not Queue().refer_deferred
     assert not manager.context.checkpoints.newest.refers
 
 
