@@ -192,8 +192,12 @@ class PassedOn(msgspec.Struct, frozen=True, array_like=True, tag=11):
     is_late: bool = False  # it was broken off after ``wait_s``, which says nothing about the next hop
 
 
+class Ending(msgspec.Struct, frozen=True, array_like=True, tag=12):
+    """deliverer -> manager: it ends when it has answered what it has; it takes nothing more."""
+
+
 Frame = (
-    Hello | Durable | Deliver | Delivered | Request | Response | Measured | Offer | Offered | PassOn | PassedOn
+    Hello | Durable | Deliver | Delivered | Request | Response | Measured | Offer | Offered | PassOn | PassedOn | Ending
 )  # fmt: skip
 
 _LENGTH = struct.Struct("<I")

@@ -61,6 +61,12 @@ def _check_config() -> ModuleType:
     return check_config
 
 
+def _reload() -> ModuleType:
+    from mailcore.cli import reload
+
+    return reload
+
+
 def _inject() -> ModuleType:
     from mailcore.cli import inject
 
@@ -196,6 +202,7 @@ COMMANDS: dict[str, tuple[Callable[[], ModuleType], str]] = {
     "top": (_top, "show queue, rates and destinations, live"),
     "tail": (_tail, "print the mail log as it is written, filtered"),
     "metrics": (_metrics, "print the metrics that a monitoring system reads"),
+    "reload": (_reload, "bring a changed configuration file into force while Waypost runs"),
     "check-config": (_check_config, "check the configuration file and print all settings"),
     "inject": (_inject, "add a message from a file or stdin to the queue"),
     "import-postfix": (_import_postfix, "translate the settings of Postfix; import its queue"),

@@ -6,8 +6,9 @@ import argparse
 import sys
 
 from mailcore import processes
-from mailcore.config.load import load
+from mailcore.config.load import ConfigError, load
 from mailcore.config.route_files import route_faults
+from mailcore.config.settings import Settings
 from mailcore.supervisor import supervisor
 from mailcore.supervisor.users import UsersError, find_users
 from mailcore.terminal.command import UsageError, add_common, config_path
@@ -29,7 +30,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    settings = load(config_path(arguments), look_at_certificate=False)  # it is looked at while Waypost runs
+    path = config_path(arguments).absolute()
+    settings = load(path, look_at_certificate=False)  # it is looked at while Waypost runs
     for fault in route_faults(
         settings
     ):  # mail waits in the queue until the file is corrected; it is accepted meanwhile
@@ -38,4 +40,11 @@ def _run(arguments: argparse.Namespace) -> int:
         users = find_users(arguments.receiver_user, arguments.deliverer_user, arguments.group)
     except UsersError as error:
         raise UsageError(str(error)) from None
-    return supervisor.main(settings, processes.ROLES, users)
+
+    def read() -> Settings:
+        again = load(path, look_at_certificate=False)
+        if faults := route_faults(again):  # after a start mail would wait; before it, the routes in use are better
+            raise ConfigError("\n".join(map(str, faults)))
+        return again
+
+    return supervisor.main(settings, processes.ROLES, users, read)

@@ -16,3 +16,10 @@ class Supervisor:
     silent_s: float = number(
         60.0, 5, 3600, "seconds", "time without progress after which a process is killed and restarted"
     )
+    reload_s: float = number(
+        1.5,
+        0,
+        60,
+        "seconds",
+        "time that a reload gives clients and deliveries to end what they have begun; then their connections are closed",
+    )

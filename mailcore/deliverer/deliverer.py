@@ -44,9 +44,21 @@ from mailcore.deliverer.sts_fetch import PolicyFetcher
 from mailcore.envelope import Status, Verdict
 from mailcore.esmtp import EXTENSIONS, Extension
 from mailcore.exhaustion import is_exhausted
-from mailcore.frames import Deliver, Delivered, Fate, FrameDecoder, FrameWriter, Hello, PassedOn, PassOn, WireError
+from mailcore.frames import (
+    Deliver,
+    Delivered,
+    Ending,
+    Fate,
+    FrameDecoder,
+    FrameWriter,
+    Hello,
+    PassedOn,
+    PassOn,
+    WireError,
+)
 from mailcore.log.disk import Disk
 from mailcore.routing.own_addresses import OwnAddresses
+from mailcore.supervisor.ending import asked_to_end, end_at_once
 from mailcore.supervisor.listen import fitting_path
 from mailcore.supervisor.pulse import beat
 from mailcore.tls.policy import Policies
@@ -65,6 +77,7 @@ OpenCounting = Callable[[Settings, StsPolicies | None, Callable[[str], None]], "
 MANAGER_SOCKET = "manager.sock"  # in Settings.run_directory
 RETRY_S_MIN = 0.05  # a restarted manager is back in less than a second
 RETRY_S_MAX = 1.0
+ENDING_LOOK_S = 0.01  # between two looks for deliveries that are still to end
 LEVELS_MAX = 500  # characters of the tables with a level of DANE that a log line has
 
 _log = logging.getLogger("waypost.deliverer")
@@ -115,6 +128,18 @@ class ManagerLink(asyncio.Protocol):
         if not self.lost.done():
             self.lost.set_result(None)
 
+    async def end(self) -> None:
+        """Asks the manager for nothing more; returns when every delivery has its answer."""
+        if self._writer is not None:
+            self._writer.send(Ending())
+        await asyncio.sleep(ENDING_LOOK_S)  # answers of this turn are on their way then
+        while self._tasks or self._waiting or self._is_writing:  # noqa: ASYNC110 - rare, and no cost for each delivery
+            await asyncio.sleep(ENDING_LOOK_S)
+
+    @property
+    def _is_writing(self) -> bool:
+        return self._transport is not None and self._transport.get_write_buffer_size() > 0
+
     def _start(self, work: Deliver | PassOn) -> None:
         task = self._loop.create_task(self._run(work))
         self._tasks.add(task)
@@ -159,6 +184,7 @@ class Deliverer:
         self._finder = finder = host_finder_of(settings, loop.time, own_addresses)
         self._dane_levels = settings.dane_levels
         self._looking: asyncio.Task[None] | None = None
+        self._link: ManagerLink | None = None
         policies = Policies(settings.tls_policy, limits.port, settings.tls.ca_file)
         sts = None
         if settings.sts_directory is not None:
@@ -205,9 +231,16 @@ class Deliverer:
                 wait_s = min(2 * wait_s, RETRY_S_MAX)
                 continue
             wait_s = RETRY_S_MIN
+            self._link = link
             await link.lost
+            self._link = None
             log_event(logging.WARNING, "manager_lost", path=str(self._socket_path))
             await asyncio.sleep(RETRY_S_MIN)
+
+    async def end(self) -> None:
+        """Returns when nothing is being delivered; the manager gives nothing more meanwhile."""
+        if self._link is not None:
+            await self._link.end()
 
     async def _look_for_validation(self) -> None:
         """Logs once that the level dane is as may, if no answer counts as validated."""
@@ -331,6 +364,12 @@ def main(open_sealing: OpenSealing, open_counting: OpenCounting, settings: Setti
     async def serve() -> None:
         beat(asyncio.get_running_loop())
         loop = asyncio.get_running_loop()
-        await Deliverer(settings, number, loop, open_sealing=open_sealing, open_counting=open_counting).run()
+        deliverer = Deliverer(settings, number, loop, open_sealing=open_sealing, open_counting=open_counting)
+        running = loop.create_task(deliverer.run())
+        await asyncio.wait({running, asking := loop.create_task(asked_to_end(loop))}, return_when="FIRST_COMPLETED")
+        if not asking.done():
+            running.result()  # raises what ended it
+        await deliverer.end()
+        end_at_once()
 
     uvloop.run(serve())

@@ -48,6 +48,11 @@ KINDS = {
         _BAD, "failed syncs", "The disk loses writes: check the kernel log and move the queue to another disk."
     ),
     "child_ended": Kind(_WARN, "process restarts", "See how each process ended; SIGKILL suggests that memory ran out."),
+    "reload_refused": Kind(
+        _WARN,
+        "changed settings not in force",
+        "Read the reason in mail.log, mend the file, and run waypost reload; a restart would refuse it, too.",
+    ),
     "disk_full": Kind(
         _WARN, "disk full, new mail refused with 452", "Free disk space and inodes; see the findings on disk."
     ),

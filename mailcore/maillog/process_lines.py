@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mailcore.counted import counted
 from mailcore.maillog.lines import Lines
 from mailcore.maillog.text import free, seconds, word
 
 __all__ = ["ProcessLines"]
+
+
+KEYS_LOGGED = 20  # of a changed configuration
 
 
 class ProcessLines(Lines):
@@ -38,6 +43,27 @@ class ProcessLines(Lines):
         """Logs that a process ended. ``how``: "exit status 1", "signal 9"."""
         self._warning("master", f"process {word(process)} pid {pid} ended: {free(how)}; restarting it")
         self._object("child_ended", process=process, child_pid=pid, how=how)
+
+    def reload_began(self, keys: Sequence[str], roles: Sequence[str]) -> None:
+        """Logs that a changed configuration file is being brought into force."""
+        some = ", ".join(map(free, keys[:KEYS_LOGGED])) + (", ..." if len(keys) > KEYS_LOGGED else "")
+        self._line("master", f"reload: {some or 'nothing changed'}; restarting {', '.join(roles) or 'nothing'}")
+        self._object("reload_began", keys=list(keys[:KEYS_LOGGED]), keys_count=len(keys), restarting=list(roles))
+
+    def reload_ended(self, seconds: float, killed: Sequence[str], not_begun: Sequence[str]) -> None:
+        """Logs that the configuration is in force. ``killed``: processes that were broken off; ``not_begun``: do not work."""
+        more = f"; killed: {', '.join(killed)}" if killed else ""
+        if not_begun:
+            self._warning("master", f"reload: not working yet: {', '.join(not_begun)}{more}")
+        else:
+            self._line("master", f"reload: done in {seconds:.1f} s{more}")
+        self._object("reload_ended", seconds=round(seconds, 3), killed=list(killed), not_begun=list(not_begun))
+
+    def reload_refused(self, why: Sequence[str]) -> None:
+        """Logs why a changed configuration file is not in force."""
+        for each in why[:KEYS_LOGGED]:
+            self._warning("master", f"reload refused: {free(each)}; the settings before stay in force")
+        self._object("reload_refused", why=list(why[:KEYS_LOGGED]))
 
     def failed(self, process: str, error: str) -> None:
         """Logs why a process ends itself."""

@@ -84,6 +84,7 @@ class Flow:
         self._retries = 0
         self._retry_turn = False
         self._requested_turn = False
+        self.is_ending = False  # the process ends as soon as nothing is under way; nothing more is given to deliverers
         self._unsynced: deque[Sequence[Flight]] = deque()  # batches whose verdicts are not on disk yet
         self._deferred_active = 0  # deferred messages in the active set, and
         self._deferred_limit = 0  # their maximum, so that the mail of a slow next hop leaves room for new mail
@@ -238,7 +239,9 @@ class Flow:
                 return
 
     def roomiest(self) -> DelivererLink | None:
-        """Returns the deliverer with the most room; None if all are busy."""
+        """Returns the deliverer with the most room; None if all are busy, or no more is to be given."""
+        if self.is_ending:
+            return None
         best = None
         room = 0
         for link in self.deliverers:
@@ -446,6 +449,11 @@ class Flow:
                 self.stop_for_order(flight.active)
         link.flights.clear()
         context.go_on()
+
+    @property
+    def is_under_way(self) -> bool:
+        """Returns True while a deliverer has something, or its verdict is not on disk."""
+        return any(link.busy for link in self.deliverers) or bool(self._unsynced)
 
     def flights(self) -> Iterator[Flight]:
         """Yields the entries that deliverers have now, and those whose verdicts are not on disk yet."""

@@ -10,6 +10,7 @@ from typing import Protocol, cast
 from mailcore.frames import (
     Delivered,
     Durable,
+    Ending,
     Frame,
     FrameDecoder,
     FrameWriter,
@@ -91,6 +92,8 @@ class Link(asyncio.Protocol):
             manager.cut_through.offer(self._writer, frame)
         elif isinstance(frame, PassedOn) and self._deliverer is not None:
             manager.cut_through.answered(self._deliverer, frame)
+        elif isinstance(frame, Ending) and self._deliverer is not None:
+            self._deliverer.capacity = 0
         elif isinstance(frame, Measured) and self._role == "receiver":
             manager.measured(frame)
         elif isinstance(frame, Hello) and not self._role:

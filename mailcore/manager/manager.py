@@ -54,6 +54,7 @@ from mailcore.queue.recovery import Recovered, recover
 from mailcore.queue.restored import RestoredDamaged, read_restored
 from mailcore.routing.resolve import Routing
 from mailcore.scheduler.scheduler import Scheduler
+from mailcore.supervisor.ending import asked_to_end, end_at_once
 from mailcore.supervisor.listen import listen_on_path
 from mailcore.supervisor.pulse import beat
 from mailcore.supervisor.room import ballast_of, room_for_sockets
@@ -64,6 +65,7 @@ LOCK_WAIT_S = 10.0  # the previous manager may still be ending
 FLUSH_S = 0.1  # the mail log is written this often
 THREADS = 4  # that sync spool files of deferred mail at the same time
 TIMER_S_MAX = 60.0
+ENDING_LOOK_S = 0.01  # between two looks for verdicts that are still to come
 
 
 class Manager:
@@ -291,6 +293,15 @@ class Manager:
             await asyncio.sleep(FLUSH_S)
             self.log.flush()
 
+    async def end(self) -> None:
+        """Gives deliverers nothing more; returns when the verdicts of what they have are on disk and in the log."""
+        self.flow.is_ending = True
+        await asyncio.sleep(ENDING_LOOK_S)  # receivers have what they were answered in this turn
+        while self.flow.is_under_way:  # noqa: ASYNC110 - rare, and no cost for each delivery
+            await asyncio.sleep(ENDING_LOOK_S)
+        await self.context.commit.wait()
+        self.log.flush()
+
     def take_over_lanes(self) -> None:
         """Makes the lanes of receivers that are no longer configured readable up to their end."""
         queue = self.context.queue
@@ -389,7 +400,15 @@ async def _run(settings: Settings) -> None:
     manager.go_on()
     beat(loop)
     async with server:  # uvloop keeps no reference: without this one the garbage collector would close the server
-        await asyncio.gather(manager.checkpoints(), manager.flush(), manager.housekeeping.run(), manager.routes.watch())
+        await asyncio.gather(
+            manager.checkpoints(), manager.flush(), manager.housekeeping.run(), manager.routes.watch(), _end(manager)
+        )
+
+
+async def _end(manager: Manager) -> None:
+    await asked_to_end(manager.loop)
+    await manager.end()
+    end_at_once()
 
 
 def main(settings: Settings, number: int) -> None:

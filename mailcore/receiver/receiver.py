@@ -10,6 +10,7 @@ Keeps law: receiver-needs-no-manager (docs/laws.md).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import resource
@@ -37,7 +38,7 @@ from mailcore.config.values import listen_address
 from mailcore.esmtp import EXTENSIONS, Extension
 from mailcore.log.commit import GroupCommit
 from mailcore.log.disk import Disk, Locked
-from mailcore.log.lane import LaneWriter
+from mailcore.log.lane import LaneFailed, LaneWriter
 from mailcore.log.timed_disk import TimedDisk
 from mailcore.maillog import MailLog
 from mailcore.queue.lanes import incoming
@@ -58,6 +59,7 @@ from mailcore.receiver.refusals import Allowance
 from mailcore.receiver.server import Server
 from mailcore.routing.networks import ByNetwork
 from mailcore.routing.reverse_names import ReverseNames
+from mailcore.supervisor.ending import asked_to_end, end_at_once
 from mailcore.supervisor.kept_pairs import KEPT, KeptPairs
 from mailcore.supervisor.listen import listen
 from mailcore.supervisor.pulse import beat
@@ -242,6 +244,13 @@ class Receiving:
         assert self.authentication is not None
         self.server.set_mechanisms(self.authentication.users.mechanisms)
 
+    async def end(self) -> None:
+        """Lets what has begun come to its end; then nothing here is needed any more."""
+        await self.server.end()
+        with contextlib.suppress(LaneFailed, OSError):
+            await self.commit.wait()  # records of refusals
+        self.log.flush()
+
     def close(self) -> None:
         """Closes everything, for tests; the process itself just ends."""
         if self._looking is not None:
@@ -309,7 +318,7 @@ def _listen(endpoint: str) -> socket.socket:
 def main(
     open_rewriting: OpenRewriting, open_check: OpenCheck, make_checks: MakeChecks, settings: Settings, number: int
 ) -> None:
-    """Runs the process. Returns only when it cannot start; any signal may end it at any time.
+    """Runs the process. Returns only when it cannot start; any signal may end it at any time, END when it has nothing begun.
 
     ``open_check`` loads the check of senders, and is called only if it is on; ``make_checks`` loads those of recipients.
     """
@@ -330,7 +339,9 @@ def main(
         )
         receiving.start(handed or [_listen(each.address) for each in settings.all_listeners])
         beat(asyncio.get_running_loop())
-        await asyncio.get_running_loop().create_future()
+        await asked_to_end(asyncio.get_running_loop())
+        await receiving.end()
+        end_at_once()
 
     try:
         uvloop.run(serve())

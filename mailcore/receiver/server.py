@@ -43,7 +43,7 @@ from mailcore.receiver.client_rates import ClientRates
 from mailcore.receiver.guard import Guard
 from mailcore.receiver.inline_room import InlineRoom
 from mailcore.receiver.intake import Intake, Refusal
-from mailcore.receiver.line_session import LineSession
+from mailcore.receiver.line_session import LineSession, State
 from mailcore.receiver.milter_session import MilterSession
 from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.proxy_header import Passed
@@ -59,6 +59,7 @@ __all__ = ["Server"]
 ACCEPTS_PER_TURN = 16  # then the connected clients have their turn
 IDLE_TICKS = 8  # the idle time-out is kept to an eighth, and
 TICK_S_MAX = 1.0  # to a second, as are the times under stress
+ENDING_LOOK_S = 0.02  # between two looks for sessions that have ended a transaction and begin none
 PAUSE_S_MIN = 0.1
 PAUSE_S_MAX = 5.0
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)  # accept(2)
@@ -164,6 +165,34 @@ class Server:
         self._mechanisms = mechanisms
         for context in self._contexts.values():
             context.set_mechanisms(mechanisms)
+
+    async def end(self) -> None:
+        """Accepts no more connections and no more transactions; returns when those that had begun have ended.
+
+        The listening sockets stay open: connections wait there for the process that comes next.
+        """
+        if self._paused is not None:
+            self._paused.cancel()
+        for listener in self._listeners:
+            self.loop.remove_reader(listener.fileno())
+        for reader in list(self._headers):
+            reader.close()
+        self._headers.clear()
+        for context in self._contexts.values():
+            context.is_ending = True
+        while True:
+            going_on = False
+            for session in list(self.sessions):
+                assert isinstance(session, ServerSession)
+                if session.state in (State.CLOSING, State.CLOSED):
+                    continue
+                if session.is_between_transactions and session not in self._opening:
+                    session.end_for_reload()
+                else:
+                    going_on = True
+            if not going_on:
+                return
+            await asyncio.sleep(ENDING_LOOK_S)
 
     def close(self) -> None:
         """Closes everything, for tests; the process itself just ends."""

@@ -136,6 +136,7 @@ class ServerContext:
         self.trace = TraceHeader(hostname)
         self.name = hostname.encode()
         self.greeting = b"220 " + self.name + b" ESMTP Waypost\r\n"
+        self.is_ending = False  # the process ends as soon as no transaction is under way; it takes no other
         self.ticks = 0  # of the server's timer; a session notes the tick at which it last heard from its client
         self.stressed = (
             False  # other clients have most of the connections that they can have, and must hurry (guard.py)

@@ -183,6 +183,9 @@ class ServerSession(RecipientSession):
 
     def smtp_MAIL(self, argument: bytes) -> bytes:
         """Begins a mail transaction."""
+        if self.context.is_ending:
+            self.end_for_reload()
+            return b""
         if self.login and self.refuses_user():
             return b""
         mail = parse_mail(argument, self.session.extended_smtp, self.offer.mail)
@@ -215,6 +218,15 @@ class ServerSession(RecipientSession):
         if reply:
             self.phase = _MAIL
         return reply
+
+    def end_for_reload(self) -> None:
+        """Ends the session between two transactions (RFC 5321 3.8): the client comes back to a process with other settings."""
+        self.last_reply(b"421 4.3.2 " + self.context.name + b" Service is being reloaded; connect again")
+
+    @property
+    def is_between_transactions(self) -> bool:
+        """Returns whether nothing is lost if the session ends now: no transaction, no command that has only begun."""
+        return self.phase <= _GREETED and self.state is State.COMMAND and not self._buffer
 
     def _settle(self, mail: Mail) -> bytes:
         """Does what parameters of MAIL ask for; returns the reply, or b"" if it refused one."""

@@ -22,7 +22,7 @@ from mailcore.queue.identity import Identity, guards_of
 from mailcore.supervisor.forked import end_with
 from mailcore.supervisor.users import share
 
-__all__ = ["IDENTITY", "SETTINGS_NAME", "Main", "identity_variable", "run_child", "store_settings"]
+__all__ = ["IDENTITY", "SETTINGS_NAME", "Main", "identity_variable", "run_child", "store_settings", "stored_settings"]
 
 Main: TypeAlias = Callable[[Settings, int], None]  # of a process: its settings, its number among those of its role
 
@@ -51,7 +51,9 @@ def store_settings(settings: Settings, path: Path) -> None:
     new.replace(path)
 
 
-def _read_settings(path: Path) -> Settings:
+def stored_settings(path: Path) -> Settings:
+    """Returns the settings that the processes have. Raises OSError."""
+
     def convert(kind: type, value: Any) -> Any:
         return kind(value)
 
@@ -78,7 +80,7 @@ def run_child(load: Callable[[], Main], number: int, parent: int, stored: str) -
     """
     if not end_with(parent):
         return 1
-    settings = _read_settings(Path(stored))
+    settings = stored_settings(Path(stored))
     main = load()
     share()
     guard(settings)

@@ -10,6 +10,7 @@ import errno
 import os
 import secrets
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from mailcore.config.settings import Settings
@@ -97,12 +98,12 @@ def prepare(settings: Settings, users: Users, stored: Path) -> None:
         store_settings(settings, stored)
 
 
-def refuse_shared_ports(settings: Settings) -> None:
-    """Raises OSError if another process listens on a port of ours.
+def refuse_shared_ports(settings: Settings, addresses: Iterable[str] | None = None) -> None:
+    """Raises OSError if another process listens on a port of ours. ``addresses``: only these, as a reload has the others.
 
     Receivers share their ports with each other (SO_REUSEPORT), so two Wayposts on one port would each get half of the mail.
     """
-    for endpoint in (each.address for each in settings.all_listeners):
+    for endpoint in [each.address for each in settings.all_listeners] if addresses is None else addresses:
         until = time.monotonic() + LOCK_WAIT_S
         while True:
             try:

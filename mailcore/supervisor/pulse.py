@@ -45,6 +45,11 @@ class Pulse:
                 self._heard = now
         return now - self._heard if self._heard else 0.0
 
+    @property
+    def has_begun(self) -> bool:
+        """Returns True if ``silent_s`` has seen that the child's work has begun."""
+        return self._heard > 0.0
+
     def close(self) -> None:
         """Closes both ends, as far as they are open."""
         for descriptor in (self.reader, self.writer):

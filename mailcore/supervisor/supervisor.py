@@ -2,6 +2,10 @@
 
 The supervisor holds the lock of the home, so only one Waypost runs on it. Children end with the supervisor
 (PR_SET_PDEATHSIG), so no orphan can block the next start. There is no shutdown: SIGTERM has the same effect as SIGKILL.
+
+It opens the receivers' listening sockets, unless systemd does, so that they stay open over a reload (``reloading``).
+
+Keeps law: reload-is-checked-first, law: reload-refuses-no-client (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,10 +30,13 @@ from mailcore.maillog.maillog import MailLog
 from mailcore.queue.exported import EXPORTED
 from mailcore.queue.identity import Held, IdentityError
 from mailcore.queue.versions import NotOurs, look_at_versions
-from mailcore.supervisor.child import IDENTITY, SETTINGS_NAME, identity_variable
+from mailcore.supervisor.child import IDENTITY, SETTINGS_NAME, identity_variable, store_settings
+from mailcore.supervisor.ending import END
 from mailcore.supervisor.kept_pairs import KEPT, make_kept
+from mailcore.supervisor.listen import listen
 from mailcore.supervisor.preparation import HomeError, identify, prepare, prepare_home, refuse_shared_ports
 from mailcore.supervisor.pulse import PULSE, Pulse, until_begun
+from mailcore.supervisor.reloading import RELOAD, Plan, Reload, last_result, plan_of, write_result
 from mailcore.supervisor.room import DiskFull, refuse_without_room
 from mailcore.supervisor.service import HANDED, Service, given_listeners, unlike
 from mailcore.supervisor.shared_counts import COUNTS, make_counts
@@ -44,6 +51,9 @@ HEALTHY_S = 10.0  # a child that ran this long is restarted at once
 LOOK_S = 1.0  # between two looks at the children; systemd's watchdog is notified as often
 STUCK = 2  # times silent_s: a child that was killed after silent_s has ended by then, or does not end at all
 DELIVERING = ("manager", "deliverer")  # started before the others
+ASKED_TO_END = ("receiver", "manager", "deliverer")  # by a reload; the others have nothing that may not be broken off
+BEGIN_S = 30.0  # a process that has not begun its work by then is named in the result of a reload
+RELOAD_LOOK_S = 0.02  # between two looks at the children while a reload is under way
 RECEIVERS_FIRST_S = 5.0  # the other processes start at the latest then; until then receivers have the processor
 REFUSED_REST_S = 5.0  # under systemd, whose RestartSec is shorter
 
@@ -85,7 +95,7 @@ class Supervisor:
     """Starts the processes of one home and restarts those that end.
 
     ``roles`` say what the children of each role run. ``listeners`` are the receivers' sockets if systemd keeps them; without
-    them each receiver opens its own.
+    them each receiver gets sockets of its own. ``read`` reads the configuration file again; None: there is no reload.
     """
 
     def __init__(
@@ -97,6 +107,7 @@ class Supervisor:
         listeners: Sequence[socket.socket] = (),
         service: Service | None = None,
         held: Held | None = None,
+        read: Callable[[], Settings] | None = None,
     ) -> None:
         self.settings = settings
         self.roles = roles
@@ -105,24 +116,48 @@ class Supervisor:
         self.listeners = listeners
         self.service = service or Service()
         self._identity = {IDENTITY: identity_variable(held.identity)} if held is not None else {}
-        has_logins = any(each.auth != "off" for each in settings.all_listeners)
-        self._counts = [make_counts()] if has_logins or settings.clients.has_rates else []  # shared by the receivers
-        self._kept = make_kept() if settings.certificate_pairs else []  # this as well
+        self._read = read
+        self._reload: Reload | None = None
+        self._killed: list[str] = []  # by the reload that is under way
+        self._wanted = False  # a reload was asked for
+        self._sockets: dict[int, dict[str, socket.socket]] = {}  # by the receiver's number and the address
+        self._counts: list[int] = []  # shared by the receivers
+        self._kept: list[int] = []  # this as well
+        self._share()
         self.log = MailLog(settings.log_directory)
         self.started_at, self.since_boot_s = _both_clocks()
         self._unpublished = False
-        self.children = [
+        self.children: list[Child] = []
+        self._set_children()
+
+    def _share(self) -> None:
+        """Makes what all receivers share, if these settings need it."""
+        settings = self.settings
+        has_logins = any(each.auth != "off" for each in settings.all_listeners)
+        if not self._counts and (has_logins or settings.clients.has_rates):
+            self._counts = [make_counts()]
+        if not self._kept and settings.certificate_pairs:
+            self._kept = make_kept()
+
+    def _set_children(self) -> None:
+        """Makes the list of children that these settings ask for; those that are there stay as they are."""
+        settings = self.settings
+        known = {child.name: child for child in self.children}
+        wanted = [
             *(Child("receiver", n) for n in range(settings.receiver.processes)),
             Child("manager", 0),
             Child("control", 0),
             *(Child("deliverer", n) for n in range(settings.deliverer.processes)),
             *([Child("exporter", 0)] if settings.export.enabled else []),
         ]
+        names = {child.name for child in wanted}
+        self.children = [known.get(child.name, child) for child in wanted]
+        self.children += [child for child in known.values() if child.name not in names and child.process is not None]
 
     def run(self) -> None:
         """Starts the receivers, then the other processes, and restarts those that end. Does not return."""
         signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler makes sigtimedwait below return
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, RELOAD})
         receivers = [child for child in self.children if child.role == "receiver"]
         for child in receivers:
             self._start(child)
@@ -139,9 +174,14 @@ class Supervisor:
                 self.service.alive()
             now = time.monotonic()
             waits = [child.due - now for child in self.children if child.process is None]
-            signal.sigtimedwait({signal.SIGCHLD}, max(0.0, min([*waits, LOOK_S])))
+            look_s = LOOK_S if self._reload is None else RELOAD_LOOK_S
+            came = signal.sigtimedwait({signal.SIGCHLD, RELOAD}, max(0.0, min([*waits, look_s])))
+            self._wanted = self._wanted or (came is not None and came.si_signo == RELOAD)
+            if self._wanted and self._reload is None:
+                self._wanted = False
+                self._begin_reload()
             changed = False
-            for child in self.children:
+            for child in list(self.children):
                 self._feel(child)
                 if child.process is not None and child.process.poll() is not None:
                     self._ended(child)
@@ -149,18 +189,20 @@ class Supervisor:
                 if child.process is None and child.due <= time.monotonic():
                     self._start(child)
                     changed = True
+            if self._reload is not None:
+                self._go_on_with(self._reload)
             if changed or self._unpublished:
                 self._publish()
             self.log.flush()
 
     def _start(self, child: Child) -> None:
         is_receiver = child.role == "receiver"
-        handed = [listener.fileno() for listener in self.listeners] if is_receiver else []
         counts, kept = (self._counts, self._kept) if is_receiver else ([], [])
         child.started = time.monotonic()
         self.log.flush()  # or a forked child would have its lines, too
         pulse = None
         try:
+            handed = [listener.fileno() for listener in self._listeners_of(child)] if is_receiver else []
             pulse = Pulse()
             variables = {HANDED: ",".join(map(str, handed)), PULSE: str(pulse.writer)}
             if counts:
@@ -214,6 +256,11 @@ class Supervisor:
             child.pulse = None
         code = child.process.returncode
         assert code is not None
+        if self._reload is not None and child.name in self._reload.ending:
+            self._ended_for(self._reload, child)
+            return
+        if child.role == "receiver":
+            self._close_sockets(child.number)  # else clients would wait there, and not go to the other receivers
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
         if child.hung_s:
             how, child.hung_s = f"{how}, as it had hung for {child.hung_s:.0f} s", 0.0
@@ -227,6 +274,116 @@ class Supervisor:
             child.backoff_s = min(child.backoff_s * 2, BACKOFF_S_MAX)
         child.process = None
         child.due = now if killed else now + child.backoff_s
+
+    def _listeners_of(self, child: Child) -> Sequence[socket.socket]:
+        """Returns the sockets that a receiver gets, and opens those that are not open. Raises OSError."""
+        if self.listeners:
+            return self.listeners
+        mine = self._sockets.setdefault(child.number, {})
+        addresses = [each.address for each in self.settings.all_listeners]
+        for address in mine.keys() - set(addresses):
+            mine.pop(address).close()
+        for address in addresses:
+            if address not in mine:
+                try:
+                    mine[address] = listen(address)
+                except OSError as error:
+                    raise OSError(error.errno, f"{address}: {error.strerror}") from error
+        return [mine[address] for address in addresses]
+
+    def _close_sockets(self, number: int) -> None:
+        for each in self._sockets.pop(number, {}).values():
+            each.close()
+
+    # -- a reload
+
+    def _begin_reload(self) -> None:
+        """Reads the file again; with a fault in it, nothing changes."""
+        if self._read is None:
+            return
+        plan = plan_of(self.settings, self._read, sockets_are_given=bool(self.listeners))
+        if not plan.refused and (why := self._take_over(plan)):
+            plan = Plan(self.settings, frozenset(), plan.keys, (why,))
+        number = last_result(self.settings.run_directory).get("number", 0) + 1
+        self._killed = []
+        reload = self._reload = Reload(plan, number, time.monotonic() + self.settings.supervisor.reload_s)
+        if plan.refused:
+            self.log.reload_refused(plan.refused)
+            for each in plan.refused:
+                _say(f"not reloaded: {each}")
+            return
+        self.log.reload_began(plan.keys, sorted(plan.roles))
+        for child in self.children:
+            if child.role in plan.roles and child.process is not None:
+                if child.role == "deliverer" and "manager" in plan.roles:
+                    reload.waiting.add(child.name)  # it answers the manager, which is given nothing new meanwhile
+                    continue
+                reload.ending.add(child.name)
+                self._ask_to_end(child)
+        self._set_children()  # more of them are started at once
+
+    def _take_over(self, plan: Plan) -> str:
+        """Stores the new settings for the children; returns why that is impossible, or ""."""
+        known = {each.address for each in self.settings.all_listeners}
+        fresh = [each.address for each in plan.settings.all_listeners if each.address not in known]
+        try:
+            refuse_shared_ports(plan.settings, fresh)
+            self.users.prepare(plan.settings)
+            store_settings(plan.settings, self.stored)
+        except OSError as error:
+            return str(error)
+        self.settings = plan.settings
+        self._share()
+        return ""
+
+    def _ask_to_end(self, child: Child) -> None:
+        assert child.process is not None
+        if child.role in ASKED_TO_END and child.process.poll() is None:
+            os.kill(child.process.pid, END)
+        else:
+            child.process.kill()
+
+    def _ended_for(self, reload: Reload, child: Child) -> None:
+        """Notes that a child has ended as the reload wanted, and lets those end that waited for it."""
+        assert child.process is not None
+        reload.ending.discard(child.name)
+        child.process, child.due, child.backoff_s = None, time.monotonic(), BACKOFF_S_MIN
+        self._set_children()
+        if child in self.children:
+            reload.beginning.add(child.name)
+        elif child.role == "receiver":
+            self._close_sockets(child.number)
+        if child.role == "manager":
+            for other in self.children:
+                if other.name in reload.waiting and other.process is not None:
+                    reload.waiting.discard(other.name)
+                    reload.ending.add(other.name)
+                    other.process.kill()  # it has nothing to deliver
+
+    def _go_on_with(self, reload: Reload) -> None:
+        """Kills what does not end in time; writes the result when all work again, or should."""
+        now = time.monotonic()
+        by_name = {child.name: child for child in self.children}
+        for name in reload.ending if now > reload.until else ():
+            child = by_name.get(name)
+            if child is not None and child.process is not None and name not in self._killed:
+                self._killed.append(name)
+                child.process.kill()
+        for name in list(reload.beginning):
+            child = by_name.get(name)
+            if child is None or (child.pulse is not None and child.pulse.has_begun):
+                reload.beginning.discard(name)
+        late = sorted(reload.beginning) if now > reload.until + BEGIN_S else []
+        if not (reload.is_done or late):
+            return
+        self._reload = None
+        result = reload.result(time.time(), self._killed) | {"not_begun": late}
+        if not reload.plan.refused:
+            self.log.reload_ended(time.time() - reload.began_at, self._killed, late)
+        try:
+            write_result(self.settings.run_directory, result)
+        except OSError as error:
+            _say(f"the result of the reload can't be written: {error.strerror}")
 
     def _publish(self) -> None:
         """Writes ``processes.json``, the process ids by name, and ``children.json``, with start times and restarts as well.
@@ -282,8 +439,17 @@ def _rest_under_systemd(service: Service, why: str) -> None:
         time.sleep(REFUSED_REST_S)
 
 
-def main(settings: Settings, roles: Mapping[str, Role], users: Users = ALONE) -> int:
-    """Runs until it is killed; returns an exit status only if it can't start. ``roles`` say what the children run."""
+def main(
+    settings: Settings,
+    roles: Mapping[str, Role],
+    users: Users = ALONE,
+    read: Callable[[], Settings] | None = None,
+) -> int:
+    """Runs until it is killed; returns an exit status only if it can't start.
+
+    ``roles`` say what the children run. ``read`` reads the configuration file again, for a reload.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {RELOAD})  # it waits until there is something to reload
     stored = settings.run_directory / SETTINGS_NAME
     service, listeners = Service(), given_listeners()
     configured = [listen_address(each.address) for each in settings.all_listeners]
@@ -310,7 +476,7 @@ def main(settings: Settings, roles: Mapping[str, Role], users: Users = ALONE) ->
             _refuse_start(settings, service, error.fault.message)
         return 1
     try:
-        Supervisor(settings, roles, stored, users, listeners, service, held).run()
+        Supervisor(settings, roles, stored, users, listeners, service, held, read).run()
     finally:
         for each in (lock, *held.locks):
             os.close(each)

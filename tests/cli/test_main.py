@@ -23,7 +23,7 @@ ID = "1K0RDGV4BE900"
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("explode", "unknown command 'explode'; did you mean 'export'? See waypost --help."),
+        ("explode", "unknown command 'explode'; did you mean 'reload' or 'export'? See waypost --help."),
         ("queue", "queue: the following arguments are required: COMMAND"),
         ("queue explode", "queue: unknown command 'explode'. See waypost queue --help."),
         ("queue list --limit x", "queue list: argument --limit: invalid int value: 'x'"),

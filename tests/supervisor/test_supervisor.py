@@ -84,6 +84,7 @@ def test_it_tells_since_when_each_child_runs_and_how_often_it_was_started_again(
     }  # fmt: skip
     watching._start(child)
     assert told()["restarts"] == 1
+    watching._close_sockets(0)
 
 
 def test_a_child_that_cannot_be_started_is_tried_again_later(
@@ -99,6 +100,7 @@ def test_a_child_that_cannot_be_started_is_tried_again_later(
     assert child.process is None
     assert child.due == child.started + BACKOFF_S_MAX
     assert "receiver.0 can't be started" in capsys.readouterr().err
+    watching._close_sockets(0)
 
 
 def test_receivers_begin_before_anything_else_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,6 +128,7 @@ def test_receivers_begin_before_anything_else_is_started(tmp_path: Path, monkeyp
     finally:
         signal.signal(signal.SIGCHLD, before)
         signal.pthread_sigmask(signal.SIG_SETMASK, masked)
+        watching._close_sockets(0)
 
 
 def test_a_refused_start_is_logged_told_to_systemd_and_rests(

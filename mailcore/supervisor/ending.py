@@ -1,0 +1,33 @@
+"""How a child ends for a reload: it is asked to, and ends when nothing that it has begun is under way.
+
+It is a courtesy, not a need: a child may be killed at any time, and is if it takes longer than ``supervisor.reload_s``. So a
+child does not shut down; it ends at once when there is nothing left that a kill would break off.
+
+Keeps law: reload-refuses-no-client (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from typing import NoReturn
+
+__all__ = ["END", "asked_to_end", "end_at_once"]
+
+END = signal.SIGUSR1  # to a child; a child that does not wait for it yet, or is of another role, ends at once
+
+
+async def asked_to_end(loop: asyncio.AbstractEventLoop) -> None:
+    """Returns when the supervisor asks this child to end."""
+    asked: asyncio.Future[None] = loop.create_future()
+    loop.add_signal_handler(END, lambda: None if asked.done() else asked.set_result(None))
+    await asked
+
+
+def end_at_once() -> NoReturn:
+    """Ends this child."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)

@@ -1,0 +1,56 @@
+"""Ways to break the reload of the configuration."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+__all__ = ["MUTATIONS"]
+
+RELOAD = "tests/end_to_end/test_reload.py"
+SUPERVISOR = "mailcore/supervisor/supervisor.py"
+
+MUTATIONS = [
+    Mutation(
+        "a change that needs a restart is reloaded",
+        "mailcore/supervisor/reloading.py",
+        "    if refused:\n",
+        "    if refused and not keys:\n",
+        f"{RELOAD} -k fault",
+    ),
+    Mutation(
+        "a process that reads a setting is not restarted",
+        "mailcore/supervisor/settings_change.py",
+        '    "bounce": ("manager",),\n',
+        '    "bounce": (),\n',
+        "tests/supervisor/test_settings_change.py -k table",
+    ),
+    Mutation(
+        "a reload closes the receivers' sockets",
+        SUPERVISOR,
+        "        child.process, child.due, child.backoff_s = None, time.monotonic(), BACKOFF_S_MIN\n",
+        "        child.process, child.due, child.backoff_s = None, time.monotonic(), BACKOFF_S_MIN\n"
+        "        self._close_sockets(child.number)\n",
+        f"{RELOAD} -k what_has_begun",
+    ),
+    Mutation(
+        "a manager that ends does not wait for verdicts",
+        "mailcore/manager/flow.py",
+        "        return any(link.busy for link in self.deliverers) or bool(self._unsynced)\n",
+        "        return False\n",
+        f"{RELOAD} -k what_has_begun",
+    ),
+    Mutation(
+        "a receiver that ends takes more transactions",
+        "mailcore/receiver/session.py",
+        "        if self.context.is_ending:\n",
+        "        if False:\n",
+        f"{RELOAD} -k what_has_begun",
+    ),
+    Mutation(
+        "deliverers end before the manager",
+        SUPERVISOR,
+        '                if child.role == "deliverer" and "manager" in plan.roles:\n',
+        "                if False:\n",
+        f"{RELOAD} -k what_has_begun",
+    ),
+]
