@@ -26,7 +26,7 @@ CODE = re.compile(
 )
 FILE_ENDINGS = (".py", ".md", ".toml", ".lock", ".sh")
 LOCKS = ("requirements.lock", "requirements-dev.lock")
-MADE_AT_RUN_TIME = {"tuned.toml", "lab.toml", "mail.log", "mail.jsonl", "processes.json"}
+MADE_AT_RUN_TIME = {"tuned.toml", "managed.toml", "lab.toml", "mail.log", "mail.jsonl", "processes.json"}
 
 
 def code_of(page: str) -> list[str]:

@@ -2,7 +2,8 @@
 
 | in the archive | what |
 |---|---|
-| `config/waypost.toml`, `config/tuned.toml` | the configuration, and what was set live |
+| `config/waypost.toml`, `config/managed.toml`, `config/tuned.toml` | the configuration, and what was set live |
+| `config/managed-history.jsonl` | the states of managed.toml |
 | `keys/secret.key`, `keys/tls/...` | what sessions are signed and secrets of TOTP are locked with; the receiver's TLS |
 | `portal/portal.sqlite3` or `portal/portal.pgdump` | the portal's database |
 | `events/...`, `reports/...` | on request: what reports are made of, and their tables |
@@ -28,6 +29,8 @@ from mailcore.backup.places import OF_STARTS
 from mailcore.backup.postgresql import is_postgresql
 from mailcore.backup.snapshot import Snapshot, SnapshotFailed
 from mailcore.backup.writer import Writer
+from mailcore.config.managed import HISTORY
+from mailcore.config.managed import NAME as MANAGED
 from mailcore.config.settings import Settings
 from mailcore.log.disk import Disk
 from mailcore.log.positions import PositionsTooNew, read_all_positions
@@ -142,10 +145,9 @@ def _refuse_missing_disks(settings: Settings) -> None:
 
 def _configuration(writer: Writer, settings: Settings, config: Path, environment: Mapping[str, str]) -> None:
     writer.add_file("config/waypost.toml", str(config))
-    with contextlib.suppress(FileNotFoundError):
-        writer.add_file("config/tuned.toml", str(settings.home / "tuned.toml"))
-    with contextlib.suppress(FileNotFoundError):
-        writer.add_file("config/users.jsonl", str(settings.users_file))
+    for place in (settings.home / "tuned.toml", settings.users_file, settings.home / MANAGED, settings.home / HISTORY):
+        with contextlib.suppress(FileNotFoundError):
+            writer.add_file(f"config/{place.name}", str(place))
     if environment.get("WAYPOST_SECRET_KEY"):
         writer.add_bytes("keys/secret.key", environment["WAYPOST_SECRET_KEY"].encode(), settings.home / "portal")
     else:

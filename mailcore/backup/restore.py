@@ -43,6 +43,8 @@ from mailcore.backup.places import (
 )
 from mailcore.backup.postgresql import DUMP, Postgresql, is_postgresql
 from mailcore.backup.queue_files import floors_of_events, make_floors, mend_queue
+from mailcore.config.managed import HISTORY
+from mailcore.config.managed import NAME as MANAGED
 from mailcore.config.settings import Settings
 from mailcore.log.disk import Disk, Locked
 from mailcore.queue.exported import EXPORTED, read_exported
@@ -167,7 +169,7 @@ class Restore:
 
     def _refuse_what_is_there(self, parts: tuple[str, ...]) -> None:
         settings = self.settings
-        places = [settings.home / "tuned.toml", self._database, settings.home / "portal" / "secret.key"]
+        places = [*(settings.home / name for name in ("tuned.toml", MANAGED, "portal/secret.key")), self._database]
         if "reports" in parts:
             places += [settings.events_directory, settings.reports_directory]
         if "queue" in parts or "reports" in parts:
@@ -273,6 +275,8 @@ class Restore:
             return settings.home / "portal" / "secret.key", ""
         if name == "config/tuned.toml":
             return settings.home / "tuned.toml", ""
+        if name in (f"config/{MANAGED}", f"config/{HISTORY}"):
+            return settings.home / name.removeprefix("config/"), ""
         if name == "config/users.jsonl":
             return settings.users_file, ""
         paths = {

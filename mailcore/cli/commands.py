@@ -67,6 +67,12 @@ def _reload() -> ModuleType:
     return reload
 
 
+def _settings() -> ModuleType:
+    from mailcore.cli import settings
+
+    return settings
+
+
 def _inject() -> ModuleType:
     from mailcore.cli import inject
 
@@ -203,6 +209,7 @@ COMMANDS: dict[str, tuple[Callable[[], ModuleType], str]] = {
     "tail": (_tail, "print the mail log as it is written, filtered"),
     "metrics": (_metrics, "print the metrics that a monitoring system reads"),
     "reload": (_reload, "bring a changed configuration file into force while Waypost runs"),
+    "settings": (_settings, "show the settings and their origin; change managed ones, return to earlier states"),
     "check-config": (_check_config, "check the configuration file and print all settings"),
     "inject": (_inject, "add a message from a file or stdin to the queue"),
     "import-postfix": (_import_postfix, "translate the settings of Postfix; import its queue"),

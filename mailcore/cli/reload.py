@@ -122,7 +122,7 @@ def _reloaded(pid: int, run_directory: Path) -> dict[str, Any]:
     until = time.monotonic() + WAIT_S
     while time.monotonic() < until:
         result = last_result(run_directory)
-        if result.get("number", 0) > before:
+        if result.get("number", 0) > before and result.get("ended_at") is not None:
             return result
         time.sleep(LOOK_S)
     return {}

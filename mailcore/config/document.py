@@ -9,14 +9,15 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from mailcore.bounds import BadValue, Bounds, Kind, bounds_by_name, shown
-from mailcore.config.lines import Fault, located, report
+from mailcore.config.lines import Fault, key_lines, located, report
 from mailcore.config.lines import Path as Key
+from mailcore.config.managed import Managed, keys_of, merged, not_managed
 from mailcore.config.settings import DIRECTORIES, SECTIONS, TlsPolicy, Transport
 
 __all__ = ["ConfigError", "Document"]
@@ -47,7 +48,15 @@ class ConfigError(Exception):
 class Document:
     """One file as a TOML document. Collects the faults, so that the operator sees all of them at once."""
 
-    def __init__(self, path: Path, text: str | None = None, *, look_at_certificate: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        text: str | None = None,
+        *,
+        look_at_certificate: bool,
+        managed: Callable[[dict[str, Any], Path], Managed | None] = lambda document, base: None,
+    ) -> None:
+        """Reads the file. ``managed`` returns what is above it, given its values and its directory. Raises ConfigError."""
         self._path = path
         self._base = Path(os.path.abspath(path)).parent
         self._looks_at_certificate = look_at_certificate
@@ -59,6 +68,23 @@ class Document:
             raise ConfigError(self._syntax(str(error))) from None
         except RecursionError:
             raise ConfigError(f"{path}: brackets are nested too deeply") from None
+        self._managed = managed(self._document, self._base)
+        if self._managed is not None:
+            for key in keys_of(self._managed.document):
+                if why := not_managed(key):
+                    self._fault(key, why)
+            self._document = merged(self._document, self._managed.document)
+
+    def _error(self) -> ConfigError:
+        """Returns the error of all faults, each with the line of the file that its value is in."""
+        if self._managed is None or not self._managed.text:
+            return ConfigError.of(self._path, self._text, self._faults)
+        above = key_lines(self._managed.text)
+        mine = [each for each in self._faults if not _is_in(each.key, above)]
+        errors = [ConfigError.of(self._path, self._text, mine)] if mine else []
+        if theirs := [each for each in self._faults if _is_in(each.key, above)]:
+            errors.append(ConfigError.of(self._managed.path, self._managed.text, theirs))
+        return ConfigError("\n".join(map(str, errors)), [fault for error in errors for fault in error.faults])
 
     # The text
 
@@ -156,3 +182,8 @@ class Document:
             self._fault((name,), f"must be one or more sections, [[{name}]] (got {shown(given)})")
             return []
         return [self._section((name, number), kind) for number in range(len(given))]
+
+
+def _is_in(key: Key, lines: Container[Key]) -> bool:
+    """Returns True if the value of this key, or the section of it, is in the text with these lines."""
+    return key in lines or (len(key) > 2 and isinstance(key[1], int) and key[:2] in lines)

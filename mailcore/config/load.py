@@ -9,6 +9,7 @@ Keeps law: faults-name-their-line (docs/laws.md).
 from __future__ import annotations
 
 import os
+import tomllib
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -24,6 +25,8 @@ from mailcore.config.ehlo_keywords import TABLES, keyword_tables
 from mailcore.config.fallback_lines import own_fallbacks
 from mailcore.config.lines import Path as Key
 from mailcore.config.listeners import SUBMISSION, Certificate, Listener, listener_faults
+from mailcore.config.managed import NAME as MANAGED
+from mailcore.config.managed import Managed
 from mailcore.config.milters import LISTS, Milter, milter_faults
 from mailcore.config.routes import checked_route
 from mailcore.config.settings import (
@@ -55,7 +58,9 @@ __all__ = [
     "Settings",
     "Transport",
     "load",
+    "load_managed",
     "load_text",
+    "managed_path",
 ]
 
 
@@ -64,8 +69,46 @@ RUN_DIRECTORY_BYTES_MAX = 80  # a socket's path has at most 107 (unix(7)); the r
 
 
 def load(path: Path, *, look_at_certificate: bool = True) -> Settings:
-    """Reads and checks the file; ``look_at_certificate`` also loads the certificate it names. Raises ConfigError."""
-    return _Reading(path, look_at_certificate=look_at_certificate).settings()
+    """Reads and checks the file, and the managed one above it (``managed``); ``look_at_certificate`` also loads the
+    certificate it names. Raises ConfigError."""
+    return _Reading(path, look_at_certificate=look_at_certificate, managed=_managed_of).settings()
+
+
+def load_managed(path: Path, text: str) -> tuple[Settings, Managed]:
+    """Returns the settings with ``text`` as that of the managed file, and this file. Raises ConfigError."""
+    found: list[Managed] = []
+
+    def managed(document: dict[str, Any], base: Path) -> Managed | None:
+        place = managed_path(document, base)
+        if place is None:
+            raise ConfigError(f"{path}: [portal] manages is false: settings are changed in this file only")
+        found.append(Managed(place, text, tomllib.loads(text)))
+        return found[0]
+
+    return _Reading(path, look_at_certificate=False, managed=managed).settings(), found[0]
+
+
+def managed_path(document: Mapping[str, Any], base: Path) -> Path | None:
+    """Returns where the managed file is; None if the configuration file wants none, or has no home that could have one."""
+    portal, home = document.get("portal", {}), document.get("home", HOME_DEFAULT)
+    if not isinstance(home, str) or (isinstance(portal, dict) and portal.get("manages") is False):
+        return None
+    try:
+        return values.directory(home, base) / MANAGED
+    except BadValue:
+        return None
+
+
+def _managed_of(document: dict[str, Any], base: Path) -> Managed | None:
+    path = managed_path(document, base)
+    if path is None:
+        return None
+    try:
+        return Managed.read(path)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:  # not UTF-8, not TOML, too large
+        raise ConfigError(f"{path}: {error}") from None
 
 
 def load_text(path: Path, text: str) -> Settings:
@@ -112,7 +155,7 @@ class _Reading(Document):
         self._password_file(sections["client_auth"], port)
         self._backoff(sections["scheduler"])
         if self._faults:
-            raise ConfigError.of(self._path, self._text, self._faults)
+            raise self._error()
         return Settings(
             home=home,
             queue_directory=directories["queue_directory"],
@@ -132,6 +175,7 @@ class _Reading(Document):
             dkim=keys,
             milter=milters,
             written=tuple(self._written()),
+            source=str(self._path.absolute()),
         )
 
     def _written(self) -> Iterator[str]:

@@ -42,6 +42,11 @@ class Portal(PortalMetrics):
         ("none", "administrators", "everybody"),  # lang: quoted
         "accounts that must sign in with TOTP; until it is set up they see no other page",
     )
+    manages: bool = flag(
+        True,
+        "settings can be changed while Waypost runs, with waypost settings, and are kept in managed.toml below home; false:"
+        " only in the configuration file",
+    )
     core_timeout_s: float = number(
         5.0, 0.5, 60, "seconds", "how long a page waits for the core before it shows that there is no answer"
     )

@@ -104,6 +104,7 @@ class Settings:
     milter: tuple[Milter, ...] = ()
     # Parameters that the file sets: "scheduler.NAME", "transports.TRANSPORT.NAME". Two files with equal values are equal.
     written: tuple[str, ...] = field(default=(), compare=False)
+    source: str = field(default="", compare=False)  # absolute path of the configuration file
 
     @property
     def all_listeners(self) -> tuple[Listener, ...]:

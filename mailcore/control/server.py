@@ -28,6 +28,7 @@ from mailcore.config.live_routes import LiveRoutes
 from mailcore.config.open_rewriting import OpenRewriting, no_rewriting
 from mailcore.config.scheduler_parameters import parameters_of
 from mailcore.config.settings import Settings
+from mailcore.config.settings_files import SettingsFiles
 from mailcore.control.access import Peer, group_id, peer_of
 from mailcore.control.ages import Ages
 from mailcore.control.history import PastAnswers
@@ -35,6 +36,7 @@ from mailcore.control.injecting import Injecting
 from mailcore.control.intake import Intake
 from mailcore.control.local_filter import OpenFilter, no_filter
 from mailcore.control.manager_link import ManagerLink
+from mailcore.control.managing import Managing
 from mailcore.control.operations import Operations
 from mailcore.control.positions import Positions
 from mailcore.control.protocol.table import CLIENT_FRAME_BYTES_MAX, check
@@ -104,6 +106,7 @@ class ControlServer:
         beside: Sequence[Beside] = (),
         open_rewriting: OpenRewriting = no_rewriting,
         open_filter: OpenFilter = no_filter,
+        files: SettingsFiles | None = None,
     ) -> None:
         """``archive``: what was exported; it answers also when no more is exported. ``beside`` runs as long as this process."""
         self._beside = beside
@@ -143,8 +146,10 @@ class ControlServer:
         positions = Positions(self.view, settings.queue.undo_time_s, exported)
         past = PastAnswers(self.view, Spool(disk, str(settings.spool_directory)))
         whatif = WhatIf(self.view, settings, parameters_of(settings), past.times_since)
-        families = (tables, positions, self.ages, past, whatif)
-        self.operations = Operations(self.view, self.injecting, processes, *(family.answers for family in families))
+        families = [each.answers for each in (tables, positions, self.ages, past, whatif)]
+        if files is not None:
+            families.append(Managing(self.view, settings, disk, files).answers)
+        self.operations = Operations(self.view, self.injecting, processes, *families)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -362,12 +367,14 @@ def main(
     number: int,
     *,
     open_filter: OpenFilter = no_filter,
+    files: SettingsFiles | None = None,
 ) -> None:
     """Runs until it is killed. There is one control process, number 0.
 
-    ``open_archive`` opens what was exported; ``beside`` is other work that the process does.
+    ``open_archive`` opens what was exported; ``beside`` is other work that the process does; ``files`` reads the files of the
+    settings, for changes to them.
     """
     try:
-        asyncio.run(ControlServer(settings, open_archive(settings), beside, open_rewriting, open_filter).run())
+        asyncio.run(ControlServer(settings, open_archive(settings), beside, open_rewriting, open_filter, files).run())
     except Locked as error:
         sys.exit(f"waypost: control: {error}; that process is running and keeps the socket")

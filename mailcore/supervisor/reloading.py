@@ -17,7 +17,7 @@ import contextlib
 import json
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from mailcore.config.document import ConfigError
 from mailcore.config.settings import Settings
 from mailcore.supervisor.settings_change import changed_keys, concerned, not_while_running
 
-__all__ = ["RELOAD", "RESULT", "Plan", "Reload", "plan_of"]
+__all__ = ["RELOAD", "RESULT", "Plan", "Reload", "end_unfinished", "last_result", "plan_of", "write_result"]
 
 RELOAD = signal.SIGUSR1  # to the supervisor
 RESULT = "reload.json"  # in the run directory
@@ -75,8 +75,10 @@ class Reload:
         """Returns True if every process that the change concerns works with the new settings."""
         return not (self.ending or self.waiting or self.beginning)
 
-    def result(self, ended_at: float, killed: list[str]) -> dict[str, Any]:
-        """Returns what RESULT says. ``killed``: the processes that did not end in time."""
+    def result(
+        self, ended_at: float | None, killed: Sequence[str] = (), not_begun: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """Returns what RESULT says. ``ended_at``: None while it lasts; ``killed``: the processes that did not end in time."""
         return {
             "number": self.number,
             "began_at": self.began_at,
@@ -84,7 +86,8 @@ class Reload:
             "refused": list(self.plan.refused),
             "changed": list(self.plan.keys[:KEYS_KEPT]),
             "restarted": sorted(self.plan.roles),
-            "killed": killed,
+            "killed": list(killed),
+            "not_begun": list(not_begun),
         }
 
 
@@ -97,8 +100,15 @@ def write_result(directory: Path, result: dict[str, Any]) -> None:
     new.replace(path)
 
 
+def end_unfinished(directory: Path, at: float) -> None:
+    """Ends the reload that a supervisor before this one has begun: its processes have just started. Raises OSError."""
+    result = last_result(directory)
+    if result and result.get("ended_at") is None:
+        write_result(directory, result | {"ended_at": at})
+
+
 def last_result(directory: Path) -> dict[str, Any]:
-    """Returns what RESULT says; {} if there was no reload."""
+    """Returns what RESULT says; {} if there was no reload. ``ended_at`` is None while one lasts."""
     with contextlib.suppress(OSError, ValueError):
         found = json.loads((directory / RESULT).read_text())
         if isinstance(found, dict):

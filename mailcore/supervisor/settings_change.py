@@ -54,6 +54,7 @@ _READ_BY: dict[str, tuple[str, ...]] = {
     "scheduler": ("manager", "control"),
     "sender_routes": ("receiver", "manager", "control"),
     "smtp_discard_ehlo_keywords": ("deliverer",),
+    "source": ("control",),
     "smtpd_discard_ehlo_keywords": ("receiver",),
     "supervisor": (),  # the supervisor itself
     "tls": ("receiver", "control", "deliverer"),
@@ -99,7 +100,7 @@ def _of_field(name: str, old: Settings, new: Settings) -> Iterator[Changed]:
                 yield Changed(f"[{name}] {key}", name, *values)
     elif name in _PLACES:
         yield Changed(name, name, before, after)
-    elif name != "written":
+    elif name not in ("written", "source"):
         yield Changed(f"[[{name}]]", name, before, after)
 
 

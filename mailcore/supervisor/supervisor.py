@@ -21,6 +21,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from mailcore.config.settings import Settings
 from mailcore.config.values import listen_address
@@ -36,7 +37,15 @@ from mailcore.supervisor.kept_pairs import KEPT, make_kept
 from mailcore.supervisor.listen import listen
 from mailcore.supervisor.preparation import HomeError, identify, prepare, prepare_home, refuse_shared_ports
 from mailcore.supervisor.pulse import PULSE, Pulse, until_begun
-from mailcore.supervisor.reloading import RELOAD, Plan, Reload, last_result, plan_of, write_result
+from mailcore.supervisor.reloading import (
+    RELOAD,
+    Plan,
+    Reload,
+    end_unfinished,
+    last_result,
+    plan_of,
+    write_result,
+)
 from mailcore.supervisor.room import DiskFull, refuse_without_room
 from mailcore.supervisor.service import HANDED, Service, given_listeners, unlike
 from mailcore.supervisor.shared_counts import COUNTS, make_counts
@@ -168,6 +177,8 @@ class Supervisor:
                 prepare_role(self.roles[child.role])
             self._start(child)  # at once: it recovers while the next room is loaded
         self._publish()
+        with contextlib.suppress(OSError):
+            end_unfinished(self.settings.run_directory, time.time())
         self.service.ready()  # receivers accept mail; a recovery may take longer
         while True:
             if not self._has_stuck_child():
@@ -302,11 +313,13 @@ class Supervisor:
         if self._read is None:
             return
         plan = plan_of(self.settings, self._read, sockets_are_given=bool(self.listeners))
-        if not plan.refused and (why := self._take_over(plan)):
-            plan = Plan(self.settings, frozenset(), plan.keys, (why,))
         number = last_result(self.settings.run_directory).get("number", 0) + 1
         self._killed = []
         reload = self._reload = Reload(plan, number, time.monotonic() + self.settings.supervisor.reload_s)
+        if not plan.refused:
+            self._tell(reload.result(None))  # before the settings are stored, or they would seem to be in force
+            if why := self._take_over(plan):
+                plan = reload.plan = Plan(self.settings, frozenset(), plan.keys, (why,))
         if plan.refused:
             self.log.reload_refused(plan.refused)
             for each in plan.refused:
@@ -377,9 +390,12 @@ class Supervisor:
         if not (reload.is_done or late):
             return
         self._reload = None
-        result = reload.result(time.time(), self._killed) | {"not_begun": late}
         if not reload.plan.refused:
             self.log.reload_ended(time.time() - reload.began_at, self._killed, late)
+        self._tell(reload.result(time.time(), self._killed, late))
+
+    def _tell(self, result: dict[str, Any]) -> None:
+        """Writes what is known of a reload, for those who wait for it."""
         try:
             write_result(self.settings.run_directory, result)
         except OSError as error:

@@ -46,6 +46,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "home" / "portal").mkdir(parents=True)
     files = {"waypost.toml": CONFIG, "certificate.pem": PAIR[0], "key.pem": PAIR[1]}
     files |= {"home/tuned.toml": "[smtp]\nprocess_limit = 7\n", "home/portal/secret.key": "a secret"}
+    files |= {"home/managed.toml": "[relay]\ndomains = ['mine.example']\n", "home/managed-history.jsonl": "{}\n"}
     files |= {"home/users.jsonl": '{"format":1,"salt_key":"x"}\n'}
     for name, text in files.items():
         (tmp_path / name).write_text(text)
@@ -101,6 +102,8 @@ def test_everything_comes_back_into_another_home(place: Path, capsys: pytest.Cap
     settings = load(new / "waypost.toml")
     assert (settings.home, settings.spool_directory) == (new, new / "spool")
     assert (new / "tuned.toml").read_text() == "[smtp]\nprocess_limit = 7\n"
+    assert (new / "managed.toml").read_text() == "[relay]\ndomains = ['mine.example']\n"
+    assert (new / "managed-history.jsonl").read_text() == "{}\n"
     assert (new / "users.jsonl").read_text() == '{"format":1,"salt_key":"x"}\n'
     assert (new / "portal" / "secret.key").read_text() == "a secret"
     assert (new / "portal" / "secret.key").stat().st_mode & 0o777 == 0o600

@@ -63,6 +63,10 @@ COMMANDS = {
     "search": "queue search --sender a@example.org",
     "service_times": "destination service-times --since 2h",
     "set": "destination set smtp:example.org process_limit 5",
+    "settings": "settings list",
+    "settings_change": "settings set relay.domains []",
+    "settings_history": "settings history",
+    "settings_return": "settings return 0123456789abcdef",
     "show": f"queue show {ID}",
     "simulate": "transport what-if smtp process_limit=5",
     "size": "queue size",
@@ -79,7 +83,10 @@ BEFORE: dict[str, Any] = {
     "disks": {"disks": []},
     "inject_begin": {"queue_id": ID},
     "inject_data": {},
-}
+    "settings": {
+        "manages": True, "source": "", "revision": "0123456789abcdef", "settings": [], "in_force": True, "waiting": [],
+    },
+}  # fmt: skip
 
 
 def test_every_operation_for_clients_has_a_command() -> None:

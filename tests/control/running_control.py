@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from mailcore.config.load import load
+from mailcore.config.load import load, load_managed, managed_path
 from mailcore.config.settings import Settings
+from mailcore.config.settings_files import SettingsFiles
 from mailcore.control.async_client import AsyncControlClient
 from mailcore.control.server import ControlServer
 from mailcore.envelope import Envelope
@@ -48,7 +49,8 @@ class RunningControl:
         self.manager = FakeManager(self.settings.run_directory / "manager.sock")
         self.manager.answers["cut"] = lambda _: {"lanes": self.cut()}
         self.lanes: dict[str, Lane] = {}
-        self.server = ControlServer(self.settings, open_archive(self.settings))
+        files = SettingsFiles(load, load_managed, managed_path)
+        self.server = ControlServer(self.settings, open_archive(self.settings), files=files)
 
     def lane(self, name: str) -> Lane:
         if name not in self.lanes:

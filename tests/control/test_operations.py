@@ -43,8 +43,14 @@ async def all_items(control: AsyncControlClient, **arguments: Any) -> list[dict[
 
 
 async def test_every_client_may_ask_what_changes_nothing_and_no_more(running: RunningControl) -> None:
-    """Control changes something in two classes only; an operation answered there is not for all clients."""
+    """Control changes something in three classes only; an operation answered there is not for all clients.
+
+    One of them, of the settings, answers questions as well.
+    """
     changing = (running.server.operations._changes, running.server.injecting)
+    assert {name for name in OPERATIONS if name.startswith("settings") and OPERATIONS[name].access is Access.READ} == {
+        "settings", "settings_history",
+    }  # fmt: skip
     for name, answers in running.server.operations._answers.items():
         changes = getattr(answers, "__self__", None) in changing
         assert OPERATIONS[name].access is not Access.READ or not changes, name

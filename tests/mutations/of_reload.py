@@ -1,4 +1,4 @@
-"""Ways to break the reload of the configuration."""
+"""Ways to break changes of the configuration while Waypost runs."""
 
 from __future__ import annotations
 
@@ -52,5 +52,19 @@ MUTATIONS = [
         '                if child.role == "deliverer" and "manager" in plan.roles:\n',
         "                if False:\n",
         f"{RELOAD} -k what_has_begun",
+    ),
+    Mutation(
+        "a change is made for any revision",
+        "mailcore/control/managing.py",
+        "        if revision != now if must_match else",
+        "        if False if must_match else",
+        "tests/end_to_end/test_settings.py -k by_hand",
+    ),
+    Mutation(
+        "a setting that names a file is managed",
+        "mailcore/config/document.py",
+        "                if why := not_managed(key):\n",
+        "                if (why := not_managed(key)) and len(key) == 1:\n",
+        "tests/end_to_end/test_settings.py -k refused",
     ),
 ]

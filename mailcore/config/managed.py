@@ -1,0 +1,193 @@
+"""The settings that are managed while Waypost runs: ``home/managed.toml``, above the configuration file.
+
+The file has the same keys as the configuration file. A value in it counts instead of the one there; a list, a route or a
+section ``[[listener]]`` counts as a whole. Where ``[portal] manages`` is false, the file is not read and not written.
+
+Keys that a person with the right to manage must not have are refused: places, the names of files, and who may do what. So a
+change here reads no file, opens no door to itself, and can be undone here.
+
+Pure, except ``Managed.read``.
+
+Keeps law: managed-is-a-layer (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mailcore.config.lines import Path as Key
+from mailcore.config.settings import DIRECTORIES
+
+__all__ = [
+    "BYTES_MAX",
+    "HISTORY",
+    "NAME",
+    "Managed",
+    "changed",
+    "document_text",
+    "merged",
+    "not_managed",
+    "revision_of",
+]
+
+NAME = "managed.toml"
+HISTORY = "managed-history.jsonl"  # in the home: a line for each state
+BYTES_MAX = 1 << 20
+HEAD = "# Settings that were changed while Waypost ran, above the configuration file. Written by Waypost.\n"
+_SECTIONS = {  # not managed -> why
+    "portal": "it says who may manage",
+    "control": "it says who may change what",
+    "supervisor": "the processes are watched by it",
+    "route_maps": "it names files",
+}
+_FILES = frozenset(
+    {
+        "certificate", "key", "tls_certificate", "tls_key", "header_checks",
+    }
+)  # fmt: skip
+_FILE_ENDS = ("_file", "_files", "_directory", "_maps")
+
+
+@dataclass(frozen=True, slots=True)
+class Managed:
+    """The file: where it is, its text, and what is in it. ``text`` is "" without a file."""
+
+    path: Path
+    text: str
+    document: dict[str, Any]
+
+    @classmethod
+    def read(cls, path: Path) -> Managed:
+        """Reads the file. Raises OSError, UnicodeDecodeError, tomllib.TOMLDecodeError; ValueError if it is too large."""
+        try:
+            with path.open("rb") as file:
+                data = file.read(BYTES_MAX + 1)
+        except FileNotFoundError:
+            return cls(path, "", {})
+        if len(data) > BYTES_MAX:
+            raise ValueError(f"the file is larger than {BYTES_MAX} bytes")
+        text = data.decode()
+        return cls(path, text, tomllib.loads(text))
+
+
+def revision_of(*texts: str) -> str:
+    """Returns a short name of the state of the files: another text is another revision."""
+    digest = hashlib.sha256()
+    for text in texts:
+        data = text.encode()
+        digest.update(b"%d:%b" % (len(data), data))
+    return digest.hexdigest()[:16]
+
+
+def not_managed(key: Key) -> str:
+    """Returns why a key can't be managed, as the end of a sentence; "" if it can."""
+    names = [part for part in key if isinstance(part, str)]
+    if not names:
+        return "is not a setting"
+    if names[0] == "home" or names[0] in DIRECTORIES:
+        return "can't be managed here: mail is there; it is set in the configuration file"
+    if names[0] in _SECTIONS:
+        return f"can't be managed here: {_SECTIONS[names[0]]}; it is set in the configuration file"
+    if any(name in _FILES or name.endswith(_FILE_ENDS) for name in names[1:]):
+        return "can't be managed here: it names a file; it is set in the configuration file"
+    return ""
+
+
+def keys_of(document: Mapping[str, Any], above: Key = ()) -> Iterable[Key]:
+    """Yields the key of each value; one in a section [[name]] has its number in it."""
+    for name, value in document.items():
+        key = (*above, name)
+        if isinstance(value, dict):
+            yield from keys_of(value, key)
+        elif isinstance(value, list) and any(isinstance(each, dict) for each in value):
+            for number, each in enumerate(value):
+                yield from keys_of(each, (*key, number)) if isinstance(each, dict) else ((*key, number),)
+        else:
+            yield key
+
+
+def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a document in which each value of ``above`` counts instead of the one in ``below``."""
+    found = dict(below)
+    for name, value in above.items():
+        under = found.get(name)
+        found[name] = merged(under, value) if isinstance(value, dict) and isinstance(under, dict) else value
+    return found
+
+
+def changed(document: Mapping[str, Any], changes: Iterable[tuple[tuple[str, ...], Any]]) -> dict[str, Any]:
+    """Returns these settings with these values; None removes one. Empty sections go. Raises TypeError, ValueError."""
+    new: dict[str, Any] = json.loads(json.dumps(document))  # TypeError for a date, which no setting has
+    for key, value in changes:
+        *sections, name = key
+        tables = [new]
+        for section in sections:
+            if value is None and section not in tables[-1]:
+                break
+            table = tables[-1].setdefault(section, {})
+            if not isinstance(table, dict):
+                raise ValueError(f"{section} is not a section")
+            tables.append(table)
+        else:
+            if value is None:
+                tables[-1].pop(name, None)
+            else:
+                tables[-1][name] = value
+        for at in range(len(tables) - 1, 0, -1):
+            if not tables[at]:
+                del tables[at - 1][sections[at - 1]]
+    return new
+
+
+def document_text(document: Mapping[str, Any], head: str = HEAD) -> str:
+    """Returns the settings as TOML. Raises ValueError for a value that no setting has."""
+    lines: list[str] = []
+    _write(lines, "", document)
+    return head + "".join(f"{line}\n" for line in lines)
+
+
+def _write(lines: list[str], section: str, table: Mapping[str, Any]) -> None:
+    plain = {name: value for name, value in table.items() if not isinstance(value, dict) and not _has_tables(value)}
+    if section and (plain or not table):
+        lines += ["", f"[{section}]"]
+    lines += [f"{_name(name)} = {_value(value)}" for name, value in plain.items()]
+    for name, value in table.items():
+        below = f"{section}.{_name(name)}" if section else _name(name)
+        if isinstance(value, dict):
+            _write(lines, below, value)
+        elif _has_tables(value):
+            for each in value:
+                lines += ["", f"[[{below}]]"]
+                lines += [f"{_name(key)} = {_value(one)}" for key, one in each.items()]
+
+
+def _has_tables(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(each, dict) for each in value)
+
+
+def _name(name: str) -> str:
+    bare = name.replace("_", "").replace("-", "")
+    return name if bare.isascii() and bare.isalnum() else _string(name)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    raise ValueError(f"{value!r} is not a value of a setting")
+
+
+def _string(text: str) -> str:
+    """Returns a TOML basic string; a JSON string is one, except for DEL and surrogates."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

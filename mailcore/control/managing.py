@@ -1,0 +1,295 @@
+"""Answers the operations about settings: reads the files, checks changes as the start would, writes the managed file.
+
+A change is checked by reading both files as a whole, with the new text of the managed one. It is written at once or not at all,
+with a line in the history that has who, why and the whole text, so that each state can be returned to. Then the supervisor is
+asked to reload, which ends this process, too: the answer comes before, and the next process tells what became of it.
+
+Law: a change is made for a revision, which names the state of both files. Where another one is there, by hand or by another
+operator, nothing is written.
+
+Keeps law: managed-is-a-layer (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import time
+import tomllib
+from collections.abc import AsyncGenerator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mailcore.config.document import ConfigError
+from mailcore.config.managed import HISTORY, Managed, changed, document_text, keys_of, not_managed, revision_of
+from mailcore.config.settings import Settings
+from mailcore.config.settings_files import SettingsFiles
+from mailcore.control.operations import Answers
+from mailcore.control.protocol.operation import Arguments
+from mailcore.control.protocol.settings import (
+    KeyFault,
+    KnownSetting,
+    SettingsArguments,
+    SettingsChanged,
+    SettingsHistory,
+    SettingsHistoryArguments,
+    SettingsKnown,
+    SettingsReturnArguments,
+    StateBefore,
+    StatedChange,
+)
+from mailcore.control.session import Session
+from mailcore.control.view import View
+from mailcore.faults import Code, Fault, FaultError
+from mailcore.log.disk import Disk
+from mailcore.supervisor.child import SETTINGS_NAME, stored_settings
+from mailcore.supervisor.reloading import RELOAD, last_result
+from mailcore.supervisor.settings_change import ROLES, changed_keys, concerned, not_while_running
+
+__all__ = ["Managing"]
+
+HISTORY_BYTES_MAX = 64 << 20  # then the oldest half goes
+VALUES_KEPT = 100  # of one change, in the history
+ASK_S = 0.05  # after the answer was handed over
+
+
+class NotManaged(FaultError):
+    """A change that can't be made."""
+
+    default = Code.CONFLICT
+
+
+class _State(msgspec.Struct):
+    """A line of the history."""
+
+    revision: str
+    at: float
+    who: str
+    why: str
+    changed: list[StatedChange]
+    text: str
+
+
+class Managing:
+    """Answers the operations about settings, of the process with these settings."""
+
+    def __init__(self, view: View, settings: Settings, disk: Disk, files: SettingsFiles) -> None:
+        self._view = view
+        self._files = files
+        self._settings = settings
+        self._disk = disk
+        self._one_at_a_time = asyncio.Lock()
+        self.answers: dict[str, Answers] = {
+            "settings": self._known,
+            "settings_change": self._change,
+            "settings_return": self._return,
+            "settings_history": self._history,
+        }
+
+    async def _known(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
+        yield await self._view.in_thread(self._look)
+
+    async def _change(self, session: Session, arguments: SettingsArguments) -> AsyncGenerator[Any, None]:
+        async with self._one_at_a_time:
+            changes = [(tuple(each.key), each.value) for each in arguments.changes]
+            text = await self._view.in_thread(self._text_after, changes)
+            yield await self._apply(session, text, arguments.revision, check=arguments.check)
+
+    async def _return(self, session: Session, arguments: SettingsReturnArguments) -> AsyncGenerator[Any, None]:
+        async with self._one_at_a_time:
+            text = await self._view.in_thread(self._text_of, arguments.to)
+            yield await self._apply(session, text, arguments.revision, check=arguments.check)
+
+    async def _history(self, session: Session, arguments: SettingsHistoryArguments) -> AsyncGenerator[Any, None]:
+        states, faults = await self._view.in_thread(self._states)
+        found = [
+            StateBefore(revision=each.revision, at=each.at, who=each.who, why=each.why, changed=each.changed)
+            for each in reversed(states[-arguments.limit :])
+        ]
+        yield SettingsHistory(states=found, faults=faults)
+
+    # -- reading, in threads
+
+    def _read(self) -> tuple[str, dict[str, Any], Managed]:
+        """Returns the text of the configuration file, what is in it, and the managed file. Raises NotManaged."""
+        source = Path(self._settings.source)
+        try:
+            text = source.read_text(encoding="utf-8")
+            document = tomllib.loads(text)
+            path = self._files.managed_path(document, source.parent)
+            managed = Managed(source, "", {}) if path is None else Managed.read(path)
+        except (OSError, ValueError) as error:
+            raise NotManaged(f"{source}: {error}", code=Code.UNAVAILABLE) from error
+        return text, document, managed
+
+    def _manages(self, managed: Managed) -> bool:
+        return managed.path != Path(self._settings.source)
+
+    def _look(self) -> SettingsKnown:
+        text, document, managed = self._read()
+        fault, waiting, is_waiting = "", list[str](), False
+        try:
+            old, new = self._in_force(), self._files.load(Path(self._settings.source))
+            waiting = [each.key for each in changed_keys(old, new)]
+            is_waiting = bool(waiting or concerned(old, new))  # also if only the origin of a value changed
+        except ConfigError as error:
+            fault = str(error)
+        reload = last_result(self._settings.run_directory)
+        above, below = _values(managed.document), _values(document)
+        known = [
+            KnownSetting(
+                key=list(map(str, key)),
+                value=_plain(above.get(key, below.get(key))),
+                origin="managed" if key in above else "file",
+                below=_plain(below.get(key)) if key in above else None,
+                fixed=not_managed(key),
+            )
+            for key in dict.fromkeys((*below, *above))
+        ]
+        return SettingsKnown(
+            manages=self._manages(managed),
+            source=self._settings.source,
+            revision=revision_of(text, managed.text),
+            settings=known,
+            in_force=not (fault or is_waiting or (reload and reload.get("ended_at") is None)),
+            waiting=waiting,
+            fault=fault,
+            reload=reload,
+        )
+
+    def _in_force(self) -> Settings:
+        """Returns the settings that the processes have: this one did not start again for each change. Raises NotManaged."""
+        try:
+            return stored_settings(self._settings.run_directory / SETTINGS_NAME)
+        except OSError as error:
+            raise NotManaged(f"{error.filename}: {error.strerror}", code=Code.UNAVAILABLE) from error
+
+    def _text_after(self, changes: Sequence[tuple[tuple[str, ...], Any]]) -> str:
+        """Returns the text of the managed file after the changes. Raises NotManaged."""
+        _, _, managed = self._read()
+        try:
+            return document_text(changed(managed.document, changes))
+        except (TypeError, ValueError) as error:
+            raise NotManaged(str(error), code=Code.INVALID) from error
+
+    def _text_of(self, revision: str) -> str:
+        for state in reversed(self._states()[0]):
+            if state.revision == revision:
+                return state.text
+        raise NotManaged(f"the history has no state {revision}", code=Code.NOT_FOUND)
+
+    def _states(self) -> tuple[list[_State], list[Fault]]:
+        found, faults = list[_State](), list[Fault]()
+        path = self._settings.home / HISTORY
+        with contextlib.suppress(FileNotFoundError):
+            for number, line in enumerate(path.read_bytes().splitlines(), 1):
+                try:
+                    found.append(msgspec.json.decode(line, type=_State))
+                except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                    faults.append(Fault(Code.INTERNAL, f"{path}:{number}: {error}"))
+        return found, faults
+
+    # -- changing
+
+    async def _apply(self, session: Session, text: str, revision: str, *, check: bool) -> SettingsChanged:
+        """Checks the new text, and unless ``check``, writes it and asks for the reload."""
+        answer = await self._view.in_thread(self._checked, text, revision, not check)
+        if check or answer.faults:
+            return answer
+        await self._view.in_thread(self._write, session, text, answer)
+        answer.applied = True
+        asyncio.get_running_loop().call_later(ASK_S, self._ask_for_reload)
+        return answer
+
+    def _checked(self, text: str, revision: str, must_match: bool) -> SettingsChanged:
+        file_text, _, managed = self._read()
+        if not self._manages(managed):
+            raise NotManaged("[portal] manages is false: settings are changed in the configuration file only")
+        now = revision_of(file_text, managed.text)
+        if revision != now if must_match else revision not in ("", now):
+            raise NotManaged(
+                f"the settings were changed meanwhile, in the file or by another operator: their revision is {now}; look again"
+            )
+        after = revision_of(file_text, text)
+        try:
+            new, _ = self._files.load_managed(Path(self._settings.source), text)
+        except ConfigError as error:
+            faults = [KeyFault(key=_dotted(each.key), reason=each.reason) for each in error.faults]
+            return _refused(faults or [KeyFault(key="", reason=str(error))], after)
+        old = self._in_force()
+        refused = not_while_running(old, new, sockets_are_given=False)
+        if refused:
+            return _refused([KeyFault(key="", reason=f"{each}; it needs a restart") for each in refused], after)
+        return SettingsChanged(
+            faults=[],
+            changed=[
+                StatedChange(key=each.key, before=_plain(each.before), after=_plain(each.after))
+                for each in changed_keys(old, new)
+            ],
+            restarts=[role for role in ROLES if role in concerned(old, new)],
+            revision=after,
+            applied=False,
+        )
+
+    def _write(self, session: Session, text: str, answer: SettingsChanged) -> None:
+        """Writes the managed file, then the history. Raises NotManaged."""
+        _, _, managed = self._read()
+        state = _State(answer.revision, time.time(), session.who, session.why, answer.changed[:VALUES_KEPT], text)
+        try:
+            self._disk.write_whole(str(managed.path), text.encode())
+            os.chmod(managed.path, 0o644)  # every command reads it
+            self._keep(state)
+        except OSError as error:
+            raise NotManaged(f"{managed.path}: {error.strerror}", code=Code.INTERNAL) from error
+
+    def _keep(self, state: _State) -> None:
+        path = self._settings.home / HISTORY
+        line = msgspec.json.encode(state) + b"\n"
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_size > HISTORY_BYTES_MAX:
+                lines = path.read_bytes().splitlines(keepends=True)
+                self._disk.write_whole(str(path), b"".join(lines[len(lines) // 2 :]))
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
+        with open(descriptor, "wb") as file:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _ask_for_reload(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            processes = json.loads((self._settings.run_directory / "processes.json").read_text())
+            if processes.get("supervisor") == os.getppid():  # another parent would not know the signal
+                os.kill(os.getppid(), RELOAD)
+
+
+def _refused(faults: list[KeyFault], revision: str) -> SettingsChanged:
+    return SettingsChanged(faults=faults, changed=[], restarts=[], revision=revision, applied=False)
+
+
+def _values(document: dict[str, Any]) -> dict[tuple[str | int, ...], Any]:
+    """Returns the values with their keys; sections [[name]] as a whole."""
+    found: dict[tuple[str | int, ...], Any] = {}
+    for key in keys_of(document):
+        at = next((place for place, part in enumerate(key) if isinstance(part, int)), len(key))
+        value: Any = document
+        for part in key[:at]:
+            value = value[part]
+        found[key[:at]] = value
+    return found
+
+
+def _dotted(key: Sequence[str | int]) -> str:
+    return ".".join(map(str, key))
+
+
+def _plain(value: Any) -> Any:
+    """Returns the value as MessagePack can carry it."""
+    return json.loads(json.dumps(value, default=_object))
+
+
+def _object(value: Any) -> Any:
+    return msgspec.to_builtins(value, str_keys=True) if hasattr(value, "__dataclass_fields__") else str(value)
