@@ -52,6 +52,7 @@ INSTALLED_APPS = [
     "appliance.queue",
     "appliance.destinations",
     "appliance.tuning",
+    "appliance.managed",
     "appliance.status",
     "appliance.reports",
     "appliance.accounts",

@@ -17,6 +17,7 @@ SECTIONS = (
     ("queue:ages", "Ages", Role.VIEWER),
     ("destinations:list", "Destinations", Role.VIEWER),
     ("tuning:parameters", "Tuning", Role.VIEWER),
+    ("managed:settings", "Settings", Role.VIEWER),
     ("positions:positions", "Restart positions", Role.VIEWER),
     ("routes:routes", "Routes", Role.VIEWER),
     ("reports:reports", "Reports", Role.VIEWER),

@@ -13,6 +13,7 @@ Keeps law: managed-is-a-layer (docs/laws.md).
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import tomllib
@@ -21,8 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mailcore.bounds import bounds_by_name
 from mailcore.config.lines import Path as Key
-from mailcore.config.settings import DIRECTORIES
+from mailcore.config.settings import DIRECTORIES, SECTIONS
 
 __all__ = [
     "BYTES_MAX",
@@ -97,6 +99,17 @@ def not_managed(key: Key) -> str:
     if any(name in _FILES or name.endswith(_FILE_ENDS) for name in names[1:]):
         return "can't be managed here: it names a file; it is set in the configuration file"
     return ""
+
+
+@functools.cache
+def manageable() -> tuple[tuple[str, str], ...]:
+    """Returns each key of the sections that can be managed, with dots, and its meaning."""
+    return tuple(
+        (f"{section}.{name}", bounds.description)
+        for section, kind in SECTIONS.items()
+        for name, bounds in bounds_by_name(kind).items()
+        if not not_managed((section, name))
+    )
 
 
 def keys_of(document: Mapping[str, Any], above: Key = ()) -> Iterable[Key]:

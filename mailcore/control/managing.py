@@ -148,7 +148,7 @@ class Managing:
                 below=_plain(below.get(key)) if key in above else None,
                 fixed=not_managed(key),
             )
-            for key in dict.fromkeys((*below, *above))
+            for key in dict.fromkeys((*above, *below))
         ]
         return SettingsKnown(
             manages=self._manages(managed),

@@ -1,0 +1,12 @@
+"""The room's name for Django."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class ManagedConfig(AppConfig):
+    """Configures the application for Django."""
+
+    name = "appliance.managed"
+    verbose_name = "Settings"

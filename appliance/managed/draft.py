@@ -1,0 +1,155 @@
+"""A draft of changed settings: what a person entered, as changes that the core checks.
+
+One setting has a key with dots and a value as in TOML, or several are given as TOML. A draft goes from page to page as JSON,
+with the revision that it was checked for, so that the change that is applied is the one that was shown.
+
+Pure: no I/O.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from mailcore.config.managed import keys_of
+from mailcore.control.protocol.settings import CHANGES_MAX
+
+__all__ = ["Draft", "DraftError", "dotted", "from_form", "from_json", "named", "value_text"]
+
+TEXT_MAX = 200_000
+
+
+class DraftError(ValueError):
+    """A draft that can't be read; ``field`` is the form's."""
+
+    def __init__(self, message: str, field: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """Changes by key, or the state to return to. ``revision``: of the files that it was checked for; "" before."""
+
+    changes: list[tuple[list[str], Any]] = []
+    to: str = ""
+    revision: str = ""
+
+    @property
+    def operation(self) -> str:
+        """Returns the operation of the core that checks and makes it."""
+        return "settings_return" if self.to else "settings_change"
+
+    def arguments(self, *, check: bool) -> dict[str, Any]:
+        """Returns the operation's arguments."""
+        if self.to:
+            return {"to": self.to, "revision": self.revision, "check": check}
+        changes = [{"key": key, "value": value} for key, value in self.changes]
+        return {"changes": changes, "revision": self.revision, "check": check}
+
+    def text(self) -> str:
+        """Returns it as JSON."""
+        return msgspec.json.encode(self).decode()
+
+    @property
+    def subject(self) -> str:
+        """Returns the keys, for the audit log."""
+        return self.to or ", ".join(dotted(key) for key, _ in self.changes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A text that a form had in a field."""
+
+    field: str
+    text: str
+
+
+def from_form(given: Mapping[str, Any]) -> Draft:
+    """Returns the draft of a form: a key and a value, a key to remove, TOML, or a state. Raises DraftError."""
+    if to := str(given.get("to", "")).strip():
+        return Draft(to=to[:16])
+    if toml := str(given.get("toml", "")).strip():
+        return Draft(changes=_of_toml(_Text("toml", toml)))
+    key = named(str(given.get("key", "")))
+    if given.get("remove"):
+        return Draft(changes=[(key, None)])
+    return Draft(changes=[(key, _value(_Text("value", str(given.get("value", "")))))])
+
+
+def from_json(text: str) -> Draft:
+    """Returns a draft that ``text`` made. Raises DraftError."""
+    try:
+        return msgspec.json.decode(text.encode(), type=Draft)
+    except (msgspec.MsgspecError, UnicodeEncodeError) as error:
+        raise DraftError(f"this draft can't be read: {error}", "") from None
+
+
+def named(text: str) -> list[str]:
+    """Returns the names of a key that is written as in TOML: relay.domains, routes."example.org". Raises DraftError."""
+    try:
+        level: Any = tomllib.loads(f"{text.strip()} = 0") if "\n" not in text.strip() else None
+    except tomllib.TOMLDecodeError:
+        level = None
+    names: list[str] = []
+    while isinstance(level, dict):
+        if len(level) != 1:
+            break
+        ((name, level),) = level.items()
+        names.append(name)
+    if level != 0 or not names:
+        raise DraftError('Write the key as in the file, with dots: relay.domains, routes."example.org".', "key")
+    return names
+
+
+def dotted(names: list[str]) -> str:
+    """Returns a key as it is written in TOML."""
+    bare = (each.replace("_", "").replace("-", "") for each in names)
+    return ".".join(
+        each if name.isascii() and name.isalnum() else json.dumps(each, ensure_ascii=False)
+        for each, name in zip(names, bare, strict=True)
+    )
+
+
+def value_text(value: Any) -> str:
+    """Returns a value as a person enters it."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _value(given: _Text) -> Any:
+    """Returns a value as in TOML; other text is a string."""
+    text = given.text.strip()
+    if len(text) > TEXT_MAX:
+        raise DraftError(f"At most {TEXT_MAX} characters.", given.field)
+    try:
+        return tomllib.loads(f"value = {text}")["value"] if "\n" not in text else text
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _of_toml(given: _Text) -> list[tuple[list[str], Any]]:
+    if len(given.text) > TEXT_MAX:
+        raise DraftError(f"At most {TEXT_MAX} characters.", given.field)
+    try:
+        document = tomllib.loads(given.text)
+    except tomllib.TOMLDecodeError as error:
+        raise DraftError(f"Not valid TOML: {error}", given.field) from None
+    changes: dict[tuple[str, ...], Any] = {}
+    for key in keys_of(document):
+        at = next((place for place, part in enumerate(key) if isinstance(part, int)), len(key))
+        names = tuple(str(part) for part in key[:at])
+        value: Any = document
+        for part in names:
+            value = value[part]
+        changes[names] = value
+    if not changes:
+        raise DraftError("There is no setting in it.", given.field)
+    if len(changes) > CHANGES_MAX:
+        raise DraftError(f"At most {CHANGES_MAX} settings at once.", given.field)
+    return [(list(names), value) for names, value in changes.items()]

@@ -1,0 +1,131 @@
+"""The settings pages with a core that answers what a test gives it: roles, hostile text, a change that was overtaken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from appliance.audit.models import Entry, Outcome
+from appliance.managed import views
+from appliance.managed.draft import Draft
+from mailcore.faults import Code
+from tests.appliance.fake_core import FakeCore, Refusal
+from tests.appliance.markup import markup_of
+from tests.appliance.tuning.test_pages import signed_in
+
+pytestmark = pytest.mark.django_db
+HOSTILE = "<script>alert(1)</script>\u202e"
+NOW = "0123456789abcdef"
+THEN = "fedcba9876543210"
+
+
+def known(**more: Any) -> dict[str, Any]:
+    return {
+        "manages": True, "source": "/etc/waypost/waypost.toml", "revision": NOW, "in_force": True, "waiting": [], "fault": "",
+        "reload": {},
+        "settings": [
+            {"key": ["routes", HOSTILE], "value": HOSTILE, "origin": "managed", "below": "x", "fixed": ""},
+            {"key": ["home"], "value": "/var/lib/waypost", "origin": "file", "below": None, "fixed": "is not managed"},
+        ],
+    } | more  # fmt: skip
+
+
+def changed(**more: Any) -> dict[str, Any]:
+    return {
+        "faults": [], "changed": [{"key": "[relay] domains", "before": [], "after": ["a.example"]}],
+        "restarts": ["receiver"], "revision": THEN, "applied": False,
+    } | more  # fmt: skip
+
+
+def draft(revision: str = NOW) -> str:
+    return Draft(changes=[(["relay", "domains"], ["a.example"])], revision=revision).text()
+
+
+def test_who_may_look_sees_the_settings_and_no_form() -> None:
+    with FakeCore({"settings": known(), "settings_history": {"states": [], "faults": []}}):
+        client = signed_in("operator")
+        page = markup_of(client.get("/settings/"))
+        assert "&lt;script&gt;" in page
+        assert "<script>alert" not in page
+        assert 'name="key"' not in page
+        assert client.get("/settings/history/").status_code == 200
+        assert client.get("/settings/export/").status_code == 200
+        for path in ("/settings/check/", "/settings/apply/"):
+            assert client.post(path, {"key": "relay.domains", "value": "[]"}).status_code == 403
+
+
+def test_an_administrator_sees_what_a_change_would_do_and_applies_just_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "IN_FORCE_S", 5.0)
+    applied: list[dict[str, Any]] = []
+
+    def change(arguments: dict[str, Any]) -> Any:
+        if not arguments["check"]:
+            applied.append(arguments)
+        return changed(applied=not arguments["check"])
+
+    with FakeCore({"settings": known(), "settings_change": change, "ping": {"pid": 1, "manager": True}}) as core:
+        client = signed_in("administrator")
+        page = markup_of(client.post("/settings/check/", {"key": "relay.domains", "value": "['a.example']"}))
+        assert "receivers" in page
+        assert not applied
+        assert client.post("/settings/apply/", {"draft": draft(), "why": ""}).status_code == 422
+        assert not applied, "without a reason nothing is applied"
+        core.answers["settings"] = known(revision=THEN)
+        answer = client.post("/settings/apply/", {"draft": draft(), "why": "a new domain"}, follow=True)
+        assert "in force" in markup_of(answer)
+    assert applied == [
+        {"changes": [{"key": ["relay", "domains"], "value": ["a.example"]}], "revision": NOW, "check": False}
+    ]
+    entry = Entry.objects.get(action="settings.change")
+    assert (entry.outcome, entry.why, entry.subject) == (Outcome.DONE, "a new domain", "relay.domains")
+
+
+def test_a_fault_is_shown_with_its_key_and_what_was_entered() -> None:
+    fault = {"key": "relay.domains", "reason": f"must be domains (got {HOSTILE})"}
+    with FakeCore({"settings": known(), "settings_change": changed(faults=[fault], changed=[])}):
+        answer = signed_in("administrator").post("/settings/check/", {"key": "relay.domains", "value": HOSTILE})
+        page = markup_of(answer)
+    assert answer.status_code == 422
+    assert "relay.domains" in page
+    assert "<script>alert" not in page
+    assert "Apply" not in page
+
+
+def test_a_change_that_another_has_overtaken_is_shown_again_and_recorded_as_refused() -> None:
+    def change(arguments: dict[str, Any]) -> Any:
+        return changed() if arguments["check"] else Refusal("changed meanwhile", Code.CONFLICT)
+
+    with FakeCore({"settings": known(revision=THEN), "settings_change": change}):
+        answer = signed_in("administrator").post("/settings/apply/", {"draft": draft(), "why": "because"})
+        assert answer.status_code == 409
+        assert THEN in markup_of(answer), "for the revision that is there now"
+    assert Entry.objects.get(action="settings.change").outcome == Outcome.REFUSED
+
+
+def test_a_draft_that_nobody_was_shown_is_refused() -> None:
+    with FakeCore({"settings": known()}):
+        client = signed_in("administrator")
+        assert client.post("/settings/apply/", {"draft": "{", "why": "because"}).status_code == 422
+
+
+def test_where_the_file_alone_counts_no_form_is_shown() -> None:
+    with FakeCore({"settings": known(manages=False)}):
+        page = markup_of(signed_in("administrator").get("/settings/"))
+    assert 'name="key"' not in page
+    assert "in the file alone" in page
+
+
+def test_an_export_has_neither_places_nor_files() -> None:
+    listener = {
+        "key": ["certificate"],
+        "value": [{"certificate": "/x", "key": "/y"}],
+        "origin": "file",
+        "below": None,
+        "fixed": "",
+    }
+    plain = {"key": ["relay", "domains"], "value": ["a.example"], "origin": "file", "below": None, "fixed": ""}
+    with FakeCore({"settings": known(settings=[known()["settings"][1], listener, plain])}):
+        text = Client.get(signed_in("viewer"), "/settings/export/").content.decode()
+    assert text.splitlines()[1:] == ["", "[relay]", 'domains = ["a.example"]']
