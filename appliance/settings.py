@@ -25,7 +25,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 ASSETS = BASE_DIR if (BASE_DIR / "manage.py").is_file() else BASE_DIR / "appliance"
 CONFIG = Path(os.environ.get("WAYPOST_CONFIG", BASE_DIR / "waypost.toml"))
 try:
-    WAYPOST = load(CONFIG)
+    WAYPOST = load(CONFIG, managed_may_be_hidden=True)
 except ConfigError as error:
     raise ImproperlyConfigured(str(error)) from None
 PORTAL = WAYPOST.portal

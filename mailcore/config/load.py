@@ -8,6 +8,7 @@ Keeps law: faults-name-their-line (docs/laws.md).
 
 from __future__ import annotations
 
+import functools
 import os
 import tomllib
 import typing
@@ -68,10 +69,15 @@ TRANSPORTS_MAX = 100  # the scheduler takes turns between them
 RUN_DIRECTORY_BYTES_MAX = 80  # a socket's path has at most 107 (unix(7)); the rest is for the name
 
 
-def load(path: Path, *, look_at_certificate: bool = True) -> Settings:
+def load(path: Path, *, look_at_certificate: bool = True, managed_may_be_hidden: bool = False) -> Settings:
     """Reads and checks the file, and the managed one above it (``managed``); ``look_at_certificate`` also loads the
-    certificate it names. Raises ConfigError."""
-    return _Reading(path, look_at_certificate=look_at_certificate, managed=_managed_of).settings()
+    certificate it names. Raises ConfigError.
+
+    ``managed_may_be_hidden``: a managed file that this user may not read is left out, for programs that only need to know where
+    the core is.
+    """
+    managed = functools.partial(_managed_of, may_be_hidden=managed_may_be_hidden)
+    return _Reading(path, look_at_certificate=look_at_certificate, managed=managed).settings()
 
 
 def load_managed(path: Path, text: str) -> tuple[Settings, Managed]:
@@ -99,13 +105,15 @@ def managed_path(document: Mapping[str, Any], base: Path) -> Path | None:
         return None
 
 
-def _managed_of(document: dict[str, Any], base: Path) -> Managed | None:
+def _managed_of(document: dict[str, Any], base: Path, *, may_be_hidden: bool) -> Managed | None:
     path = managed_path(document, base)
     if path is None:
         return None
     try:
         return Managed.read(path)
     except OSError as error:
+        if may_be_hidden and isinstance(error, PermissionError):
+            return None
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:  # not UTF-8, not TOML, too large
         raise ConfigError(f"{path}: {error}") from None

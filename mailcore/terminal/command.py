@@ -210,7 +210,7 @@ def first_configuration() -> Path | None:
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
     """Loads the settings that the options name. Raises ConfigError."""
-    return load(config_path(arguments), look_at_certificate=False)
+    return load(config_path(arguments), look_at_certificate=False, managed_may_be_hidden=True)
 
 
 def control_client(arguments: argparse.Namespace) -> ControlClient:

@@ -165,3 +165,17 @@ def test_without_a_file_and_where_none_is_wanted_nothing_is_above(tmp_path: Path
     assert load(path).relay.domains == ()
     with pytest.raises(ConfigError, match="manages is false"):
         load_managed(path, "")
+
+
+def test_a_file_that_this_user_may_not_read_stops_the_core_and_no_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = file(tmp_path, "[relay]\ndomains = ['a.example']\n")
+
+    def refused(path: Path) -> Managed:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Managed, "read", refused)
+    with pytest.raises(ConfigError, match=r"managed\.toml: cannot be read: Permission denied"):
+        load(path)
+    assert load(path, managed_may_be_hidden=True).relay.domains == ("a.example",)

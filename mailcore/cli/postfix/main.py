@@ -44,7 +44,7 @@ def settings_at(config: str = "") -> Settings:
             f"no configuration file: {path} does not exist; name one in WAYPOST_CONFIG, or with -C (sendmail) or -c",
         )
     try:
-        return load(path, look_at_certificate=False)
+        return load(path, look_at_certificate=False, managed_may_be_hidden=True)
     except ConfigError as error:
         raise Ended(CONFIG, str(error).splitlines()[0]) from None
 
