@@ -1,0 +1,247 @@
+"""Mail and webhooks as a real server gets them, and what becomes of those that it does not take."""
+
+from __future__ import annotations
+
+import asyncio
+import email.policy
+import hashlib
+import hmac
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import dns.resolver
+import pytest
+
+from appliance.alerts import sending
+from appliance.alerts.book import Target
+from appliance.alerts.models import Alert, Kind, Notice
+from appliance.alerts.sending import NotSent, send, subject, targets_of
+from mailcore.config.alerts import Alerts
+from tests.running.catcher import Catcher
+
+AT = datetime(2027, 1, 1, 12, tzinfo=UTC)
+MAIL, HOOK = Target("mail", "on-call@example.org"), Target("webhook")
+
+
+def notice(number: int = 1, kind: Kind = Kind.OPENED, **given: Any) -> Notice:
+    told = {
+        "cause": "disk:space:queue", "rule": "disk", "severity": "warning", "summary": "The disk is short.", "link": "/",
+        "detail": "2 GB", "began_at": AT, "opened_at": AT, "seen_at": AT, **given,
+    }  # fmt: skip
+    return Notice(pk=number, kind=kind, alert=Alert(pk=number, **told), made_at=AT)
+
+
+def parsed(data: bytes) -> EmailMessage:
+    message = email.message_from_bytes(data, policy=email.policy.default)
+    assert isinstance(message, EmailMessage)
+    return message
+
+
+# -- mail
+
+
+async def test_a_mail_says_what_and_since_when_and_where_to_look() -> None:
+    ended = notice(2, Kind.ENDED, ended_at=AT, summary="Mail waits.")
+    async with Catcher() as catcher:
+        settings = Alerts(recipients=(MAIL.address,), sender="waypost@example.org", smtp=_address(catcher))
+        words = await asyncio.to_thread(send, MAIL, [notice(), ended], settings, AT)
+    ((sender, recipients, data),) = catcher.caught
+    assert (sender, recipients) == ("waypost@example.org", ["on-call@example.org"])
+    message = parsed(data)
+    text = message.get_content().replace("\r\n", "\n")
+    assert message["Auto-Submitted"] == "auto-generated"
+    assert message["Subject"].endswith("warning: The disk is short. (1 more notice)")
+    assert "WARNING: The disk is short.\n  since 2027-01-01 12:00:00 UTC\n  2 GB\n  rule disk; see http" in text
+    assert "ENDED: Mail waits.\n  since 2027-01-01 12:00:00 UTC, ended 2027-01-01 12:00:00 UTC" in text
+    assert words.endswith("250 catcher.example")
+
+
+def test_a_name_of_another_server_cannot_become_a_header_or_a_line() -> None:
+    hostile = "x<y & z\r\nBcc: all@example.org\n\nHello\u202e"
+    message = sending.letter("a@example.org", "w@example.org", [notice(summary=hostile, detail=hostile)], AT)
+    again = parsed(message.as_bytes())
+    assert again["Bcc"] is None
+    assert "\\x0d\\x0aBcc: all@example.org" in again["Subject"]
+    assert "\nBcc" not in again.get_content()
+    assert "x<y & z" in again.get_content(), "it is plain text"
+    assert all(len(line) <= 998 for line in message.as_bytes().split(b"\r\n"))
+
+
+def test_the_same_notices_have_the_same_id_and_others_another() -> None:
+    def number(*notices: Notice) -> str:
+        return str(sending.letter("a@example.org", "w@example.org", notices, AT)["Message-ID"])
+
+    assert number(notice(1), notice(2)) == number(notice(1), notice(2)) != number(notice(1), notice(3))
+
+
+def test_a_subject_names_the_critical_one() -> None:
+    critical = notice(2, severity="critical", summary="Mail stops.")
+    assert "critical: Mail stops. (1 more notice)" in subject([notice(), critical])
+    assert subject([Notice(pk=1, kind=Kind.TEST, made_at=AT)]).endswith(": test")
+
+
+class Talk:
+    """A server that says what a test gives it, line for line, and then waits."""
+
+    def __init__(self, *lines: bytes) -> None:
+        self.lines = lines
+        self.heard: list[bytes] = []
+
+    @contextmanager
+    def listening(self) -> Iterator[str]:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            thread = threading.Thread(target=self._talk, args=(server,), daemon=True)
+            thread.start()
+            host, port = server.getsockname()
+            yield f"{host}:{port}"
+
+    def _talk(self, server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection, connection.makefile("rb") as reader:
+            for line in self.lines:
+                connection.sendall(line + b"\r\n")
+                self.heard.append(reader.readline())
+            reader.read()
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        ((b"554 go away",), "554 go away"),
+        ((b"220 hi", b"250 hi", b"550 not you"), "550 not you"),
+        ((b"220 hi", b"250 hi", b"250 ok", b"451 later \x1b[31m"), "451 later \\x1b[31m"),
+        ((b"220 hi", b"250 hi", b"250 ok", b"250 ok", b"354 go", b"452 full"), "452 full"),
+    ],
+)
+def test_a_mail_that_is_refused_was_not_sent(lines: tuple[bytes, ...], why: str) -> None:
+    with Talk(*lines).listening() as server, pytest.raises(NotSent) as error:
+        send(MAIL, [notice()], Alerts(smtp=server), AT)
+    assert why in str(error.value)
+
+
+def test_a_server_that_says_nothing_or_little_is_left_after_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "CONNECT_S", 0.3)
+    with Talk().listening() as server, pytest.raises(NotSent, match="timed out"):
+        send(MAIL, [notice()], Alerts(smtp=server), AT)
+    monkeypatch.setattr(sending, "TOTAL_S", 0.3)
+    monkeypatch.setattr(sending, "CONNECT_S", 60.0)
+    with Talk(b"220 hi").listening() as server, pytest.raises(NotSent):  # no time-out of a read ends this
+        send(MAIL, [notice()], Alerts(smtp=server), AT)
+
+
+def test_no_server_listens_or_none_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pytest.raises(NotSent, match=rf"127.0.0.1:{port}: .*refused"):
+        send(MAIL, [notice()], Alerts(smtp=f"127.0.0.1:{port}"), AT)
+
+    def missing(*_: Any, **__: Any) -> Any:
+        raise dns.resolver.NXDOMAIN
+
+    monkeypatch.setattr(dns.resolver, "resolve", missing)
+    with pytest.raises(NotSent, match="does not exist"):
+        send(MAIL, [notice()], Alerts(), AT)
+
+
+async def test_tls_that_is_demanded_is_not_left_out() -> None:
+    async with Catcher() as catcher:
+        settings = Alerts(smtp=_address(catcher), smtp_tls="verify")
+        with pytest.raises(NotSent, match="offers no STARTTLS"):
+            await asyncio.to_thread(send, MAIL, [notice()], settings, AT)
+    assert catcher.caught == []
+
+
+def _address(catcher: Catcher) -> str:
+    return catcher.route.partition(":")[2].replace("[", "").replace("]", "")
+
+
+def test_where_notices_go() -> None:
+    settings = Alerts(recipients=("a@example.org", "b@example.org", "a@example.org"), webhook="https://example.org/x")
+    assert targets_of(settings) == [Target("mail", "a@example.org"), Target("mail", "b@example.org"), HOOK]
+    assert targets_of(Alerts()) == []
+
+
+# -- webhook
+
+
+class Hook:
+    """A web server that keeps what it gets."""
+
+    def __init__(self, status: int = 200, headers: dict[str, str] | None = None) -> None:
+        self.got: list[tuple[str, dict[str, str], bytes]] = []
+        hook = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                hook.got.append((self.path, dict(self.headers), body))
+                self.send_response(status)
+                for name, value in (headers or {}).items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(b"thanks\x1b")
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/hook?token=1"
+
+    def __enter__(self) -> Hook:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def test_a_webhook_is_json_that_a_receiver_can_verify(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("a secret\n")
+    with Hook() as hook:
+        settings = Alerts(webhook=hook.url, webhook_secret_file=str(secret))
+        assert send(HOOK, [notice(7)], settings, AT) == "200 OK thanks\\x1b"
+    ((path, headers, body),) = hook.got
+    assert path == "/hook?token=1"
+    signed = headers["X-Waypost-Timestamp"].encode() + b"." + body
+    assert headers["X-Waypost-Signature"] == "sha256=" + hmac.new(b"a secret", signed, hashlib.sha256).hexdigest()
+    (told,) = json.loads(body)["notices"]
+    assert (told["id"], told["kind"], told["alert"]["cause"]) == (7, "opened", "disk:space:queue")
+    assert (told["alert"]["opened_at"], told["alert"]["ended_at"]) == (AT.timestamp(), None)
+    assert told["alert"]["url"].endswith("/")
+
+
+def test_a_webhook_without_a_secret_is_not_signed_and_an_empty_secret_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text("\n")
+    with Hook() as hook:
+        send(HOOK, [notice()], Alerts(webhook=hook.url), AT)
+        assert "X-Waypost-Signature" not in hook.got[0][1]
+        for file, why in (("empty", "is empty"), ("missing", "No such file")):
+            settings = Alerts(webhook=hook.url, webhook_secret_file=str(tmp_path / file))
+            with pytest.raises(NotSent, match=why):
+                send(HOOK, [notice()], settings, AT)
+    assert len(hook.got) == 1
+
+
+@pytest.mark.parametrize("status", [301, 404, 500])
+def test_an_answer_other_than_2xx_is_a_failure_and_no_redirection_is_followed(status: int) -> None:
+    with Hook() as other, Hook(status, {"Location": other.url}) as hook:
+        with pytest.raises(NotSent, match=str(status)):
+            send(HOOK, [notice()], Alerts(webhook=hook.url), AT)
+        assert other.got == []
+
+
+def test_a_webhook_that_does_not_answer_is_left_after_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "TOTAL_S", 0.3)
+    waiting: Callable[[], Any] = Talk().listening
+    with waiting() as server, pytest.raises(NotSent):
+        send(HOOK, [notice()], Alerts(webhook=f"http://{server}/"), AT)
