@@ -25,7 +25,7 @@ from tests.appliance.live.answers import STARTED_AT, ages, answers, state
 from tests.appliance.reports.made import make_report
 from tests.eventually import eventually_blocking
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = pytest.mark.django_db
 
 AT = 1_800_000_000.0
 
@@ -195,5 +195,6 @@ def test_a_directory_that_cannot_be_read_is_unknown(settings: Any, monkeypatch: 
     def forbidden(path: Any) -> Any:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr("os.listdir", forbidden)
-    assert report_now() == Unknown(f"{settings.EVENTS_DIRECTORY}: Permission denied")
+    with monkeypatch.context() as closed:
+        closed.setattr("os.listdir", forbidden)
+        assert report_now() == Unknown(f"{settings.EVENTS_DIRECTORY}: Permission denied")
