@@ -36,7 +36,7 @@ from appliance.alerts.book import Target
 from appliance.alerts.models import Kind, Notice
 from appliance.common.own_names import host, sender_or_own, site
 from appliance.common.templatetags.waypost import visible
-from mailcore.config.alerts import Alerts
+from mailcore.config.alerts import SAFE, Alerts
 from mailcore.counted import counted
 
 __all__ = ["MAIL", "WEBHOOK", "NotSent", "send", "targets_of"]
@@ -154,26 +154,33 @@ def _servers(recipient: str, settings: Alerts) -> list[tuple[str, int]]:
 
 def _transaction(server: str, port: int, message: EmailMessage, sender: str, recipient: str, settings: Alerts) -> str:
     try:
-        return _attempt(server, port, message, sender, recipient, settings.smtp_tls)
+        return _attempt(server, port, message, sender, recipient, settings, settings.smtp_tls)
     except ssl.SSLError:
         if settings.smtp_tls != "may":
             raise
-        return _attempt(server, port, message, sender, recipient, "none")
+        return _attempt(server, port, message, sender, recipient, settings, "none")
 
 
-def _attempt(server: str, port: int, message: EmailMessage, sender: str, recipient: str, tls: str) -> str:
-    client = smtplib.SMTP(timeout=CONNECT_S, local_hostname=host())
+def _attempt(
+    server: str, port: int, message: EmailMessage, sender: str, recipient: str, settings: Alerts, tls: str
+) -> str:
+    if tls == "implicit":
+        client: smtplib.SMTP = smtplib.SMTP_SSL(timeout=CONNECT_S, local_hostname=host(), context=_context(tls))
+    else:
+        client = smtplib.SMTP(timeout=CONNECT_S, local_hostname=host())
+    client._host = server  # type: ignore[attr-defined]  # the name that its certificate must have
     with _deadline(lambda: client.sock):
         try:
             code, reply = client.connect(server, port)
             if code != 220:  # RFC 5321 4.2: service ready
                 raise smtplib.SMTPConnectError(code, reply)
             client.ehlo_or_helo_if_needed()
-            if tls != "none" and client.has_extn("starttls"):
-                client._host = server  # type: ignore[attr-defined]  # the name that its certificate must have
+            if tls in ("may", "verify") and client.has_extn("starttls"):
                 client.starttls(context=_context(tls))
             elif tls == "verify":
                 raise NotSent(f'{server} offers no STARTTLS, which smtp_tls = "verify" demands')
+            if settings.smtp_user and tls in SAFE:
+                client.login(settings.smtp_user, _secret(settings.smtp_password_file).decode("utf-8"))
             _accepted(client.mail(sender))
             _accepted(client.rcpt(recipient))
             code, reply = _accepted(client.data(message.as_bytes()))
@@ -284,5 +291,5 @@ def _secret(path: str) -> bytes:
     with Path(path).open("rb") as file:
         secret = file.read(SECRET_BYTES_MAX).strip()
     if not secret:
-        raise NotSent(f"{path} is empty; the request cannot be signed")
+        raise NotSent(f"{path} is empty")
     return secret

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from mailcore.bounds import DAY_S, bad, choice, flag, number, text, texts, whole
 from mailcore.config import values
 from mailcore.routing.address import ascii_lower
 
-__all__ = ["RULES", "Alerts", "absolute", "alerts_warnings"]
+__all__ = ["RULES", "SAFE", "Alerts", "alerts_warnings", "settle"]
 
 RULES = (
     "core_away",
@@ -30,6 +30,8 @@ RULES = (
     "database",
 )
 PORT = 25
+SECRETS = ("webhook_secret_file", "smtp_password_file")
+SAFE = ("verify", "implicit")  # values of smtp_tls with which a password may be sent
 _SERVER = re.compile(
     r"(?:\[(?P<literal>[0-9A-Fa-f:.]{2,45})\]|(?P<name>[^\s:/@\[\]]{1,253}))(?::(?P<port>[0-9]{1,5}))?"
 )
@@ -47,6 +49,12 @@ def _server(given: str) -> str:
 def _url(given: str) -> str:
     if not given.isascii() or not _URL.fullmatch(given):
         raise bad(given, 'must be an address such as "https://alerts.example.org/waypost", without user and password')
+    return given
+
+
+def _line(given: str) -> str:
+    if not given.isprintable():
+        raise bad(given, "must be one line of text")
     return given
 
 
@@ -78,8 +86,13 @@ class Alerts:
     )
     smtp_tls: str = choice(
         "may",
-        ("none", "may", "verify"),
-        "STARTTLS with that server: never, if it offers it, or always with a valid certificate",
+        ("none", "may", "verify", "implicit"),
+        "TLS with that server: never, STARTTLS if it offers it, always STARTTLS with a valid certificate, or a valid "
+        "certificate from the first byte (port 465)",
+    )
+    smtp_user: str = text("", "name to log in with at `smtp`", _line, special={"": "no login"})
+    smtp_password_file: str = text(
+        "", "file with the password of smtp_user; the portal's user must be able to read it", special={"": "no login"}
     )
     webhook: str = text(
         "", "address that each alert is posted to as JSON (docs/alerts.md)", _url, special={"": "no webhook"}
@@ -131,16 +144,28 @@ class Alerts:
     watch_away_s: int = whole(300, 30, DAY_S, "seconds", "watch_away: how long no rule was checked at all")
 
 
-def absolute(section: dict[str, Any], base: Path) -> None:
-    """Makes the path of the secret absolute; a relative one starts at ``base``."""
-    if section.get("webhook_secret_file"):
-        section["webhook_secret_file"] = str(base / section["webhook_secret_file"])
+def settle(section: dict[str, Any], base: Path, fault: Callable[[tuple[str, str], str], None]) -> None:
+    """Makes the paths of secrets absolute; a relative one starts at ``base``. Reports a login that would not be safe."""
+    for name in SECRETS:
+        if section.get(name):
+            section[name] = str(base / section[name])
+    if not section.get("smtp_user"):
+        return
+    if not section.get("smtp") or not section.get("smtp_password_file"):
+        fault(("alerts", "smtp_user"), "needs smtp and smtp_password_file")
+    if section.get("smtp_tls") not in SAFE:
+        fault(
+            ("alerts", "smtp_user"),
+            'needs smtp_tls = "verify" or "implicit", so that no other server gets the password',
+        )
 
 
 def alerts_warnings(settings: Alerts, domains: Sequence[str]) -> Iterator[str]:
     """Yields a sentence for each setting that does less than it says. ``domains``: [relay] domains."""
     if settings.webhook_secret_file and not settings.webhook:
         yield "[alerts] webhook_secret_file: no effect while webhook is not set; set webhook"
+    if settings.smtp_password_file and not settings.smtp_user:
+        yield "[alerts] smtp_password_file: no effect while smtp_user is not set; set smtp_user"
     if settings.smtp:
         return
     for recipient in settings.recipients:

@@ -103,7 +103,7 @@ class _Reading(Document):
         recipients.settle(sections, self._base, self._fault)
         route_maps.absolute(sections["route_maps"], self._base)
         traces.settle(sections, self._fault)
-        alerts.absolute(sections["alerts"], self._base)
+        alerts.settle(sections["alerts"], self._base, self._fault)
         levels = [each.get("tls") for each in transports.values()] + [each.get("level") for each in policies.values()]
         self._checked(
             ("deliverer", "nameservers"),

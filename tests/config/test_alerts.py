@@ -8,7 +8,7 @@ import pytest
 
 from mailcore.bounds import BadValue
 from mailcore.config.alerts import Alerts, _mailbox, _rule, _server, _url, alerts_warnings
-from mailcore.config.load import load
+from mailcore.config.load import ConfigError, load
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,21 @@ def test_the_file_of_the_secret_lies_beside_the_configuration_file(tmp_path: Pat
     )
     alerts = load(config).alerts
     assert (alerts.webhook_secret_file, alerts.off) == (str(tmp_path / "secret"), ("disk",))
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ('smtp_tls = "verify"\nsmtp = "a"', "needs smtp and smtp_password_file"),
+        ('smtp_tls = "verify"\nsmtp_password_file = "a"', "needs smtp and smtp_password_file"),
+        ('smtp_tls = "may"\nsmtp = "a"\nsmtp_password_file = "a"', "no other server gets the password"),
+    ],
+)
+def test_a_password_goes_only_to_a_server_that_proves_its_name(tmp_path: Path, more: str, why: str) -> None:
+    config = tmp_path / "waypost.toml"
+    config.write_text(f'[alerts]\nsmtp_user = "a"\n{more}\n')
+    with pytest.raises(ConfigError, match=why):
+        load(config)
 
 
 def test_settings_that_do_less_than_they_say_are_warned_of() -> None:

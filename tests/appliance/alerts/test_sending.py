@@ -8,7 +8,9 @@ import hashlib
 import hmac
 import json
 import socket
+import ssl
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -19,12 +21,14 @@ from typing import Any
 
 import dns.resolver
 import pytest
+from aiosmtpd.smtp import SMTP, AuthResult
 
 from appliance.alerts import sending
 from appliance.alerts.book import Target
 from appliance.alerts.models import Alert, Kind, Notice
 from appliance.alerts.sending import NotSent, send, subject, targets_of
 from mailcore.config.alerts import Alerts
+from tests.doctor.sample_host import certificate
 from tests.running.catcher import Catcher
 
 AT = datetime(2027, 1, 1, 12, tzinfo=UTC)
@@ -157,6 +161,59 @@ async def test_tls_that_is_demanded_is_not_left_out() -> None:
         with pytest.raises(NotSent, match="offers no STARTTLS"):
             await asyncio.to_thread(send, MAIL, [notice()], settings, AT)
     assert catcher.caught == []
+
+
+class Signed:
+    """Lets in who knows the password, and keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.logins: list[tuple[bytes, bytes]] = []
+        self.mails: list[str] = []
+
+    def authenticate(self, server: Any, session: Any, envelope: Any, mechanism: str, data: Any) -> AuthResult:
+        self.logins.append((data.login, data.password))
+        return AuthResult(success=data.password == b"a password", handled=False)
+
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
+        self.mails += envelope.rcpt_tos
+        return "250 ok"
+
+
+@pytest.mark.parametrize("tls", ["verify", "implicit"])
+async def test_a_login_is_made_over_tls_with_a_server_that_proves_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tls: str
+) -> None:
+    pem = certificate(tmp_path, "localhost", 5)
+    served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    served.load_cert_chain(pem)
+    signed = Signed()
+
+    def session() -> SMTP:
+        named: dict[str, Any] = {"authenticator": signed.authenticate, "auth_required": True, "hostname": "localhost"}
+        if tls == "implicit":
+            with warnings.catch_warnings(action="ignore"):  # it does not know that this connection is safe
+                return SMTP(signed, auth_require_tls=False, **named)
+        return SMTP(signed, tls_context=served, **named)
+
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(session, "127.0.0.1", 0, ssl=served if tls == "implicit" else None)
+    password = tmp_path / "password"
+    password.write_text("a password\n")
+    port = server.sockets[0].getsockname()[1]
+    settings = Alerts(smtp=f"localhost:{port}", smtp_tls=tls, smtp_user="waypost", smtp_password_file=str(password))
+    try:
+        with pytest.raises(NotSent, match="certificate verify failed"):
+            await asyncio.to_thread(send, MAIL, [notice()], settings, AT)
+        assert signed.logins == []
+        monkeypatch.setattr(sending, "_context", lambda _: ssl.create_default_context(cafile=str(pem)))
+        assert "250 ok" in await asyncio.to_thread(send, MAIL, [notice()], settings, AT)
+        assert (signed.logins[-1], signed.mails) == ((b"waypost", b"a password"), [MAIL.address])
+        password.write_text("another\n")
+        with pytest.raises(NotSent, match="535") as error:
+            await asyncio.to_thread(send, MAIL, [notice()], settings, AT)
+        assert "another" not in str(error.value)
+    finally:
+        server.close()
 
 
 def _address(catcher: Catcher) -> str:
