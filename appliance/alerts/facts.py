@@ -13,7 +13,7 @@ from mailcore.control.protocol.messages import AgesPart
 from mailcore.control.protocol.state import Certificates
 from mailcore.manager_answers import Destinations, State
 
-__all__ = ["DiskSpace", "Facts", "LastReport", "Queued", "Unknown"]
+__all__ = ["DiskSpace", "Facts", "KeyRecord", "LastReport", "Queued", "Unknown"]
 
 T = TypeVar("T")
 
@@ -38,6 +38,14 @@ class DiskSpace:
     reserve_bytes: int = 0  # with less than this, new mail gets 452
     free_inodes: int | None = None  # None: the file system does not limit them
     reserve_inodes: int = 0
+
+
+@dataclass(frozen=True)
+class KeyRecord:
+    """The DNS record of a key that signs mail. ``fault``: why signatures cannot be verified with it; "" if they can."""
+
+    name: str
+    fault: str | Unknown
 
 
 @dataclass(frozen=True)
@@ -71,5 +79,6 @@ class Facts:
     ages: AgesPart | Unknown
     disks: tuple[DiskSpace, ...] | Unknown
     certificates: Certificates | Unknown
+    key_records: tuple[KeyRecord, ...] | Unknown
     report: LastReport | Unknown
     destinations_max: int = 1_000  # that the answer names

@@ -16,13 +16,14 @@ from collections import deque
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from django.conf import settings
 from django.db import DatabaseError
 
-from appliance.alerts.facts import DiskSpace, Facts, LastReport, Queued, Unknown
+from appliance.alerts.facts import DiskSpace, Facts, KeyRecord, LastReport, Queued, Unknown
+from appliance.alerts.key_records import look_up
 from appliance.common.door import Door, door_of
 from appliance.destinations.row import NAMES_MAX
 from appliance.live.models import Sample
@@ -39,12 +40,13 @@ __all__ = ["Gatherer"]
 
 WHO = "alerts"
 SLOWLY_S = 300.0  # between two looks at what changes slowly: ages, certificates, reports
-AGES_LONG_S = 1_800.0  # a count of the queue that takes longer is not waited for
+LONG_S = 1_800.0  # after which a result that is still awaited is unknown
 HOUR_MINUTES = 60
 SLACK_MINUTES = 15  # the sample of an hour before may be this much older
 UNITS = Path("/etc/systemd/system")  # Ansible installs units here; a checkout has no units
 R = TypeVar("R", bound=msgspec.Struct)
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 class Gatherer:
@@ -55,7 +57,10 @@ class Gatherer:
     ) -> None:
         self._wall = wall
         self._monotonic = monotonic
-        self._ages = _Ages(monotonic)
+        self._ages: _InThread[AgesPart] = _InThread("the queue has not been read yet", monotonic)
+        self._key_records: _InThread[tuple[KeyRecord, ...]] = _InThread(
+            "the name servers were not asked yet", monotonic
+        )
         self._kept: dict[str, tuple[float, Any]] = {}  # name -> when it was gathered, and it
 
     def gather(self) -> Facts:
@@ -73,8 +78,10 @@ class Gatherer:
                 ages=state,
                 disks=state,
                 certificates=state,
+                key_records=state,
                 report=report,
             )
+        certificates = self._slowly("certificates", lambda: _asked(door, "certificates", Certificates))
         return Facts(
             at=self._wall(),
             core_away=away,
@@ -82,11 +89,18 @@ class Gatherer:
             destinations=_asked(door, "destinations", Destinations, {"limit": NAMES_MAX}),
             destinations_max=NAMES_MAX,
             queued=self._queued(door, state),
-            ages=self._ages.last(door),
+            ages=self._ages.last(lambda: _ages(door)),
             disks=_disks(door),
-            certificates=self._slowly("certificates", lambda: _asked(door, "certificates", Certificates)),
+            certificates=certificates,
+            key_records=self._records(certificates),
             report=report,
         )
+
+    def _records(self, certificates: Certificates | Unknown) -> tuple[KeyRecord, ...] | Unknown:
+        if isinstance(certificates, Unknown):
+            return certificates
+        names = certificates.key_records
+        return self._key_records.last(lambda: look_up(names)) if names else ()
 
     def _slowly(self, name: str, gather: Callable[[], T | Unknown]) -> T | Unknown:
         """Returns what was gathered a short time ago, or gathers it; what was unknown is gathered again at once."""
@@ -117,37 +131,40 @@ class Gatherer:
         return Queued(state.balance.recipients["queued"], before.recipients, before.at)
 
 
-class _Ages:
-    """Counts the ages of queued mail in a thread: with millions of messages this takes minutes."""
+class _InThread(Generic[V]):
+    """Gathers in a thread what may take minutes, such as reading a queue of millions of messages. ``at_first``: why nothing is
+    known before that."""
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
+    def __init__(self, at_first: str, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
-        self._value: AgesPart | Unknown = Unknown("the queue has not been read yet", expected=True)
+        self._value: V | Unknown = Unknown(at_first, expected=True)
         self._began = float("-inf")
         self._thread: threading.Thread | None = None
 
-    def last(self, door: Door) -> AgesPart | Unknown:
-        """Returns the last count, and begins another one if that is old."""
+    def last(self, gather: Callable[[], V | Unknown]) -> V | Unknown:
+        """Returns what was gathered last, and begins to gather again if that is old."""
         now = self._monotonic()
         if self._thread is not None and self._thread.is_alive():
-            if now - self._began > AGES_LONG_S:
-                return Unknown(f"reading the queue takes longer than {AGES_LONG_S / 60:.0f} minutes")
+            if now - self._began > LONG_S:
+                return Unknown(f"this has taken longer than {LONG_S / 60:.0f} minutes")
         elif now - self._began >= SLOWLY_S or isinstance(self._value, Unknown):
             self._began = now
-            self._thread = threading.Thread(target=self._count, args=(door,), daemon=True, name="ages")
+            self._thread = threading.Thread(target=self._run, args=(gather,), daemon=True)
             self._thread.start()
         return self._value
 
-    def _count(self, door: Door) -> None:
+    def _run(self, gather: Callable[[], V | Unknown]) -> None:
         try:
-            part = next(iter(deque(door.ask_parts("ages", AgesPart), maxlen=1)), None)  # the last one
+            self._value = gather()
         except Exception as error:  # else the last value would stay, and look good
             self._value = Unknown(str(error) or type(error).__name__)
-            return
-        if part is None or not part.done or part.manager_away:
-            self._value = Unknown(part.note if part is not None and part.note else "the queue could not be read")
-        else:
-            self._value = part
+
+
+def _ages(door: Door) -> AgesPart | Unknown:
+    part = next(iter(deque(door.ask_parts("ages", AgesPart), maxlen=1)), None)  # the last one
+    if part is None or not part.done or part.manager_away:
+        return Unknown(part.note if part is not None and part.note else "the queue could not be read")
+    return part
 
 
 def _state(door: Door) -> tuple[State | Unknown, str | Unknown]:

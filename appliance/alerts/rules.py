@@ -50,6 +50,7 @@ ABOUT = {
     "queue_growth": "The queue grows.",
     "disk": "A disk has little free space or few free inodes, or deliveries are limited because it is full.",
     "certificate": "A certificate of the receivers expires soon.",
+    "dkim": "The DNS record of a key that signs mail is missing or not usable.",
     "balance": "Mail that came in, that left and that is queued does not add up.",
     "report_missing": "The report of a day was not made.",
     NOT_CHECKED: "A rule could not be checked.",
@@ -374,6 +375,28 @@ def _certificate(facts: Facts, settings: Alerts, found: _Found) -> None:
         )
 
 
+def _dkim(facts: Facts, settings: Alerts, found: _Found) -> None:
+    if isinstance(facts.key_records, Unknown):
+        found.unknown.append(facts.key_records)
+        return
+    for each in facts.key_records:
+        key = key_of("dkim", each.name)
+        if isinstance(each.fault, Unknown):
+            found.unknown.append(each.fault)
+            found.held.add(key)
+        elif each.fault:
+            found.causes.append(
+                Cause(
+                    key=key,
+                    rule="dkim",
+                    severity=Severity.WARNING,
+                    summary=f"The DNS record {visible(each.name)} {each.fault}; other servers cannot verify our signatures.",
+                    detail="waypost dkim check compares it with the key.",
+                    link=reverse("alerts:rule", args=["dkim"]),
+                )
+            )
+
+
 def _balance(facts: Facts, settings: Alerts, found: _Found) -> None:
     if isinstance(facts.state, Unknown):
         found.unknown.append(facts.state)
@@ -462,7 +485,10 @@ _RULES: dict[str, _Rule] = {
     "queue_growth": _queue_growth,
     "disk": _disk,
     "certificate": _certificate,
+    "dkim": _dkim,
     "balance": _balance,
     "report_missing": _report_missing,
 }
-_LASTING = frozenset({"core_away", "active_set_full", "destination_dead", "tls_failing", "balance", NOT_CHECKED})
+_LASTING = frozenset(
+    {"core_away", "active_set_full", "destination_dead", "tls_failing", "dkim", "balance", NOT_CHECKED}
+)

@@ -23,6 +23,7 @@ RULES = (
     "queue_growth",
     "disk",
     "certificate",
+    "dkim",
     "balance",
     "report_missing",
     "not_checked",
@@ -133,6 +134,13 @@ class Alerts:
         512 << 20, 1 << 20, 1 << 50, "bytes", "disk: free space on the disk of the portal's database and of the reports"
     )
     certificate_days: int = whole(14, 1, 365, "days", "certificate: days before a certificate expires")
+    dkim_s: int = whole(
+        3600,
+        0,
+        7 * DAY_S,
+        "seconds",
+        "dkim: how long the DNS record of a key that signs mail must be missing or not usable",
+    )
     balance_s: int = whole(600, 0, DAY_S, "seconds", "balance: how long the live balance must not add up")
     report_late_s: int = whole(
         12 * 3600, 3600, 7 * DAY_S, "seconds", "report_missing: time after the end of a day until its report is missing"

@@ -97,7 +97,10 @@ class Tables:
         yield Disks(disks=await self._view.in_thread(_disks, self._settings))
 
     async def _certificates(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
-        yield Certificates(certificates=await self._view.in_thread(_certificates, self._settings))
+        yield Certificates(
+            certificates=await self._view.in_thread(_certificates, self._settings),
+            key_records=_key_records(self._settings),
+        )
 
     async def _routes(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
         """Answers with the routes in the order of their precedence: addresses, domains, all below a domain (the longest
@@ -179,6 +182,13 @@ def _certificates(settings: Settings) -> list[Certificate]:
             fault = str(error)
         found.append(Certificate(path=pair.certificate, names=list(pair.names), not_after=at, fault=fault))
     return found
+
+
+def _key_records(settings: Settings) -> list[str]:
+    keys = [(each.selector, each.domain) for each in settings.dkim]
+    if settings.arc.key:
+        keys.append((settings.arc.selector, settings.arc.domain))
+    return list(dict.fromkeys(f"{selector}._domainkey.{domain}" for selector, domain in keys))
 
 
 def _disk(settings: Settings, what: str, path: Path) -> Disk:

@@ -12,6 +12,7 @@ import pytest
 
 from mailcore.control import tables
 from mailcore.control.async_client import AsyncControlClient
+from mailcore.dkim.key import new_key
 from mailcore.log.disk import Disk
 from mailcore.scheduler.parameters import DESTINATION_SCOPE, GLOBAL_SCOPE, SUSPENDED_UNTIL, TRANSPORT_SCOPE
 from mailcore.supervisor.room import ballast_of
@@ -75,8 +76,13 @@ async def test_certificates_say_until_when_they_hold_and_which_cannot_be_read(
             f'[[certificate]]\nnames = ["b.example.org"]\ncertificate = "{second}"\nkey = "{second}"\n',
         )
     )
+    key = tmp_path / "key.pem"
+    key.write_bytes(new_key("ed25519").pem)
+    key.chmod(0o600)
+    more += f'[[dkim]]\ndomain = "example.org"\nselector = "2026a"\nkey = "{key}"\n'
     monkeypatch.setattr(running_module, "CONFIGURATION", f'home = "home"\n{more}')
     async with open_control(manager=False) as running, running.client() as control:
+        assert (await control.call("certificates"))["key_records"] == ["2026a._domainkey.example.org"]
         second.write_bytes(second.read_bytes()[:-200])  # damaged while it runs
         one, other = (await control.call("certificates"))["certificates"]
         assert (one["path"], one["names"], one["fault"]) == (str(first), [], "")

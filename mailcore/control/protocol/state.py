@@ -130,9 +130,10 @@ class Certificate(Result):
 
 
 class Certificates(Result):
-    """The certificates of the receivers, as their files are now."""
+    """The certificates of the receivers, as their files are now, and the keys that sign mail."""
 
     certificates: list[Certificate]
+    key_records: list[str] = []  # names of the DNS records of the keys of [[dkim]] and [arc]
 
 
 _READ, _INTERNAL = Access.READ, Access.INTERNAL
@@ -147,6 +148,13 @@ OPERATIONS = (
         "positions", Arguments, _READ, _CONTROL, "runners, ends, segments and what keeps them; recovery now", Positions
     ),
     Operation("disks", Arguments, _READ, _CONTROL, "free space where queue, spool and log are", Disks),
-    Operation("certificates", Arguments, _READ, _CONTROL, "when the receivers' certificates expire", Certificates),
+    Operation(
+        "certificates",
+        Arguments,
+        _READ,
+        _CONTROL,
+        "when the receivers' certificates expire; names of the keys that sign mail",
+        Certificates,
+    ),
     Operation("places", Arguments, _INTERNAL, _MANAGER, "the manager's part of positions", Places),
 )

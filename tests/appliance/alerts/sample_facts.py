@@ -60,6 +60,7 @@ def facts(**given: Any) -> Facts:
         "ages": ages(),
         "disks": (DiskSpace(what="queue", path="/queue", device=1, free_bytes=1 << 40, reserve_bytes=1 << 20),),
         "certificates": Certificates(certificates=[]),
+        "key_records": (),
         "report": LastReport(),
     }
     return Facts(**{**well, **given})

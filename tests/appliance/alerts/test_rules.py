@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from django.urls import resolve
 
-from appliance.alerts.facts import DiskSpace, Facts, LastReport, Queued, Unknown
+from appliance.alerts.facts import DiskSpace, Facts, KeyRecord, LastReport, Queued, Unknown
 from appliance.alerts.rules import ABOUT, CAUSES_MAX, DATABASE, WATCH_AWAY, Cause, for_s, judge, key_of
 from mailcore.bounds import bounds_by_name
 from mailcore.config.alerts import RULES, Alerts
@@ -62,7 +62,7 @@ def test_each_setting_of_a_rule_names_it() -> None:
 FAILING = {
     "core_away": facts(
         core_away="no answer to state in time", state=AWAY, destinations=AWAY, queued=AWAY, ages=AWAY, disks=AWAY,
-        certificates=AWAY,
+        certificates=AWAY, key_records=AWAY,
     ),
     "active_set_full": facts(state=state(active_full="20 000 messages, 19 000 of them for smtp:slow.example")),
     f"destination_dead:{MX}": facts(
@@ -83,6 +83,9 @@ FAILING = {
     ),
     "disk:stalled": facts(state=state(stalled="no space left on /queue")),
     "certificate:/cert.pem": facts(certificates=certificates(("/cert.pem", NOW + 13 * DAY_S, ""))),
+    "dkim:2026a._domainkey.example.org": facts(
+        key_records=(KeyRecord("2026a._domainkey.example.org", "is missing"), KeyRecord("other.example", ""))
+    ),
     "balance:live": facts(
         state=state(balance={"recipients": {"difference": 2, "queued": 0}, "messages": {"difference": 0}})
     ),
@@ -117,7 +120,8 @@ def test_the_page_that_shows_why_is_there(key: str) -> None:
 def test_what_is_unknown_is_said_and_is_never_good() -> None:
     """A rule that has no facts says so, each for itself, and the reason that another alert has does not count twice."""
     lost = {
-        name: Unknown(f"no {name}") for name in ("destinations", "queued", "ages", "disks", "certificates", "report")
+        name: Unknown(f"no {name}")
+        for name in ("destinations", "queued", "ages", "disks", "certificates", "key_records", "report")
     }
     given = facts(core_away=Unknown("of two versions"), state=Unknown("of two versions"), **lost)
     rules = set(RULES) - {"not_checked", WATCH_AWAY, DATABASE}
@@ -229,6 +233,14 @@ def test_a_certificate_that_cannot_be_read_is_not_good() -> None:
     given = facts(certificates=certificates(("/a", None, "cannot be read"), ("/b", NOW + DAY_S, "")))
     assert causes(given).keys() == {"certificate:/b", "not_checked:certificate"}
     assert held(given, "certificate") == {"certificate:/a"}
+
+
+def test_a_key_whose_record_cannot_be_asked_for_is_not_good() -> None:
+    given = facts(
+        key_records=(KeyRecord("a.example", Unknown("a.example: no answer")), KeyRecord("b.example", "is revoked"))
+    )
+    assert causes(given).keys() == {"dkim:b.example", "not_checked:dkim"}
+    assert held(given, "dkim") == {"dkim:a.example"}
 
 
 @pytest.mark.parametrize(
