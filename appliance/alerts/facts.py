@@ -50,11 +50,14 @@ class KeyRecord:
 
 @dataclass(frozen=True)
 class Queued:
-    """The recipients in the queue now, and at a time about an hour before."""
+    """The recipients in the queue now, and at a time about an hour before; of the time between, those delivered, and those
+    that bounced or expired (None: the counts began again since)."""
 
     now: int
     before: int
     before_at: float
+    delivered: int | None = None
+    bounced: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ import time
 import zoneinfo
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -28,6 +29,7 @@ from appliance.common.door import Door, door_of
 from appliance.destinations.row import NAMES_MAX
 from appliance.live.models import Sample
 from appliance.live.samples import keep_sample
+from appliance.live.snapshot import counts_of
 from appliance.reports import report_store
 from appliance.reports.preferences import in_force, yesterday
 from mailcore.control.client import ControlError, NotUnderstood
@@ -128,7 +130,12 @@ class Gatherer:
             return Unknown(f"the portal's database: {error}", expected=True)
         if before is None:
             return Unknown("the queue was not counted an hour before", expected=True)
-        return Queued(state.balance.recipients["queued"], before.recipients, before.at)
+        queued = Queued(state.balance.recipients["queued"], before.recipients, before.at)
+        if before.started_at != state.counted_since:
+            return queued
+        counts = counts_of(state)
+        bounced = counts["bounced"] + counts["expired"] - before.bounced - before.expired
+        return replace(queued, delivered=max(0, counts["delivered"] - before.delivered), bounced=max(0, bounced))
 
 
 class _InThread(Generic[V]):

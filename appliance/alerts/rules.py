@@ -48,6 +48,7 @@ ABOUT = {
     "tls_failing": "Mail for a destination waits because TLS with it fails.",
     "queue_age": "The oldest message in the queue is too old.",
     "queue_growth": "The queue grows.",
+    "bounces": "Much of the mail bounces.",
     "disk": "A disk has little free space or few free inodes, or deliveries are limited because it is full.",
     "certificate": "A certificate of the receivers expires soon.",
     "dkim": "The DNS record of a key that signs mail is missing or not usable.",
@@ -290,6 +291,28 @@ def _queue_growth(facts: Facts, settings: Alerts, found: _Found) -> None:
         )
 
 
+def _bounces(facts: Facts, settings: Alerts, found: _Found) -> None:
+    queued = facts.queued
+    if isinstance(queued, Unknown):
+        found.unknown.append(queued)
+        return
+    if queued.delivered is None or queued.bounced is None:
+        found.unknown.append(Unknown("the counts of mail began again within the last hour", expected=True))
+        return
+    ended = queued.delivered + queued.bounced
+    if ended >= settings.bounces_recipients and 100 * queued.bounced >= settings.bounces_percent * ended:
+        found.causes.append(
+            Cause(
+                key=key_of("bounces"),
+                rule="bounces",
+                severity=Severity.WARNING,
+                summary=f"{queued.bounced / ended:.0%} of the recipients of an hour bounced or expired.",
+                detail=f"{queued.bounced} of {ended} since {_time(queued.before_at)}.",
+                link=reverse("destinations:list"),
+            )
+        )
+
+
 def _disk(facts: Facts, settings: Alerts, found: _Found) -> None:
     if isinstance(facts.state, Unknown):
         found.unknown.append(facts.state)
@@ -483,6 +506,7 @@ _RULES: dict[str, _Rule] = {
     "tls_failing": _tls_failing,
     "queue_age": _queue_age,
     "queue_growth": _queue_growth,
+    "bounces": _bounces,
     "disk": _disk,
     "certificate": _certificate,
     "dkim": _dkim,

@@ -21,6 +21,7 @@ RULES = (
     "tls_failing",
     "queue_age",
     "queue_growth",
+    "bounces",
     "disk",
     "certificate",
     "dkim",
@@ -122,6 +123,12 @@ class Alerts:
     queue_age_s: int = whole(DAY_S, 300, 60 * DAY_S, "seconds", "queue_age: age of the oldest message in the queue")
     queue_growth_recipients: int = whole(
         10_000, 1, 100_000_000, "recipients", "queue_growth: this many more recipients queued than an hour before"
+    )
+    bounces_percent: int = whole(
+        20, 1, 100, "per cent", "bounces: this share of the recipients of an hour whose mail bounced or expired"
+    )
+    bounces_recipients: int = whole(
+        200, 1, 100_000_000, "recipients", "bounces: if this many were delivered, bounced or expired in that hour"
     )
     disk_reserve_times: float = number(
         2.0,

@@ -56,7 +56,7 @@ def facts(**given: Any) -> Facts:
         "core_away": "",
         "state": state(),
         "destinations": destinations(),
-        "queued": Queued(5, 5, NOW - 3_600),
+        "queued": Queued(5, 5, NOW - 3_600, 0, 0),
         "ages": ages(),
         "disks": (DiskSpace(what="queue", path="/queue", device=1, free_bytes=1 << 40, reserve_bytes=1 << 20),),
         "certificates": Certificates(certificates=[]),

@@ -109,8 +109,10 @@ def test_the_queue_of_an_hour_before_is_kept_by_the_watch_itself() -> None:
         gatherer.gather()
         assert len(core.asked("size")) == 1, "once a minute"
         clock.at += 3_600.0
-        core.answers["state"] = state(queued=25)
-        assert gatherer.gather().queued == Queued(25, 5, AT)
+        core.answers["state"] = state(queued=25, delivered=30, bounced=4, expired=2)
+        assert gatherer.gather().queued == Queued(25, 5, AT, delivered=30, bounced=6)
+        core.answers["state"] = state(queued=25, started_at=STARTED_AT + 1)
+        assert gatherer.gather().queued == Queued(25, 5, AT), "the counts began again"
         clock.at += 3_600.0 + 16 * 60.0
         assert isinstance(gatherer.gather().queued, Unknown), "it is too old"
     assert [each.recipients for each in Sample.objects.all()] == [5, 25, 25]

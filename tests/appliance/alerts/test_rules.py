@@ -74,7 +74,8 @@ FAILING = {
     "queue_age": facts(
         ages=ages({"arrived_at": NOW - 2 * DAY_S, "state": "deferred", "queue_id": "1K0RDGV4BE900", "destination": MX})
     ),
-    "queue_growth": facts(queued=Queued(15_000, 5_000, NOW - 3_600)),
+    "queue_growth": facts(queued=Queued(15_000, 5_000, NOW - 3_600, 0, 0)),
+    "bounces": facts(queued=Queued(0, 0, NOW - 3_600, 160, 40)),
     "disk:space:queue": facts(
         disks=(DiskSpace(what="queue", path="/q", device=1, free_bytes=100, reserve_bytes=60),)
     ),
@@ -136,7 +137,7 @@ def test_what_is_unknown_is_said_and_is_never_good() -> None:
 def test_a_rule_that_fails_is_unknown_and_the_others_are_judged() -> None:
     broken = msgspec.structs.replace(state(), balance=None)
     assert isinstance(broken, State)
-    given = facts(state=broken, queued=Queued(15_000, 5_000, NOW - 3_600))
+    given = facts(state=broken, queued=Queued(15_000, 5_000, NOW - 3_600, 0, 0))
     assert set(unknown(given)) == {"balance"}
     assert causes(given).keys() == {"queue_growth", "not_checked:balance"}
 
@@ -259,7 +260,21 @@ def test_held_mail_may_be_old(counts: list[int], at_rest: int, found: bool) -> N
 
 def test_the_queue_may_shrink_and_grow_a_little() -> None:
     for now in (0, 5_000, 14_999):
-        assert causes(facts(queued=Queued(now, 5_000, NOW - 3_600))) == {}
+        assert causes(facts(queued=Queued(now, 5_000, NOW - 3_600, 0, 0))) == {}
+
+
+@pytest.mark.parametrize(
+    ("delivered", "bounced", "found"),
+    [(160, 39, False), (159, 40, False), (161, 40, False), (0, 200, True), (0, 0, False)],
+)
+def test_bounces_count_when_they_are_many_and_much_of_the_mail(delivered: int, bounced: int, found: bool) -> None:
+    given = facts(queued=Queued(0, 0, NOW - 3_600, delivered, bounced))
+    assert ("bounces" in causes(given)) is found
+
+
+def test_bounces_are_unknown_while_mail_is_counted_from_the_beginning() -> None:
+    assert unknown(facts(queued=Queued(0, 0, NOW - 3_600))).keys() == {"bounces"}
+    assert causes(facts(queued=Queued(0, 0, NOW - 3_600))) == {}
 
 
 def test_a_report_is_missing_when_it_is_late() -> None:

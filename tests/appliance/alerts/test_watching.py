@@ -29,7 +29,7 @@ pytestmark = pytest.mark.django_db
 
 START = datetime(2027, 1, 1, tzinfo=UTC)
 ONE, OTHER = Target("mail", "a@example.org"), Target("webhook")
-GROWING = facts(queued=Queued(50_000, 0, NOW - 3_600))
+GROWING = facts(queued=Queued(50_000, 0, NOW - 3_600, 0, 0))
 
 
 class Stage:
@@ -83,7 +83,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
 
 def test_a_check_is_stored_and_sent(stage: Stage) -> None:
     stage.check()
-    assert (Watch.objects.get().pid, RuleCheck.objects.count()) == (os.getpid(), 12)
+    assert (Watch.objects.get().pid, RuleCheck.objects.count()) == (os.getpid(), 13)
     stage.facts = GROWING
     stage.check(3)
     assert stage.sent == [(ONE, ["opened queue_growth"]), (OTHER, ["opened queue_growth"])]
