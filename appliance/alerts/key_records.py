@@ -9,10 +9,9 @@ from typing import Any
 
 import dns.exception
 import dns.resolver
-from django.conf import settings
 
 from appliance.alerts.facts import KeyRecord, Unknown
-from mailcore.config.values import nameserver_address
+from appliance.alerts.name_servers import own_resolver
 
 __all__ = ["look_up"]
 
@@ -24,7 +23,7 @@ _FLAGS = re.compile(r"(?:^|;)\s*t\s*=([^;]*)")
 
 def look_up(names: Sequence[str]) -> tuple[KeyRecord, ...]:
     """Returns what the DNS has about each key. A key whose record could not be asked for is Unknown."""
-    resolver = _resolver()
+    resolver = own_resolver()
     until = time.monotonic() + ALL_S
     found = []
     for name in names:
@@ -33,14 +32,6 @@ def look_up(names: Sequence[str]) -> tuple[KeyRecord, ...]:
         else:
             found.append(KeyRecord(name, _fault(resolver, name)))
     return tuple(found)
-
-
-def _resolver() -> dns.resolver.Resolver:
-    servers = settings.WAYPOST.deliverer.nameservers
-    resolver = dns.resolver.Resolver(configure=not servers)
-    if servers:
-        resolver.nameservers = [dns.nameserver.Do53Nameserver(*nameserver_address(each)) for each in servers]
-    return resolver
 
 
 def _fault(resolver: dns.resolver.Resolver, name: str) -> str | Unknown:

@@ -34,6 +34,7 @@ from django.template.loader import render_to_string
 
 from appliance.alerts.book import Target
 from appliance.alerts.models import Kind, Notice
+from appliance.alerts.name_servers import own_resolver
 from appliance.common.own_names import host, sender_or_own, site
 from appliance.common.templatetags.waypost import visible
 from mailcore.config.alerts import SAFE, Alerts
@@ -143,7 +144,7 @@ def _servers(recipient: str, settings: Alerts) -> list[tuple[str, int]]:
         return [(name.strip("[]"), int(port))]
     domain = recipient.rpartition("@")[2]
     try:
-        answer: Any = dns.resolver.resolve(domain, "MX", lifetime=DNS_S)
+        answer: Any = own_resolver().resolve(domain, "MX", lifetime=DNS_S)
     except dns.resolver.NoAnswer:
         return [(domain, SMTP_PORT)]  # RFC 5321 5.1: the domain itself
     found = sorted((each.preference, each.exchange.to_text(omit_final_dot=True)) for each in answer)

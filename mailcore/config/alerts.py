@@ -185,7 +185,7 @@ def alerts_warnings(settings: Alerts, domains: Sequence[str]) -> Iterator[str]:
         return
     for recipient in settings.recipients:
         domain = recipient.rpartition("@")[2]
-        if domain in domains:
+        if any(domain == each or (each.startswith(".") and domain.endswith(each)) for each in domains):
             yield (
                 f"[alerts] recipients: mail for {domain} passes this Waypost, so that {recipient} gets no alert while it is "
                 "down; use another address, or set smtp to the server behind it"

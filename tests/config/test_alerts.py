@@ -80,4 +80,5 @@ def test_settings_that_do_less_than_they_say_are_warned_of() -> None:
     ]
     behind = Alerts(recipients=("a@example.org", "a@other.example"))
     assert [each.partition(":")[0] for each in alerts_warnings(behind, ["example.org"])] == ["[alerts] recipients"]
+    assert len(list(alerts_warnings(Alerts(recipients=("a@sub.example.org",)), [".example.org"]))) == 1
     assert list(alerts_warnings(Alerts(recipients=("a@example.org",), smtp="inside:25"), ["example.org"])) == []

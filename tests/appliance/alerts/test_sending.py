@@ -13,13 +13,13 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.message import EmailMessage
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
-import dns.resolver
 import pytest
 from aiosmtpd.smtp import SMTP, AuthResult
 
@@ -29,6 +29,7 @@ from appliance.alerts.models import Alert, Kind, Notice
 from appliance.alerts.sending import NotSent, send, subject, targets_of
 from mailcore.config.alerts import Alerts
 from tests.doctor.sample_host import certificate
+from tests.routing.nameserver import name_server
 from tests.running.catcher import Catcher
 
 AT = datetime(2027, 1, 1, 12, tzinfo=UTC)
@@ -141,18 +142,34 @@ def test_a_server_that_says_nothing_or_little_is_left_after_a_time(monkeypatch: 
         send(MAIL, [notice()], Alerts(smtp=server), AT)
 
 
-def test_no_server_listens_or_none_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_server_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(NotSent, match=rf"127.0.0.1:{port}: .*refused"):
         send(MAIL, [notice()], Alerts(smtp=f"127.0.0.1:{port}"), AT)
 
-    def missing(*_: Any, **__: Any) -> Any:
-        raise dns.resolver.NXDOMAIN
 
-    monkeypatch.setattr(dns.resolver, "resolve", missing)
-    with pytest.raises(NotSent, match="does not exist"):
-        send(MAIL, [notice()], Alerts(), AT)
+ZONE = """
+example.org. IN MX 10 nowhere.invalid.
+example.org. IN MX 20 localhost.
+null.example.org. IN MX 0 .
+"""
+
+
+async def test_without_a_server_the_mail_goes_to_the_mx_of_the_recipient(
+    settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with name_server(tmp_path, {"org": ZONE}) as server:
+        deliverer = replace(settings.WAYPOST.deliverer, nameservers=(server.text,))
+        settings.WAYPOST = replace(settings.WAYPOST, deliverer=deliverer)
+        async with Catcher() as catcher:
+            monkeypatch.setattr(sending, "SMTP_PORT", int(_address(catcher).rpartition(":")[2]))
+            words = await asyncio.to_thread(send, MAIL, [notice()], Alerts(), AT)
+        assert words.startswith("localhost: 250")
+        assert [recipients for _, recipients, _ in catcher.caught] == [[MAIL.address]]
+        for domain, why in (("null.example.org", "null MX"), ("gone.org", "does not exist")):
+            with pytest.raises(NotSent, match=why):
+                send(Target("mail", f"a@{domain}"), [notice()], Alerts(), AT)
 
 
 async def test_tls_that_is_demanded_is_not_left_out() -> None:
