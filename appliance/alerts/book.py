@@ -20,6 +20,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import Q
 
+from appliance.alerts import links
 from appliance.alerts.models import TEXT_MAX, Alert, Kind, Notice, RuleCheck, Silence, Watch
 from appliance.alerts.rules import WATCH_AWAY, Cause, Judgement, Severity, for_s
 from mailcore.config.alerts import Alerts
@@ -213,7 +214,7 @@ def _note_absence(since: datetime, now: datetime, settings: Alerts, targets: Seq
         severity=str(Severity.WARNING),
         summary=f"No rule was checked, or no result stored, from {since:%Y-%m-%d %H:%M:%S} to {now:%Y-%m-%d %H:%M:%S} UTC.",
         detail="An alert of that time is only known if its cause lasts.",
-        link="/alerts/",
+        link=links.ALERTS,
         began_at=since,
         opened_at=since,
         seen_at=now,

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from django.db import transaction
 
+from appliance.alerts import links
 from appliance.alerts.book import Target
 from appliance.alerts.models import TEXT_MAX, Alert, Kind, Notice
 from appliance.alerts.rules import DATABASE, Cause, Severity
@@ -82,7 +83,7 @@ class Emergency:
             since = min([self._since or now, *(datetime.fromtimestamp(at, UTC) for at in self._told.values())])
             with transaction.atomic():
                 alert = Alert.objects.create(
-                    cause=DATABASE, rule=DATABASE, severity=str(Severity.CRITICAL), summary=SUMMARY, link="/alerts/",
+                    cause=DATABASE, rule=DATABASE, severity=str(Severity.CRITICAL), summary=SUMMARY, link=links.ALERTS,
                     began_at=since, opened_at=since, seen_at=now, ended_at=now, noticed_at=now,
                 )  # fmt: skip
                 if self._settings.send_ended:
@@ -106,7 +107,7 @@ class Emergency:
             detail += " Also true now: " + " ".join(cause.summary for cause in also)
         return Alert(
             cause=DATABASE, rule=DATABASE, severity=str(Severity.CRITICAL), summary=SUMMARY, detail=detail[:TEXT_MAX],
-            link="/alerts/", began_at=self._since or now, opened_at=now, seen_at=now,
+            link=links.ALERTS, began_at=self._since or now, opened_at=now, seen_at=now,
         )  # fmt: skip
 
     # -- the file

@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from django.urls import reverse
-
+from appliance.alerts import links
 from appliance.alerts.facts import DiskSpace, Facts, Unknown
 from appliance.common.templatetags.waypost import size, span, visible
 from mailcore.config.alerts import RULES, Alerts
@@ -155,7 +154,7 @@ def _core_away(facts: Facts, settings: Alerts, found: _Found) -> None:
                 severity=Severity.CRITICAL,
                 summary="The core does not answer; mail may not be accepted or delivered.",
                 detail=_detail(facts.core_away),
-                link=reverse("status:overview"),
+                link=links.OVERVIEW,
             )
         )
 
@@ -171,7 +170,7 @@ def _active_set_full(facts: Facts, settings: Alerts, found: _Found) -> None:
                 severity=Severity.WARNING,
                 summary="The active set is full; new mail waits.",
                 detail=_detail(facts.state.active_full),
-                link=reverse("destinations:list"),
+                link=links.DESTINATIONS,
             )
         )
 
@@ -210,7 +209,7 @@ def _destinations(facts: Facts, found: _Found, rule: str, *, of_tls: bool) -> No
                 rule=rule,
                 severity=Severity.WARNING,
                 summary=f"{counted(more, 'more destination')} with the same trouble",
-                link=reverse("destinations:list"),
+                link=links.DESTINATIONS,
             )
         )
         found.held |= {key_of(rule, name) for name, _, _ in waiting[CAUSES_MAX:]}  # an alert about one of them stays
@@ -239,7 +238,7 @@ def _of_destination(rule: str, name: str, queued: int, reply: Reply | None) -> C
         severity=Severity.WARNING,
         summary=f"{shown} {trouble}; {counted(queued, 'recipient')} waiting.",
         detail=_detail(f"Last reply at {_time(reply.at)}: {reply.reply}" if reply is not None else ""),
-        link=reverse("destinations:one", args=[name]),
+        link=links.destination(name),
     )
 
 
@@ -269,7 +268,7 @@ def _queue_age(facts: Facts, settings: Alerts, found: _Found) -> None:
             detail=_detail(
                 f"It is {oldest.queue_id} for {oldest.destination or 'an unknown destination'}, {oldest.state}."
             ),
-            link=reverse("queue:ages"),
+            link=links.AGES,
         )
     )
 
@@ -286,7 +285,7 @@ def _queue_growth(facts: Facts, settings: Alerts, found: _Found) -> None:
                 severity=Severity.WARNING,
                 summary=f"The queue has {counted(queued.now - queued.before, 'recipient')} more than an hour before.",
                 detail=f"{queued.before} at {_time(queued.before_at)}, {queued.now} now.",
-                link=reverse("destinations:list"),
+                link=links.DESTINATIONS,
             )
         )
 
@@ -308,7 +307,7 @@ def _bounces(facts: Facts, settings: Alerts, found: _Found) -> None:
                 severity=Severity.WARNING,
                 summary=f"{queued.bounced / ended:.0%} of the recipients of an hour bounced or expired.",
                 detail=f"{queued.bounced} of {ended} since {_time(queued.before_at)}.",
-                link=reverse("destinations:list"),
+                link=links.DESTINATIONS,
             )
         )
 
@@ -324,7 +323,7 @@ def _disk(facts: Facts, settings: Alerts, found: _Found) -> None:
                 severity=Severity.CRITICAL,
                 summary="The disk is full; deliveries go out one at a time.",
                 detail=_detail(facts.state.stalled),
-                link=reverse("status:overview"),
+                link=links.OVERVIEW,
             )
         )
     if isinstance(facts.disks, Unknown):
@@ -353,7 +352,7 @@ def _of_disk(of_one: list[DiskSpace], settings: Alerts) -> Iterator[Cause]:
             detail=_detail(
                 f"{of_one[0].path}; new mail gets 452 below {size(reserve)}." if reserve else of_one[0].path
             ),
-            link=reverse("status:overview"),
+            link=links.OVERVIEW,
         )
     inodes = min((disk.free_inodes for disk in of_one if disk.free_inodes is not None), default=None)
     kept = max(disk.reserve_inodes for disk in of_one)
@@ -366,7 +365,7 @@ def _of_disk(of_one: list[DiskSpace], settings: Alerts) -> Iterator[Cause]:
             summary=f"The disk of {names} has {counted(inodes, 'free inode')}"
             + ("; new mail is refused." if stopped else "."),
             detail=_detail(f"{of_one[0].path}; new mail gets 452 below {kept}."),
-            link=reverse("status:overview"),
+            link=links.OVERVIEW,
         )
 
 
@@ -393,7 +392,7 @@ def _certificate(facts: Facts, settings: Alerts, found: _Found) -> None:
                 detail=_detail(
                     f"For {', '.join(each.names)}." if each.names else "For clients that ask for no other name."
                 ),
-                link=reverse("alerts:rule", args=["certificate"]),
+                link=links.rule("certificate"),
             )
         )
 
@@ -415,7 +414,7 @@ def _dkim(facts: Facts, settings: Alerts, found: _Found) -> None:
                     severity=Severity.WARNING,
                     summary=f"The DNS record {visible(each.name)} {each.fault}; other servers cannot verify our signatures.",
                     detail="waypost dkim check compares it with the key.",
-                    link=reverse("alerts:rule", args=["dkim"]),
+                    link=links.rule("dkim"),
                 )
             )
 
@@ -439,7 +438,7 @@ def _balance(facts: Facts, settings: Alerts, found: _Found) -> None:
                     severity=Severity.CRITICAL,
                     summary="The balance of mail does not add up: "
                     + ", ".join(f"{difference:+d} {what}" for what, difference in off.items()),
-                    link=reverse("status:overview"),
+                    link=links.OVERVIEW,
                 )
             )
     if isinstance(facts.report, Unknown):
@@ -453,7 +452,7 @@ def _balance(facts: Facts, settings: Alerts, found: _Found) -> None:
                 severity=Severity.CRITICAL,
                 summary=f"The report of {day} does not balance.",
                 detail=_detail(facts.report.words),
-                link=reverse("reports:report", args=["day", day]),
+                link=links.report(facts.report.day),
             )
         )
 
@@ -471,7 +470,7 @@ def _report_missing(facts: Facts, settings: Alerts, found: _Found) -> None:
                     severity=Severity.WARNING,
                     summary=f"There is no report of {day}, though it has events.",
                     detail=f"To make it: waypost report {day}",
-                    link=reverse("reports:reports"),
+                    link=links.REPORTS,
                 )
             )
 
@@ -485,7 +484,7 @@ def _not_checked(judgements: list[Judgement]) -> Iterator[Cause]:
                 severity=Severity.WARNING,
                 summary=f"The rule {each.rule} could not be checked.",
                 detail=_detail(each.unknown),
-                link=reverse("alerts:rule", args=[each.rule]),
+                link=links.rule(each.rule),
             )
 
 
