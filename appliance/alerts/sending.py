@@ -24,12 +24,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from email.message import EmailMessage
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import dns.exception
 import dns.resolver
+from django.conf import settings as django_settings
 from django.template.loader import render_to_string
 
 from appliance.alerts.book import Target
@@ -38,6 +40,7 @@ from appliance.alerts.name_servers import own_resolver
 from appliance.common.own_names import host, sender_or_own, site
 from appliance.common.templatetags.waypost import visible
 from mailcore.config.alerts import SAFE, Alerts
+from mailcore.config.values import listen_address
 from mailcore.counted import counted
 
 __all__ = ["MAIL", "WEBHOOK", "NotSent", "send", "targets_of"]
@@ -173,6 +176,7 @@ def _attempt(
     with _deadline(lambda: client.sock):
         try:
             code, reply = client.connect(server, port)
+            _refuse_own(client.sock, f"{server}:{port}")
             if code != 220:  # RFC 5321 4.2: service ready
                 raise smtplib.SMTPConnectError(code, reply)
             client.ehlo_or_helo_if_needed()
@@ -190,6 +194,16 @@ def _attempt(
         finally:
             client.close()
     return f"{server}: {visible(f'{code} ' + reply.decode('utf-8', 'replace'))}"[:ANSWER_CHARACTERS]
+
+
+def _refuse_own(connection: socket.socket | None, server: str) -> None:
+    """Raises ConnectionError for a connection to a receiver of this Waypost, in whose queue the mail could wait."""
+    if connection is None:
+        return
+    (address, port), own = connection.getpeername()[:2], connection.getsockname()[0]
+    ports = {listen_address(each.address)[1] for each in django_settings.WAYPOST.all_listeners}
+    if port in ports and (address == own or ip_address(address).is_loopback):
+        raise ConnectionError(f"{server} is this Waypost, whose queue may be what is broken; set [alerts] smtp")
 
 
 def _accepted(answer: tuple[int, bytes]) -> tuple[int, bytes]:

@@ -172,6 +172,15 @@ async def test_without_a_server_the_mail_goes_to_the_mx_of_the_recipient(
                 send(Target("mail", f"a@{domain}"), [notice()], Alerts(), AT)
 
 
+async def test_this_waypost_is_not_asked_to_send_what_is_about_itself(settings: Any) -> None:
+    async with Catcher() as catcher:
+        receiver = replace(settings.WAYPOST.receiver, listen=(f"0.0.0.0:{_address(catcher).rpartition(':')[2]}",))
+        settings.WAYPOST = replace(settings.WAYPOST, receiver=receiver)
+        with pytest.raises(NotSent, match="is this Waypost"):
+            await asyncio.to_thread(send, MAIL, [notice()], Alerts(smtp=_address(catcher)), AT)
+    assert catcher.caught == []
+
+
 async def test_tls_that_is_demanded_is_not_left_out() -> None:
     async with Catcher() as catcher:
         settings = Alerts(smtp=_address(catcher), smtp_tls="verify")
