@@ -92,7 +92,8 @@ def _unseen(alert: Alert, judgement: Judgement | None, now: datetime, elapsed_s:
     """Returns whether the alert ends now. One whose cause is gone before it opened is deleted."""
     if judgement is None:
         return _end(alert, now, TURNED_OFF)
-    if judgement.unknown or judgement.holds_others or alert.cause in judgement.held:
+    held = alert.cause in judgement.held or (judgement.holds_others and alert.cause not in judgement.gone)
+    if judgement.unknown or held:
         alert.unknown = (judgement.unknown or "nothing is known about it now")[:TEXT_MAX]
         _store(alert)
         return False

@@ -5,6 +5,7 @@ Law: a fact that could not be gathered is Unknown, with the reason; it is never 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import TypeVar
@@ -85,3 +86,4 @@ class Facts:
     key_records: tuple[KeyRecord, ...] | Unknown
     report: LastReport | Unknown
     destinations_max: int = 1_000  # that the answer names
+    queued_by_destination: Mapping[str, int] | None = None  # of all destinations, if the answer does not name them all

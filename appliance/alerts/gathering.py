@@ -83,13 +83,19 @@ class Gatherer:
                 key_records=state,
                 report=report,
             )
+        destinations = _asked(door, "destinations", Destinations, {"limit": NAMES_MAX})
+        by_destination = None
+        if not isinstance(destinations, Unknown) and len(destinations.queued) >= NAMES_MAX:
+            size = _asked(door, "size", Size)
+            by_destination = None if isinstance(size, Unknown) else size.destinations
         certificates = self._slowly("certificates", lambda: _asked(door, "certificates", Certificates))
         return Facts(
             at=self._wall(),
             core_away=away,
             state=state,
-            destinations=_asked(door, "destinations", Destinations, {"limit": NAMES_MAX}),
+            destinations=destinations,
             destinations_max=NAMES_MAX,
+            queued_by_destination=by_destination,
             queued=self._queued(door, state),
             ages=self._ages.last(lambda: _ages(door)),
             disks=_disks(door),

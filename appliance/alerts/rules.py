@@ -85,7 +85,8 @@ class Judgement:
     rule: str
     causes: tuple[Cause, ...] = ()
     held: frozenset[str] = frozenset()
-    holds_others: bool = False  # keys that are not among ``causes`` are held, too: the answer was cut off
+    holds_others: bool = False  # all other keys are held, too, but those in ``gone``: not all destinations are named
+    gone: frozenset[str] = frozenset()
     unknown: str = ""
     expected: bool = False  # the reason has its own alert, or ends after a start
 
@@ -95,6 +96,7 @@ class _Found:
     causes: list[Cause] = field(default_factory=list)
     held: set[str] = field(default_factory=set)
     holds_others: bool = False
+    gone: set[str] = field(default_factory=set)
     unknown: list[Unknown] = field(default_factory=list)
 
 
@@ -116,6 +118,7 @@ def judge(facts: Facts, settings: Alerts) -> list[Judgement]:
                 causes=tuple(causes.values()),
                 held=frozenset(found.held) - causes.keys(),
                 holds_others=found.holds_others,
+                gone=frozenset(found.gone),
                 unknown="; ".join(dict.fromkeys(each.why for each in found.unknown)),
                 expected=all(each.expected for each in found.unknown),
             )
@@ -188,19 +191,25 @@ def _destinations(facts: Facts, found: _Found, rule: str, *, of_tls: bool) -> No
     if isinstance(answer, Unknown):
         found.unknown.append(answer)
         return
+    is_cut_off = len(answer.queued) >= facts.destinations_max
+    mail = facts.queued_by_destination if is_cut_off and facts.queued_by_destination is not None else answer.queued
+    found.holds_others = bool(mail.get("")) or (is_cut_off and facts.queued_by_destination is None)
     waiting = []
-    for name, queued in sorted(answer.queued.items(), key=lambda each: (-each[1], each[0])):
+    for name, queued in sorted(mail.items(), key=lambda each: (-each[1], each[0])):
         states = {each.state for each in answer.states.get(name, [])}
         if not name or not queued or DestinationState.SUSPENDED in states:
             continue
         known = _outcomes(answer, name)
-        reply = known.last_replies[0] if known is not None and known.last_replies else None
+        reply = _last_reply(known)
         dead = not states.isdisjoint(DEAD)
         if not dead and reply is None and (known is None or known.last_delivered_at is None):
             found.held.add(key_of(rule, name))  # not tried since the manager started
         elif (dead or _waits(known, reply)) and (reply is not None and reply.dsn in TLS_CODES) is of_tls:
             waiting.append((name, queued, reply))
-    found.holds_others = len(answer.queued) >= facts.destinations_max
+    for name in (*answer.destinations, *answer.without_mail):
+        known = _outcomes(answer, name)
+        if known is not None and known.last_delivered_at is not None and not _waits(known, _last_reply(known)):
+            found.gone.add(key_of(rule, name))
     found.causes += [_of_destination(rule, *each) for each in waiting[:CAUSES_MAX]]
     if more := len(waiting[CAUSES_MAX:]):
         found.causes.append(
@@ -220,6 +229,10 @@ def _outcomes(answer: Destinations, name: str) -> Outcomes | None:
     if active is None:
         return answer.without_mail.get(name)
     return Outcomes(last_delivered_at=active.last_delivered_at, last_replies=active.last_replies)
+
+
+def _last_reply(known: Outcomes | None) -> Reply | None:
+    return known.last_replies[0] if known is not None and known.last_replies else None
 
 
 def _waits(known: Outcomes | None, reply: Reply | None) -> bool:

@@ -12,8 +12,8 @@ MUTATIONS = [
     Mutation(
         "an alert whose rule cannot be checked ends",
         "appliance/alerts/book.py",
-        "    if judgement.unknown or judgement.holds_others or alert.cause in judgement.held:",
-        "    if alert.cause in judgement.held:",
+        "    if judgement.unknown or held:",
+        "    if held:",
         BOOK,
     ),
     Mutation(

@@ -106,6 +106,9 @@ def test_what_is_unknown_neither_opens_nor_ends_an_alert_nor_counts_as_checked()
     assert Alert.objects.get().ended_at is None
     it.check(found(holds_others=True), times=100)
     assert Alert.objects.get().ended_at is None
+    it.check(found(holds_others=True, gone=frozenset({DISK})))
+    assert Alert.objects.get().gone_s == 10.0
+    it.check(DISK_IS_SHORT)
     it.check(found(held=frozenset({"disk:space:other"})), times=6)
     assert Alert.objects.get().ended_at == it.now
     other = Book(destination_dead_s=100)

@@ -118,6 +118,15 @@ def test_the_queue_of_an_hour_before_is_kept_by_the_watch_itself() -> None:
     assert [each.recipients for each in Sample.objects.all()] == [5, 25, 25]
 
 
+def test_more_destinations_than_an_answer_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathering, "NAMES_MAX", 1)
+    named = {"destinations": {}, "without_mail": {}, "queued": {"smtp:a": 2}, "suspended": {}}
+    size = {"messages": 3, "recipients": 3, "lanes": {}, "destinations": {"smtp:a": 2, "smtp:b": 1}}
+    assert gather(destinations=named, size=size).queued_by_destination == {"smtp:a": 2, "smtp:b": 1}
+    monkeypatch.setattr(gathering, "NAMES_MAX", 2)
+    assert gather(destinations=named, size=size).queued_by_destination is None
+
+
 def test_without_the_database_the_growth_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> Any:
         raise OperationalError("database is locked")

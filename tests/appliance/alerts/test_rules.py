@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import resolve
 
 from appliance.alerts.facts import DiskSpace, Facts, KeyRecord, LastReport, Queued, Unknown
-from appliance.alerts.rules import ABOUT, CAUSES_MAX, DATABASE, WATCH_AWAY, Cause, for_s, judge, key_of
+from appliance.alerts.rules import ABOUT, CAUSES_MAX, DATABASE, WATCH_AWAY, Cause, Judgement, for_s, judge, key_of
 from mailcore.bounds import bounds_by_name
 from mailcore.config.alerts import RULES, Alerts
 from mailcore.control.protocol.state import Certificate, Certificates
@@ -178,6 +178,34 @@ def test_an_answer_that_was_cut_off_says_nothing_about_those_it_does_not_name() 
     by_rule = {each.rule: each for each in judge(of(cut_off=True), Alerts())}
     assert by_rule["destination_dead"].holds_others
     assert not {each.rule: each for each in judge(of(), Alerts())}["destination_dead"].holds_others
+
+
+def test_an_answer_that_was_cut_off_is_completed_by_the_sizes() -> None:
+    """A destination that has no mail is not among the sizes: its alert ends. One that was not tried is not known."""
+    answer = destinations(queued={MX: 3}, states={MX: [["dead", None]]})
+
+    def judged(sizes: dict[str, int]) -> Judgement:
+        given = facts(destinations=answer, destinations_max=1, queued_by_destination=sizes)
+        return {each.rule: each for each in judge(given, Alerts())}["destination_dead"]
+
+    found = judged({MX: 3, "smtp:other.example": 1})
+    assert [cause.key for cause in found.causes] == [f"destination_dead:{MX}"]
+    assert not found.holds_others
+    assert found.held == {"destination_dead:smtp:other.example"}
+    assert judged({MX: 3, "": 7}).holds_others, "some have no size of their own"
+
+
+def test_a_destination_that_was_delivered_to_is_not_held() -> None:
+    answer = destinations(
+        queued={"": 5, "smtp:a.example": 5},
+        without_mail={
+            "smtp:b.example": {"last_delivered_at": 20.0, "last_replies": [reply(at=10.0)]},
+            "smtp:c.example": {"last_delivered_at": 5.0, "last_replies": [reply(at=10.0)]},
+        },
+    )
+    found = {each.rule: each for each in judge(facts(destinations=answer), Alerts())}["destination_dead"]
+    assert found.holds_others
+    assert found.gone == {"destination_dead:smtp:b.example"}
 
 
 def test_many_dead_destinations_are_few_alerts() -> None:
