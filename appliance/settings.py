@@ -55,6 +55,7 @@ INSTALLED_APPS = [
     "appliance.managed",
     "appliance.status",
     "appliance.reports",
+    "appliance.alerts",
     "appliance.accounts",
     "appliance.audit",
     "appliance.accounts.apps.PortalAdminConfig",

@@ -20,6 +20,7 @@ urlpatterns = [
     path("positions/", include("appliance.status.positions_urls")),
     path("routes/", include("appliance.status.routes_urls")),
     path("reports/", include("appliance.reports.urls")),
+    path("alerts/", include("appliance.alerts.urls")),
     path("audit/", include("appliance.audit.urls")),
     path("accounts/", include("appliance.accounts.urls")),
     path("admin/", admin.site.urls),

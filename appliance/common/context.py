@@ -7,6 +7,7 @@ from typing import Any
 from django.http import HttpRequest
 
 from appliance.accounts.roles import Role, role_of
+from appliance.alerts.open_alerts import open_alerts
 
 __all__ = ["SECTIONS", "portal"]
 
@@ -20,6 +21,7 @@ SECTIONS = (
     ("managed:settings", "Settings", Role.VIEWER),
     ("positions:positions", "Restart positions", Role.VIEWER),
     ("routes:routes", "Routes", Role.VIEWER),
+    ("alerts:alerts", "Alerts", Role.VIEWER),
     ("reports:reports", "Reports", Role.VIEWER),
     ("reports:schedules", "Schedules", Role.VIEWER),
     ("audit:entries", "Audit", Role.OPERATOR),
@@ -28,7 +30,7 @@ SECTIONS = (
 
 
 def portal(request: HttpRequest) -> dict[str, Any]:
-    """Returns what the frame of every page shows: the role, the sections it may see, and the current section."""
+    """Returns what the frame of every page shows: the role, its sections, the current one, and the open alerts."""
     user = getattr(request, "user", None)  # missing on an error page that comes before the sign-in is checked
     role = role_of(user) if user is not None and user.is_authenticated else None
     match = getattr(request, "resolver_match", None)
@@ -38,5 +40,6 @@ def portal(request: HttpRequest) -> dict[str, Any]:
         "role": role,
         "may_change": role is not None and role >= Role.OPERATOR,
         "may_administer": role is not None and role >= Role.ADMINISTRATOR,
+        "alerts": open_alerts() if role is not None else None,
         "sections": [(url, words, url == here) for url, words, least in SECTIONS if role is not None and role >= least],
     }

@@ -19,6 +19,7 @@ from typing import Any
 from django.template.loader import render_to_string
 from django.utils import timezone
 
+from appliance.alerts.open_alerts import open_alerts
 from appliance.live.samples import in_thread
 
 __all__ = ["Channel", "LivePage", "LiveState", "Part", "frame_fragments", "page_in_zone"]
@@ -68,12 +69,13 @@ def page_in_zone(name: str, zone: tzinfo, render: Callable[[LiveState], Part] | 
 
 
 def frame_fragments(snapshot: Mapping[str, Any]) -> dict[str, str]:
-    """Renders what every page shows: whether the core runs, how old the numbers are, and how much is queued."""
+    """Renders what every page shows: whether the core runs, the age of the numbers, the size of the queue, and open alerts."""
     context = {"core": snapshot["core"], "queue": snapshot["queue"]}
     return {
         "core-status": render_to_string("live/core_status.html", context),
         "stale": render_to_string("live/stale.html", context),
         "queue-total": render_to_string("live/queue_total.html", context),
+        "alerts-count": render_to_string("live/alerts_count.html", {"alerts": open_alerts()}),
     }
 
 

@@ -27,6 +27,7 @@ from django.db.models import F
 from django.utils import timezone
 from kombu.exceptions import OperationalError
 
+from appliance.alerts import doctor as alerts_doctor
 from appliance.celery import app
 from appliance.pipeline.java import NoJava, java_home
 from appliance.reports import report_store
@@ -272,6 +273,17 @@ def last_run() -> Iterator[Finding]:
         )
 
 
+def alerts() -> Iterator[Finding]:
+    """Yields a finding about the watch of the alerts, and what it cannot send."""
+    checked = alerts_doctor.look()
+    remedy = ""
+    if checked.is_stopped:
+        remedy = start("watch", f"Start the watch of the alerts. Run: {by_hand('watch')}")
+    elif checked.state == WARN:
+        remedy = "The page Alerts of the portal shows the answers of the mail server and of the webhook."
+    yield finding("alerts", checked.state, checked.found, remedy, **checked.figures)
+
+
 def java() -> Iterator[Finding]:
     """Yields a finding about the Java that Spark uses."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -310,6 +322,7 @@ CHECKS = (
     Check("schedule", schedule, True),
     Check("last report", last_report),
     Check("last run", last_run, True),
+    Check("alerts", alerts, True),
     Check("Java", java),
     Check("extras", extras),
 )
@@ -321,7 +334,7 @@ def run_checks(checks: Iterable[Check] = CHECKS, limit_s: float = LIMIT_S) -> li
     findings: list[Finding] = []
     if has_unit("core") and not has_unit("worker"):
         findings.append(finding("reports", GOOD, "not configured on this host (waypost_reports: false)"))
-        checks = [each for each in checks if each.run is database]
+        checks = [each for each in checks if each.run in (database, alerts)]
     if not there:
         remedy = start("portal", "Start the portal if this host should have one; it creates its database.")
         findings.append(finding("database", NOT_KNOWN, "does not exist: no portal has run with this home", remedy))

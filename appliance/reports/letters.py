@@ -11,7 +11,6 @@ import contextlib
 import email.policy
 import email.utils
 import fcntl
-import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
@@ -23,6 +22,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from appliance.common.door import door_of
+from appliance.common.own_names import sender_or_own, site
 from appliance.reports import report_store
 from appliance.reports.content import Content, Lines, content_of
 from appliance.reports.models import Run, State
@@ -109,7 +109,7 @@ def failure_letter(it: Run, now: InForce) -> EmailMessage:
     report = report_store.report_of(Period.DAY, it.day)
     made = report is not None and made_by(it, report)
     context = {
-        "run": it, "made": made, "day": now.writing.day(it.day), "url": _site() + reverse("reports:run", args=(it.pk,)),
+        "run": it, "made": made, "day": now.writing.day(it.day), "url": site() + reverse("reports:run", args=(it.pk,)),
         "tail": it.log.splitlines()[-20:],
     }  # fmt: skip
     words = "was made, but not all of its weeks and months" if made else "failed"
@@ -163,17 +163,12 @@ def _shortened(table: Shown) -> Shown | None:
 
 def sender() -> str:
     """Returns the sender address of the mail."""
-    own: str = settings.REPORTS.sender
-    return own or f"waypost@{settings.WAYPOST.receiver.hostname or socket.getfqdn()}"
+    return sender_or_own(settings.REPORTS.sender)
 
 
 def url_of(period: Period, start: date) -> str:
     """Returns the address of a report's page."""
-    return _site() + reverse("reports:report", args=(period.value, start.isoformat()))
-
-
-def _site() -> str:
-    return (settings.PORTAL.public_url or f"http://{settings.PORTAL.listen}").rstrip("/")
+    return site() + reverse("reports:report", args=(period.value, start.isoformat()))
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 
 from appliance.accounts.roles import viewer
+from appliance.alerts.open_alerts import open_alerts
 from appliance.common.templatetags.waypost import size
 from appliance.live.balance import balance_of
 from appliance.live.fragments import LiveState, Part
@@ -22,7 +23,7 @@ from appliance.live.views import for_viewers, stream_of
 __all__ = ["overview", "stream"]
 
 # templates/status/overview/
-FRAGMENTS = ("fault", "rates", "first", "trouble", "lanes", "balance", "processes", "disks")
+FRAGMENTS = ("alerts", "fault", "rates", "first", "trouble", "lanes", "balance", "processes", "disks")
 NOTHING_QUEUED: dict[str, Any] = {
     "messages": None,
     "recipients": None,
@@ -62,6 +63,7 @@ def _context(snapshot: Mapping[str, Any]) -> dict[str, Any]:
         "snapshot": {**snapshot, "disks": disks, "queue": snapshot["queue"] or NOTHING_QUEUED},
         "rates": [(name, name.capitalize()) for name in LINES],
         "balance": balance_of(snapshot),
+        "alerts": open_alerts(),
         "fault": _fault(snapshot["core"]),
         "is_new": _is_new(snapshot),
     }

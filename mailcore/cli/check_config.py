@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from mailcore.config.alerts import alerts_warnings
 from mailcore.config.authenticity import authenticity_warnings
 from mailcore.config.dane import dane_warnings
 from mailcore.config.dnsbl import dnsbl_warnings
@@ -81,6 +82,7 @@ def _run(arguments: argparse.Namespace) -> int:
         *authenticity_warnings(settings.authenticity),
         *greylist_warnings(settings.greylist),
         *tlsrpt_warnings(settings.tlsrpt, settings.dkim),
+        *alerts_warnings(settings.alerts, settings.relay.domains),
         *(() if arguments.file_only else login_warnings(settings)),
         *(() if arguments.file_only else dane_warnings(settings, RESOLV_CONF)),
     )

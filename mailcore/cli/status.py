@@ -14,7 +14,7 @@ from mailcore.config.rewriting import REGEXP
 from mailcore.config.route_files import FAULT_MEANS, route_faults
 from mailcore.config.settings import Settings
 from mailcore.control.client import Refused
-from mailcore.control.protocol.state import Disk, Disks, Processes
+from mailcore.control.protocol.state import Certificate, Certificates, Disk, Disks, Processes
 from mailcore.counted import counted
 from mailcore.doctor.as_user import ids_of, name_of_user, unreadable
 from mailcore.faults import Fault
@@ -43,6 +43,7 @@ def _run(arguments: argparse.Namespace) -> int:
         state: State | None = None
         size: Size | None = None
         disks = control.ask("disks", Disks).disks
+        certificates = control.ask("certificates", Certificates).certificates
         error: Fault | None = None
         try:
             state = control.ask("state", State)
@@ -57,11 +58,13 @@ def _run(arguments: argparse.Namespace) -> int:
                 "state": state,
                 "size": size,
                 "disks": disks,
+                "certificates": certificates,
                 "error": error,
             }
         )
     else:
-        for line in [*_lines(processes, state, size, error), *rows_to_lines(_disks(disks))]:
+        rows = [*_disks(disks), *_certificates(certificates)]
+        for line in [*_lines(processes, state, size, error), *rows_to_lines(rows)]:
             say(line)
         for problem in _problems(settings_of(arguments), processes):
             complain(problem)
@@ -147,6 +150,15 @@ def _disks(disks: list[Disk]) -> list[tuple[str, object]]:
         shown = f"{size_shown(free)} free of {size_shown(of_one[0].total_bytes)}{kept}"
         rows.append((f"disk of {names}", shown + _ballast(of_one)))
     return rows
+
+
+def _certificates(certificates: list[Certificate]) -> list[tuple[str, object]]:
+    """Returns a row for each certificate of the receivers that the core can read; the problems name the others."""
+    return [
+        (f"certificate {each.path}", f"valid until {_day(each.not_after)}")
+        for each in certificates
+        if each.not_after is not None
+    ]
 
 
 def _ballast(of_one: list[Disk]) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["CertificateError", "Loaded", "Pair", "load_content", "load_pair", "validity"]
+__all__ = ["CertificateError", "Loaded", "Pair", "load_content", "load_pair", "not_after", "validity"]
 
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _WORDS = {  # OpenSSL's names of what happens most
@@ -50,6 +50,19 @@ def load_pair(certificate: str, key: str) -> Loaded:
     """Loads both files. Raises CertificateError; an expired certificate is loaded, the caller judges its times."""
     _read(key, is_key=True)
     return _load(certificate, key, _read(certificate, is_key=False))
+
+
+def not_after(certificate: str) -> float:
+    """Returns when the certificate in a file expires, without its key. Raises CertificateError."""
+    import ssl  # as below
+
+    found = _PEM.search(_read(certificate, is_key=False))
+    if found is None:
+        raise CertificateError(f"is not in PEM format: {certificate}")
+    try:
+        return validity(ssl.PEM_cert_to_DER_cert(found.group().decode("ascii")))[1]
+    except ValueError as error:
+        raise CertificateError(f"cannot be read: {certificate}: {error}") from None
 
 
 def load_content(certificate: bytes, key: bytes) -> Loaded:

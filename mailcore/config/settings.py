@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mailcore.config.alerts import Alerts
 from mailcore.config.arc import Arc
 from mailcore.config.authenticity import Authenticity
 from mailcore.config.bounce_settings import Bounce
@@ -86,6 +87,7 @@ class Settings:
     traces: Traces = field(default_factory=Traces)
     portal: Portal = field(default_factory=Portal)
     reports: Reports = field(default_factory=Reports)
+    alerts: Alerts = field(default_factory=Alerts)
     scheduler: Scheduler = field(default_factory=Scheduler)
     transports: dict[str, Transport] = field(default_factory=dict)  # always has smtp, relay and bulk
     tls_policy: dict[str, TlsPolicy] = field(default_factory=dict)  # by pattern of next hops
@@ -192,6 +194,7 @@ SECTIONS: dict[str, type] = {
     "traces": Traces,
     "portal": Portal,
     "reports": Reports,
+    "alerts": Alerts,
     "scheduler": Scheduler,
 }
 SHIPPED_TRANSPORTS = ("smtp", "relay", "bulk")  # defined even when the file has no section for them

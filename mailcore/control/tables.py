@@ -1,4 +1,4 @@
-"""Answers from the configuration of this installation: parameters, routes, the route of an address, disks.
+"""Answers from the configuration of this installation: parameters, routes, the route of an address, disks, certificates.
 
 Law: nothing here asks the manager, so that these operations work while the manager is away.
 
@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from mailcore.bounds import Bounds
+from mailcore.config.certificates import CertificateError, not_after
 from mailcore.config.host_finder_of import host_finder_of
 from mailcore.config.live_routes import LiveRoutes
 from mailcore.config.route_files import FALLBACKS, Place, RouteTables
@@ -25,7 +26,7 @@ from mailcore.config.settings import DEFAULT_ROUTE, Settings
 from mailcore.control.operations import Answers
 from mailcore.control.protocol.operation import Arguments
 from mailcore.control.protocol.routing import Fallback, Host, ResolveArguments, Resolved, Route, Routes
-from mailcore.control.protocol.state import Disk, Disks
+from mailcore.control.protocol.state import Certificate, Certificates, Disk, Disks
 from mailcore.control.protocol.tuning import ParameterKnown, ParametersKnown
 from mailcore.control.session import Session
 from mailcore.control.view import View
@@ -54,7 +55,7 @@ SCOPES = {"global": GLOBAL_SCOPE, "transport": TRANSPORT_SCOPE, "destination": D
 
 
 class Tables:
-    """Answers ``parameters``, ``disks``, ``routes`` and ``resolve``."""
+    """Answers ``parameters``, ``disks``, ``certificates``, ``routes`` and ``resolve``."""
 
     def __init__(self, view: View, settings: Settings, routes: LiveRoutes) -> None:
         self._view = view
@@ -64,6 +65,7 @@ class Tables:
         self.answers: dict[str, Answers] = {
             "parameters": self._parameters,
             "disks": self._disks,
+            "certificates": self._certificates,
             "routes": self._routes,
             "resolve": self._resolve,
         }
@@ -93,6 +95,12 @@ class Tables:
 
     async def _disks(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
         yield Disks(disks=await self._view.in_thread(_disks, self._settings))
+
+    async def _certificates(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
+        yield Certificates(
+            certificates=await self._view.in_thread(_certificates, self._settings),
+            key_records=_key_records(self._settings),
+        )
 
     async def _routes(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
         """Answers with the routes in the order of their precedence: addresses, domains, all below a domain (the longest
@@ -162,6 +170,25 @@ def _disks(settings: Settings) -> list[Disk]:
     are."""
     places = (("queue", settings.queue_directory), ("spool", settings.spool_directory), ("log", settings.log_directory))
     return [_disk(settings, what, path) for what, path in places]
+
+
+def _certificates(settings: Settings) -> list[Certificate]:
+    found = []
+    for pair in settings.certificate_pairs:
+        at, fault = None, ""
+        try:
+            at = not_after(pair.certificate)
+        except CertificateError as error:
+            fault = str(error)
+        found.append(Certificate(path=pair.certificate, names=list(pair.names), not_after=at, fault=fault))
+    return found
+
+
+def _key_records(settings: Settings) -> list[str]:
+    keys = [(each.selector, each.domain) for each in settings.dkim]
+    if settings.arc.key:
+        keys.append((settings.arc.selector, settings.arc.domain))
+    return list(dict.fromkeys(f"{selector}._domainkey.{domain}" for selector, domain in keys))
 
 
 def _disk(settings: Settings, what: str, path: Path) -> Disk:

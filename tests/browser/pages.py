@@ -54,7 +54,8 @@ PAGES: dict[str, tuple[str, ...]] = {
         "/destinations/smtp:not-there.example/", "/tuning/?scope=smtp",
         "/tuning/history/?scope=smtp&parameter=process_limit", "/tuning/changes/{batch}/",
         "/routes/?address=a@example.org", "/reports/day/2026-11-18/", "/reports/day/2026-11-01/", "/reports/runs/{run}/",
-        "/reports/schedules/{task}/", "/audit/1/", "/audit/{tuned}/", "/audit/?since=yesterday",
+        "/reports/schedules/{task}/", "/alerts/{alert}/", "/alerts/rules/disk/", "/alerts/rules/watch_away/", "/audit/1/",
+        "/audit/{tuned}/", "/audit/?since=yesterday",
         "/audit/?since=2026-13-01T00:00", "/audit/?who=not-there", "/admin/auth/user/{user}/change/",
         "/admin/auth/user/{user}/delete/", "/admin/auth/user/{user}/password/", "/admin/auth/user/{user}/two-factor/",
         "/admin/auth/user/{user}/history/", "/admin/auth/group/1/change/", "/admin/auth/group/1/history/",
@@ -90,13 +91,14 @@ NOT_PAGES = {
 
 PREPARE = """
 import json, sys, uuid
-from datetime import date
+from datetime import date, timedelta
 from django.contrib.auth.models import Group, User
 from django.utils import timezone
 from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
 from allauth.mfa.totp.internal.auth import TOTP
 from axes.models import AccessAttempt
 from django_celery_beat.models import PeriodicTask
+from appliance.alerts.models import Alert, Notice, RuleCheck, Silence, Watch
 from appliance.audit.models import Entry, Outcome as Ended
 from appliance.queue.models import Change as QueueChange, Phase
 from appliance.reports.models import Run, State
@@ -133,8 +135,28 @@ attempt = AccessAttempt.objects.create(
     username="somebody", ip_address="192.0.2.1", user_agent="a browser", failures_since_start=3, get_data="", post_data="",
     http_accept="", path_info="/accounts/login/",
 )
+now = timezone.now()
+Watch.objects.create(pid=1, started_at=now, seen_at=now)
+RuleCheck.objects.create(rule="disk", checked_at=now, tried_at=now, causes=2)
+RuleCheck.objects.create(rule="balance", tried_at=now, unknown="no answer to state in time")
+RuleCheck.objects.create(rule="queue_age", checked_at=now, tried_at=now)
+seen = {"rule": "disk", "link": "/positions/", "began_at": now, "seen_at": now}
+alert = Alert.objects.create(
+    cause="disk:space:queue", severity="critical", summary="The disk of queue, spool has 2 GB free; new mail is refused.",
+    detail="/var/lib/waypost/queue; new mail gets 452 below 3 GB.", opened_at=now, acknowledged_at=now, **seen,
+    acknowledged_by="operator", acknowledged_why="a bigger disk comes",
+)
+Alert.objects.create(cause="disk:inodes:log", severity="warning", summary="The disk of log is short.", opened_at=now, **seen)
+Alert.objects.create(cause="disk:stalled", severity="warning", summary="Seen a moment ago.", **seen)
+Alert.objects.create(cause="disk:old", severity="warning", summary="Short until noon.", opened_at=now, ended_at=now, **seen)
+for attempts, sent_at, words in ((3, None, "mail.example.net: 451 4.7.1 try again later"), (1, now, "250 ok")):
+    Notice.objects.create(alert=alert, kind="opened", channel="mail", target="on-call@example.net", made_at=now,
+                          next_try_at=now, attempts=attempts, sent_at=sent_at, words=words)
+Silence.objects.create(rule="disk", cause="disk:inodes:log", until=now + timedelta(hours=4), made_at=now, made_by="operator",
+                       why="it is known")
 print("PLACES" + json.dumps({
     "batch": str(batch), "tuned": tuned.pk, "change": change.tag, "run": run.pk, "attempt": attempt.pk,
+    "alert": alert.pk,
     "task": PeriodicTask.objects.get(name="nightly report").pk, "user": User.objects.get(username="operator").pk,
 }))
 """
@@ -154,12 +176,13 @@ class Places:
     attempt: int
     task: int
     user: int
+    alert: int
 
     def paths(self, role: str) -> list[str]:
         return [path.format(**self.__dict__) for path in PAGES[role]]
 
 
-SAMPLE = Places("0123456789ABCDEF", "smtp:x.example", "6f2c1f5e-0f6e-4a51-9d5d-0d1f4a2d7c11", 1, "abc", 1, 1, 1, 1)
+SAMPLE = Places("0123456789ABCDEF", "smtp:x.example", "6f2c1f5e-0f6e-4a51-9d5d-0d1f4a2d7c11", 1, "abc", 1, 1, 1, 1, 1)
 
 
 def plain() -> list[str]:

@@ -35,6 +35,7 @@ COMMANDS = {
     "add_recipients": f"queue add-recipient {ID} a@example.org b@example.org",
     "ages": "queue ages --refresh",
     "bounce": f"queue bounce {ID}",
+    "certificates": "status",
     "change_matching": "queue purge --all --yes",
     "check_changes": "transport check smtp process_limit=5",
     "data": f"queue data {ID}",
@@ -81,6 +82,7 @@ COMMANDS = {
 BEFORE: dict[str, Any] = {
     "processes": {"processes": {}, "children": {}, "manager": True},
     "disks": {"disks": []},
+    "certificates": {"certificates": []},
     "inject_begin": {"queue_id": ID},
     "inject_data": {},
     "settings": {

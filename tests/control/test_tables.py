@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,13 @@ import pytest
 
 from mailcore.control import tables
 from mailcore.control.async_client import AsyncControlClient
+from mailcore.dkim.key import new_key
 from mailcore.log.disk import Disk
 from mailcore.scheduler.parameters import DESTINATION_SCOPE, GLOBAL_SCOPE, SUSPENDED_UNTIL, TRANSPORT_SCOPE
 from mailcore.supervisor.room import ballast_of
 from tests.control import running_control as running_module
 from tests.control.running_control import RunningControl, open_control
+from tests.doctor.sample_host import certificate
 from tests.eventually import eventually
 from tests.routing.nameserver import name_server
 
@@ -59,6 +62,33 @@ async def test_disks_say_what_is_free_and_what_is_kept(running: RunningControl, 
         assert (each["ballast_bytes"], each["ballast_bytes_whole"]) == (limits.ballast_bytes, limits.ballast_bytes)
         assert (each["ballast_inodes"], each["ballast_inodes_whole"]) == (limits.ballast_inodes, limits.ballast_inodes)
     assert disks[2]["ballast_bytes_whole"] == 0
+
+
+async def test_certificates_say_until_when_they_hold_and_which_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "first.pem", tmp_path / "second.pem"
+    for path, days in ((first, 5), (second, 9)):
+        certificate(tmp_path, "mx.example.org", days).rename(path)
+    more = "".join(
+        (
+            f'[receiver]\ntls_certificate = "{first}"\ntls_key = "{first}"\n',
+            f'[[certificate]]\nnames = ["b.example.org"]\ncertificate = "{second}"\nkey = "{second}"\n',
+        )
+    )
+    key = tmp_path / "key.pem"
+    key.write_bytes(new_key("ed25519").pem)
+    key.chmod(0o600)
+    more += f'[[dkim]]\ndomain = "example.org"\nselector = "2026a"\nkey = "{key}"\n'
+    monkeypatch.setattr(running_module, "CONFIGURATION", f'home = "home"\n{more}')
+    async with open_control(manager=False) as running, running.client() as control:
+        assert (await control.call("certificates"))["key_records"] == ["2026a._domainkey.example.org"]
+        second.write_bytes(second.read_bytes()[:-200])  # damaged while it runs
+        one, other = (await control.call("certificates"))["certificates"]
+        assert (one["path"], one["names"], one["fault"]) == (str(first), [], "")
+        assert 4.9 * 86_400 < one["not_after"] - time.time() < 5.1 * 86_400
+        assert (other["names"], other["not_after"]) == (["b.example.org"], None)
+        assert str(second) in other["fault"]
 
 
 # -- routes

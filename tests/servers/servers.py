@@ -55,10 +55,11 @@ ROLES = {
     "waypost: manager": "waypost",
     "waypost: deliverer": "waypost-deliverer",
     "django serve": "waypost-portal",
+    "django watch": "waypost-portal",
     "celery": "waypost-portal",
 }
 EXPOSURE = (
-    "for unit in core portal worker beat redis; do systemd-analyze security --no-pager waypost-$unit.service"
+    "for unit in core portal watch worker beat redis; do systemd-analyze security --no-pager waypost-$unit.service"
     " | sed -n 's/.*exposure level for [^:]*: \\([0-9.]*\\) .*/\\1/p'; done"
 )
 EXPOSURE_MAX = 2.0

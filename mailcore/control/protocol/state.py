@@ -8,6 +8,8 @@ from mailcore.manager_answers import Places, Size, State
 
 __all__ = [
     "OPERATIONS",
+    "Certificate",
+    "Certificates",
     "Child",
     "Disk",
     "Disks",
@@ -118,6 +120,22 @@ class Disks(Result):
     disks: list[Disk]
 
 
+class Certificate(Result):
+    """The file of a certificate of the receivers."""
+
+    path: str
+    names: list[str]  # that clients ask for; none: for all others
+    not_after: float | None  # wall clock; None: it cannot be read
+    fault: str = ""  # why it cannot be read
+
+
+class Certificates(Result):
+    """The certificates of the receivers, as their files are now, and the keys that sign mail."""
+
+    certificates: list[Certificate]
+    key_records: list[str] = []  # names of the DNS records of the keys of [[dkim]] and [arc]
+
+
 _READ, _INTERNAL = Access.READ, Access.INTERNAL
 _CONTROL, _MANAGER = Answerer.CONTROL, Answerer.MANAGER
 
@@ -130,5 +148,13 @@ OPERATIONS = (
         "positions", Arguments, _READ, _CONTROL, "runners, ends, segments and what keeps them; recovery now", Positions
     ),
     Operation("disks", Arguments, _READ, _CONTROL, "free space where queue, spool and log are", Disks),
+    Operation(
+        "certificates",
+        Arguments,
+        _READ,
+        _CONTROL,
+        "when the receivers' certificates expire; names of the keys that sign mail",
+        Certificates,
+    ),
     Operation("places", Arguments, _INTERNAL, _MANAGER, "the manager's part of positions", Places),
 )

@@ -12,9 +12,9 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand
-from django.db import DatabaseError, connection
-from django.db.migrations.executor import MigrationExecutor
+from django.db import connection
 
+from appliance.common.migrated import all_migrations_applied
 from appliance.reports import nights
 
 _PR_SET_PDEATHSIG = 1  # prctl(2)
@@ -37,7 +37,7 @@ class Command(BaseCommand):
             ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
             if os.getppid() != options["with_parent"]:  # it ended before we could say so
                 return
-        while not (settings.REDIS_SOCKET.parent.is_dir() and ready()):
+        while not (settings.REDIS_SOCKET.parent.is_dir() and all_migrations_applied()):
             time.sleep(LOOK_S)  # the core makes its directories, the portal its database
         connection.close()
         own = settings.CELERY_BROKER_URL.endswith(str(settings.REDIS_SOCKET))
@@ -45,12 +45,3 @@ class Command(BaseCommand):
         command = [sys.executable, "-m", nights.__name__, str(settings.WAYPOST.run_directory / "nights.lock"),
                    str(settings.WAYPOST.log_directory), socket]  # fmt: skip
         os.execv(command[0], command)  # noqa: S606  # what waits all day needs no Django
-
-
-def ready() -> bool:
-    """Returns whether all migrations of the database are applied."""
-    try:
-        executor = MigrationExecutor(connection)
-        return not executor.migration_plan(executor.loader.graph.leaf_nodes())
-    except DatabaseError:
-        return False

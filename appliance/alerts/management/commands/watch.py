@@ -1,0 +1,48 @@
+"""``manage.py watch``: checks the rules of the alerts, and sends them. ``./run`` starts it; it ends with its parent."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+
+from appliance.alerts.emergency import Emergency
+from appliance.alerts.gathering import Gatherer
+from appliance.alerts.outbox import Outbox
+from appliance.alerts.sending import targets_of
+from appliance.alerts.watching import Watcher, alone
+from appliance.common.migrated import all_migrations_applied
+
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+
+
+class Command(BaseCommand):
+    """Checks the rules of the alerts until it is stopped: ``manage.py watch``."""
+
+    requires_system_checks = ()  # they would read all pages first
+    help = "Check the rules of the alerts, and send alerts."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Adds the option of the parent process."""
+        parser.add_argument("--with-parent", type=int, default=0, metavar="PID", help="end when this process ends")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        """Waits until no other watch runs, then checks the rules until it is stopped."""
+        if options["with_parent"]:
+            ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+            if os.getppid() != options["with_parent"]:  # it ended before we could say so
+                return
+        alerts = settings.WAYPOST.alerts
+        hold = alone(settings.PORTAL_DIRECTORY / "watch.lock")
+        targets = targets_of(alerts)
+        emergency = Emergency(settings.PORTAL_DIRECTORY, alerts, targets)
+        watcher = Watcher(alerts, targets, Gatherer(), Outbox(alerts, targets), emergency, ready=all_migrations_applied)
+        try:
+            watcher.run()
+        finally:
+            os.close(hold)
