@@ -21,7 +21,14 @@ from mailcore.config.settings import Settings
 from mailcore.counted import counted
 from mailcore.supervisor.child import SETTINGS_NAME, stored_settings
 from mailcore.supervisor.reloading import RELOAD, last_result
-from mailcore.supervisor.settings_change import ROLES, Changed, changed_keys, concerned, not_while_running
+from mailcore.supervisor.settings_change import (
+    OF_THE_PORTAL,
+    ROLES,
+    Changed,
+    changed_keys,
+    concerned,
+    not_while_running,
+)
 from mailcore.terminal.command import DONE, NOT_DONE, NOT_RUNNING, WRONG_USE, add_common, config_path
 from mailcore.terminal.output import complain, plain, print_json, say
 
@@ -38,7 +45,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "Clients that connect meanwhile wait a moment and are not refused; a client between two messages gets 421 and comes"
         " back. Changes of home, of the directories and of [export] enabled need a restart of the service, as do, under"
-        " systemd, changes of the addresses that receivers listen on. The portal's own processes read [portal]."
+        " systemd, changes of the addresses that receivers listen on. The portal's own"
+        " processes read [portal], [reports] and [alerts] when they start."
     )
     parser.add_argument("--dry-run", action="store_true", help="only show what would change and restart")
     add_common(parser)
@@ -62,6 +70,9 @@ def _run(arguments: argparse.Namespace) -> int:
     refused = not_while_running(old, new, sockets_are_given=False)
     if not arguments.json:
         _show(changes, restarts)
+    ours = sorted({f"[{each.field}]" for each in changes if each.field in OF_THE_PORTAL})
+    if ours:
+        complain(f"{', '.join(ours)}: the portal's processes read this when they start; restart them, too")
     if refused:
         for each in refused:
             complain(f"{each}; restart the service")

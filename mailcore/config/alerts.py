@@ -175,15 +175,15 @@ def settle(section: dict[str, Any], base: Path, fault: Callable[[tuple[str, str]
         )
 
 
-def alerts_warnings(settings: Alerts, domains: Sequence[str]) -> Iterator[str]:
+def alerts_warnings(alerts: Alerts, domains: Sequence[str]) -> Iterator[str]:
     """Yields a sentence for each setting that does less than it says. ``domains``: [relay] domains."""
-    if settings.webhook_secret_file and not settings.webhook:
+    if alerts.webhook_secret_file and not alerts.webhook:
         yield "[alerts] webhook_secret_file: no effect while webhook is not set; set webhook"
-    if settings.smtp_password_file and not settings.smtp_user:
+    if alerts.smtp_password_file and not alerts.smtp_user:
         yield "[alerts] smtp_password_file: no effect while smtp_user is not set; set smtp_user"
-    if settings.smtp:
+    if alerts.smtp:
         return
-    for recipient in settings.recipients:
+    for recipient in alerts.recipients:
         domain = recipient.rpartition("@")[2]
         if any(domain == each or (each.startswith(".") and domain.endswith(each)) for each in domains):
             yield (

@@ -47,6 +47,8 @@ _SECTIONS = {  # not managed -> why
     "control": "it says who may change what",
     "supervisor": "the processes are watched by it",
     "route_maps": "it names files",
+    "reports": "the portal reads it when it starts",
+    "alerts": "the watch reads it when it starts",
 }
 _FILES = frozenset(
     {

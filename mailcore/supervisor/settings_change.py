@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 from mailcore.config.cut_through import cut_through_transports
 from mailcore.config.settings import DIRECTORIES, Settings
 
-__all__ = ["ROLES", "Changed", "changed_keys", "concerned", "not_while_running"]
+__all__ = ["OF_THE_PORTAL", "ROLES", "Changed", "changed_keys", "concerned", "not_while_running"]
 
 ROLES = ("receiver", "manager", "control", "deliverer", "exporter")
 
 # The processes that read a section or a table of the file. A test compares this with the source of each process.
 _READ_BY: dict[str, tuple[str, ...]] = {
-    "arc": ("manager", "deliverer"),
+    "alerts": (),  # the watch reads the file
+    "arc": ("manager", "control", "deliverer"),
     "auth": ("receiver",),
     "authenticity": ("receiver", "deliverer"),
     "bounce": ("manager",),
@@ -31,7 +32,7 @@ _READ_BY: dict[str, tuple[str, ...]] = {
     "clients": ("receiver",),
     "control": ("control", "exporter"),
     "deliverer": ("receiver", "manager", "control", "deliverer"),
-    "dkim": ("receiver", "manager", "deliverer"),
+    "dkim": ("receiver", "manager", "control", "deliverer"),
     "dnsbl": ("receiver",),
     "esmtp": ("receiver",),
     "export": ("manager", "control", "exporter"),
@@ -69,6 +70,7 @@ _FOR_RECIPIENT_CHECKS = frozenset(
     {"deliverer", "login_routes", "route_maps", "routes", "sender_routes", "tls", "tls_policy", "transports"}
 )
 _PLACES = ("home", *DIRECTORIES)
+OF_THE_PORTAL = ("portal", "reports", "alerts")  # its processes read these when they start
 
 
 class Changed(NamedTuple):
