@@ -53,6 +53,7 @@ INSTALLED_APPS = [
     "appliance.destinations",
     "appliance.tuning",
     "appliance.managed",
+    "appliance.log",
     "appliance.status",
     "appliance.reports",
     "appliance.alerts",

@@ -16,6 +16,7 @@ SECTIONS = (
     ("status:overview", "Overview", Role.VIEWER),
     ("queue:list", "Queue", Role.VIEWER),
     ("queue:ages", "Ages", Role.VIEWER),
+    ("maillog:lines", "Log", Role.VIEWER),
     ("destinations:list", "Destinations", Role.VIEWER),
     ("tuning:parameters", "Tuning", Role.VIEWER),
     ("managed:settings", "Settings", Role.VIEWER),

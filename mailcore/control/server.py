@@ -35,6 +35,7 @@ from mailcore.control.history import PastAnswers
 from mailcore.control.injecting import Injecting
 from mailcore.control.intake import Intake
 from mailcore.control.local_filter import OpenFilter, no_filter
+from mailcore.control.log_lines import LogAnswers
 from mailcore.control.manager_link import ManagerLink
 from mailcore.control.managing import Managing
 from mailcore.control.operations import Operations
@@ -146,7 +147,8 @@ class ControlServer:
         positions = Positions(self.view, settings.queue.undo_time_s, exported)
         past = PastAnswers(self.view, Spool(disk, str(settings.spool_directory)))
         whatif = WhatIf(self.view, settings, parameters_of(settings), past.times_since)
-        families = [each.answers for each in (tables, positions, self.ages, past, whatif)]
+        log = LogAnswers(self.view, settings.log_directory)
+        families = [each.answers for each in (tables, positions, self.ages, past, whatif, log)]
         if files is not None:
             families.append(Managing(self.view, settings, disk, files).answers)
         self.operations = Operations(self.view, self.injecting, processes, *families)

@@ -51,6 +51,7 @@ COMMANDS = {
     "inject_data": "inject --from a@example.org --to b@example.org",
     "inject_end": "inject --from a@example.org --to b@example.org",
     "list": "queue list",
+    "log": "log lines --client 192.0.2.1",
     "parameters": "transport parameters",
     "ping": "ping",
     "positions": "queue positions",

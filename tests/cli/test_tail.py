@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from mailcore.cli.main import main
-from mailcore.cli.tail import ERRORS, EVENTS, WARNINGS, Selection
+from mailcore.lookup.log_selection import ERRORS, EVENTS, WARNINGS, Selection
 from mailcore.maillog import mail_lines
 from tests.eventually import PATIENCE_S
 from tests.test_tidy import read

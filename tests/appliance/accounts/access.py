@@ -66,6 +66,8 @@ TABLE: dict[str, tuple[Least, Least]] = {
     "tuning:windows": (VIEWER, NEVER),
     "tuning:return_batch": (OPERATOR, NEVER),
     "tuning:return_change": (OPERATOR, NEVER),
+    "maillog:lines": (VIEWER, NEVER),
+    "maillog:newer": (VIEWER, NEVER),
     "managed:settings": (VIEWER, NEVER),
     "managed:check": (NEVER, ADMINISTRATOR),
     "managed:apply": (NEVER, ADMINISTRATOR),

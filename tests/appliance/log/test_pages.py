@@ -1,0 +1,74 @@
+"""The page of the mail log with a core that answers what a test gives it: hostile text, places, and its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from appliance.log.views import LOOKS_MAX
+from mailcore.faults import Code
+from tests.appliance.fake_core import FakeCore, Refusal
+from tests.appliance.markup import markup_of
+from tests.appliance.tuning.test_pages import signed_in
+
+pytestmark = pytest.mark.django_db
+HOSTILE = "<script>alert(1)</script>\u202e"
+
+
+def answered(*lines: dict[str, Any], **more: Any) -> dict[str, Any]:
+    found = [{"place": f"1:{at}", "level": "info", "values": line} for at, line in enumerate(lines)]
+    return {"lines": found, "older": "", "newest": "1:99", "examined_bytes": 1000} | more
+
+
+def delivery(**more: Any) -> dict[str, Any]:
+    return {
+        "event": "delivery",
+        "time": 1.0,
+        "pid": 5,
+        "queue_id": "4ABC",
+        "recipient": HOSTILE,
+        "delays_s": [0.1, 2],
+    } | more
+
+
+def test_the_newest_line_is_first_and_what_strangers_wrote_is_harmless() -> None:
+    with FakeCore({"log": answered(delivery(reply="first"), delivery(reply="second"), older="1:0")}) as core:
+        page = markup_of(signed_in("viewer").get("/log/?recipient=*@a.example&status=sent&unknown=x"))
+        (asked,) = core.asked("log")
+    assert asked == {"recipient": "*@a.example", "status": "sent", "before": "", "limit": 100}
+    assert page.index("second") < page.index("first")
+    assert "<script>alert" not in page
+    assert "before=1%3A0" in page
+    assert f"left={LOOKS_MAX}" in page
+
+
+def test_older_lines_are_not_followed() -> None:
+    with FakeCore({"log": answered(delivery())}):
+        page = markup_of(signed_in("viewer").get("/log/?before=1:50"))
+    assert "hx-get" not in page
+    assert "The newest lines" in page
+
+
+def test_it_stops_to_look_after_its_time() -> None:
+    with FakeCore({"log": answered(delivery(), newest="1:120")}) as core:
+        client = signed_in("viewer")
+        page = markup_of(client.get("/log/newer/?after=1:99&left=2&queue_id=4ABC"))
+        assert "after=1%3A120&amp;left=1" in page
+        assert core.asked("log")[0]["after"] == "1:99"
+        for left in ("1", "x", "-5", "²"):
+            assert "hx-get" not in markup_of(client.get("/log/newer/", {"after": "1:99", "left": left}))
+
+
+def test_what_the_core_refuses_is_shown() -> None:
+    with FakeCore({"log": Refusal(f"sender: {HOSTILE}", Code.INVALID)}):
+        page = markup_of(signed_in("viewer").get("/log/?sender=["))
+    assert "<script>alert" not in page
+    assert "notice error" in page
+
+
+def test_an_empty_log_says_so() -> None:
+    with FakeCore({"log": answered(newest="")}):
+        client = signed_in("viewer")
+        assert "The log is empty" in markup_of(client.get("/log/"))
+        assert "No line in the last" in markup_of(client.get("/log/?status=bounced"))

@@ -1,0 +1,35 @@
+"""The mail log in the browser, with a real core: lines come as they are written, and are filtered."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from playwright.async_api import expect
+
+from mailcore.lab.lab import Lab
+from tests.browser.site import site
+
+SHOTS = os.environ.get("WAYPOST_SHOTS", "")  # a directory, for a person who wants to look
+
+
+async def test_lines_come_as_they_are_written_and_are_filtered(tmp_path: Path) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
+        page = await it.sign_in("viewer")
+        await page.goto(it.url("/log/"))
+        await expect(page.locator("table.log")).to_contain_text("started")
+        queue_id = await it.core.send("reader@example.org")
+        other = await it.core.send("other@example.net")
+        row = page.locator("table.log tr", has_text="reader@example.org")
+        await expect(row.first).to_contain_text("sent")
+        await expect(page.locator("table.log")).to_contain_text(other)
+        for width in (1440, 360) if SHOTS else ():
+            await page.set_viewport_size({"width": width, "height": 900})
+            await page.screenshot(path=f"{SHOTS}/log-{width}.png", full_page=True)
+        await page.goto(it.url("/log/?recipient=reader@*&status=sent"))
+        await expect(page.locator("table.log tbody tr")).to_have_count(1)
+        await page.click(f"table.log a:has-text('{queue_id}')")
+        await expect(page.locator("table.log")).to_contain_text("accepted")
+        await expect(page.locator("table.log")).not_to_contain_text(other)
+        await page.click("text=The whole message")
+        await expect(page.locator("main")).to_contain_text("reader@example.org")
