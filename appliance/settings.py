@@ -54,6 +54,7 @@ INSTALLED_APPS = [
     "appliance.tuning",
     "appliance.status",
     "appliance.reports",
+    "appliance.api",
     "appliance.accounts",
     "appliance.audit",
     "appliance.accounts.apps.PortalAdminConfig",

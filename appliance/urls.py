@@ -20,7 +20,9 @@ urlpatterns = [
     path("routes/", include("appliance.status.routes_urls")),
     path("reports/", include("appliance.reports.urls")),
     path("audit/", include("appliance.audit.urls")),
+    path("accounts/tokens/", include("appliance.api.token_urls")),
     path("accounts/", include("appliance.accounts.urls")),
+    path("api/v1/", include("appliance.api.urls")),
     path("admin/", admin.site.urls),
 ]
 if settings.PORTAL.metrics_networks:
