@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from django.http import HttpRequest, QueryDict
@@ -29,7 +29,7 @@ class AuditFilter(BaseModel):
     who: str = optional(min_length=1, max_length=150, description="a user, or the beginning of its name and *")
     action: str = optional(min_length=1, max_length=60, description="such as queue.delete or queue.*")
     subject: str = optional(min_length=1, max_length=400)
-    outcome: str = optional(min_length=1, max_length=10, description="done, refused or unknown")
+    outcome: Literal["done", "refused", "unknown"] = optional()
     since: str = optional(min_length=1, max_length=40, description="such as 2026-11-21T10:00, in UTC")
     until: str = optional(min_length=1, max_length=40, description="such as 2026-11-21T10:00, in UTC")
     text: str = optional(min_length=1, max_length=200, description="a part of the reason, the result or the subject")

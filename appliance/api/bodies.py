@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from appliance.queue.change_forms import WHY_MAX
 from mailcore.control.protocol.operation import QUEUE_ID_PATTERN, WALL_CLOCK_MAX
 
-__all__ = ["Body", "FilterBody", "FilterQuery", "QueueId", "Why", "given", "optional"]
+__all__ = ["ONE_LINE", "Body", "FilterBody", "FilterQuery", "QueueId", "Why", "given", "optional"]
 
 WHY_MIN = 3
 TEXT_MAX = 1_000  # of a condition, as the core allows
@@ -39,10 +39,13 @@ def one_line(text: str) -> str:
     return text
 
 
+# For the description alone: one_line decides.
+ONE_LINE = Field(json_schema_extra={"pattern": r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"})
 Why = Annotated[
     str,
     StringConstraints(strip_whitespace=True, min_length=WHY_MIN, max_length=WHY_MAX),
     AfterValidator(one_line),
+    ONE_LINE,
     Field(description="the reason; stored in the audit log and in the journal"),
 ]
 QueueId = Annotated[str, StringConstraints(pattern=QUEUE_ID_PATTERN)]
@@ -57,11 +60,15 @@ class Body(BaseModel):
 class FilterQuery(BaseModel):
     """Selects the messages that fulfil all conditions given, as the filter of the queue page does."""
 
-    sender: str = optional(max_length=TEXT_MAX, description='an address with * and ?; "<>" is the sender of bounces')
-    recipient: str = optional(max_length=TEXT_MAX, description="an address with * and ?")
-    destination: str = optional(max_length=TEXT_MAX, description="transport:next hop, with * and ?")
-    lane: str = optional(max_length=TEXT_MAX, description="the lane, such as retry.*, hold or deleted")
-    reason: str = optional(max_length=TEXT_MAX, description="a part of the last reply, or of the reason for a hold")
+    sender: str = optional(
+        min_length=1, max_length=TEXT_MAX, description='an address with * and ?; "<>" is the sender of bounces'
+    )
+    recipient: str = optional(min_length=1, max_length=TEXT_MAX, description="an address with * and ?")
+    destination: str = optional(min_length=1, max_length=TEXT_MAX, description="transport:next hop, with * and ?")
+    lane: str = optional(min_length=1, max_length=TEXT_MAX, description="the lane, such as retry.*, hold or deleted")
+    reason: str = optional(
+        min_length=1, max_length=TEXT_MAX, description="a part of the last reply, or of the reason for a hold"
+    )
     older_than_s: float = optional(gt=0, le=WALL_CLOCK_MAX, description="seconds since the arrival")
     younger_than_s: float = optional(gt=0, le=WALL_CLOCK_MAX, description="seconds since the arrival")
     larger_than_bytes: int = optional(gt=0, le=BYTES_MAX)

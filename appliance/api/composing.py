@@ -21,7 +21,7 @@ from typing import Annotated
 from django.utils import timezone
 from pydantic import AfterValidator, Field, StringConstraints
 
-from appliance.api.bodies import Body, one_line
+from appliance.api.bodies import ONE_LINE, Body, one_line
 from appliance.api.errors import ApiError
 from mailcore.control.protocol.operation import ENVELOPE_ADDRESS_MAX, WALL_CLOCK_MAX
 
@@ -75,16 +75,16 @@ Mailbox = Annotated[
     AfterValidator(_mailbox),
     Field(json_schema_extra={"format": "email"}),
 ]
-Line = Annotated[str, StringConstraints(max_length=VALUE_MAX), AfterValidator(one_line)]
+Line = Annotated[str, StringConstraints(max_length=VALUE_MAX), AfterValidator(one_line), ONE_LINE]
 FieldName = Annotated[str, AfterValidator(_name)]
-FileName = Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(one_line)]
+FileName = Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(one_line), ONE_LINE]
 
 
 class Person(Body):
     """An address of a field, with the name to show."""
 
     address: Mailbox
-    name: Annotated[str, StringConstraints(max_length=200), AfterValidator(one_line)] = ""
+    name: Annotated[str, StringConstraints(max_length=200), AfterValidator(one_line), ONE_LINE] = ""
 
 
 class Attachment(Body):

@@ -24,10 +24,21 @@ __all__ = ["destinations", "resume", "suspend"]
 
 FOR_S_MAX = 366 * 86_400  # as the tuning page
 NAME_MAX = 400  # as the core allows
+
+
+def _destination(text: str) -> str:
+    one_line(text)
+    transport, colon, next_hop = text.partition(":")
+    if not transport or not colon or not next_hop or "/" in transport:
+        raise ValueError("write transport:next hop")
+    return text
+
+
 Name = Annotated[
     str,
-    StringConstraints(pattern=r"^[^:/]+:.+$", max_length=NAME_MAX),
-    AfterValidator(one_line),
+    StringConstraints(max_length=NAME_MAX),
+    AfterValidator(_destination),
+    Field(json_schema_extra={"pattern": r"^[^:/\x00-\x1f\x7f-\x9f]+:[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$"}),
     Field(description="transport:next hop, or transport:.domain for all below it"),
 ]
 

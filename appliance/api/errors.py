@@ -82,7 +82,9 @@ def fault_of(errors: Sequence[Any]) -> Fault:
     for step in place:
         argument += f"[{step}]" if isinstance(step, int) else f".{step}" if argument else str(step)
     argument = argument[:200]
-    return Fault(Code.INVALID, f"{argument}: {first['msg']}" if argument else str(first["msg"]), argument)
+    ours = first["type"] == "value_error"  # pydantic begins the message of our own ValueError with its own words
+    message = str(first["ctx"]["error"]) if ours else first["msg"]
+    return Fault(Code.INVALID, f"{argument}: {message}" if argument else message, argument)
 
 
 def _of_error(request: HttpRequest, error: FaultError) -> HttpResponse:

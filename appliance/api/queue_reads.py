@@ -19,6 +19,7 @@ from appliance.api.scopes import Scope
 from appliance.common.door import door
 from appliance.queue.browsing import CURSOR_MAX, PAGE, read_on
 from appliance.queue.message import Message, RecipientRow, message_of, recipients_of
+from mailcore.control.client import Refused
 from mailcore.control.protocol.messages import PAGE_MAX, Details, HistoryEvent, Item, Reason
 from mailcore.faults import Code
 
@@ -74,7 +75,13 @@ def messages(
 
     Ask again with the answer's cursor until it is null. A page may be shorter than its limit: reading stops after a second.
     """
-    reading = read_on(door(request), given(conditions), cursor, limit)
+    try:
+        reading = read_on(door(request), given(conditions), cursor, limit)
+    except Refused as error:
+        where, _, name = error.argument.partition(".")
+        if where != "filter" or not name:
+            raise
+        raise ApiError(f"{name}: {error.fault.at_field}", code=error.code, argument=name) from error
     return MessagesPage(
         items=reading.items, cursor=reading.cursor, examined=reading.examined, notes=list(reading.notes)
     )

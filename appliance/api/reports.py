@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from django.http import HttpRequest
-from pydantic import Field
+from ninja import Path
+from pydantic import Field, StringConstraints
 
 from appliance.api.errors import ApiError
 from appliance.api.operation import operation
@@ -28,6 +29,7 @@ __all__ = ["report", "report_table", "reports"]
 COUNT, COUNT_MAX = 14, 100
 ROWS, ROWS_MAX = 1_000, 10_000
 PeriodName = Literal["day", "week", "month"]
+Start = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$")]
 Value = str | int | float | bool | None
 
 
@@ -89,7 +91,7 @@ def reports(
 
 
 @operation("GET", "/reports/{period}/{start}", tag="Reports", scopes={Scope.READ}, answer=ReportFound)
-def report(request: HttpRequest, period: PeriodName, start: str) -> ReportFound:
+def report(request: HttpRequest, period: PeriodName, start: Path[Start]) -> ReportFound:
     """Returns one report: its balance and the names of its tables."""
     it = _report(period, start)
     return ReportFound(
@@ -110,7 +112,7 @@ def report(request: HttpRequest, period: PeriodName, start: str) -> ReportFound:
 def report_table(
     request: HttpRequest,
     period: PeriodName,
-    start: str,
+    start: Path[Start],
     table: str,
     cursor: Annotated[int, Field(ge=0, le=1 << 31)] = 0,
     limit: Annotated[int, Field(ge=1, le=ROWS_MAX)] = ROWS,
@@ -143,7 +145,7 @@ def _plain(value: Any) -> Value:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def _report(period: str, start: str) -> Report:
+def _report(period: str, start: Path[Start]) -> Report:
     kind = Period(period)
     try:
         first = date.fromisoformat(start)

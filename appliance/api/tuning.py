@@ -15,7 +15,7 @@ from django.http import HttpRequest
 from pydantic import AfterValidator, Field, StringConstraints
 
 from appliance.accounts.roles import Role
-from appliance.api.bodies import Body, Why, one_line
+from appliance.api.bodies import ONE_LINE, Body, Why, one_line
 from appliance.api.errors import ApiError
 from appliance.api.operation import operation
 from appliance.api.scopes import Scope
@@ -37,11 +37,12 @@ ScopeName = Annotated[
     str,
     StringConstraints(max_length=400),
     AfterValidator(one_line),
+    ONE_LINE,
     Field(description='"" is everywhere; a transport; transport:next hop; transport:.domain for all below it'),
 ]
 Whole = Annotated[int, Field(ge=-WHOLE_MAX, le=WHOLE_MAX)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
-Text = Annotated[str, StringConstraints(max_length=TEXT_MAX), AfterValidator(one_line)]
+Text = Annotated[str, StringConstraints(max_length=TEXT_MAX), AfterValidator(one_line), ONE_LINE]
 Given = bool | Whole | Number | Text | None
 
 
@@ -98,7 +99,7 @@ class TuningChanges(msgspec.Struct, kw_only=True):
 class ChangeBody(Body):
     """One value. ``before``: the value that the caller saw; if another one is in force, nothing is changed."""
 
-    parameter: Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(one_line)]
+    parameter: Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(one_line), ONE_LINE]
     value: Given = Field(description="null removes the value; the wider scope's or the configured one applies")
     before: Given = None
 

@@ -75,7 +75,7 @@ PAGES: dict[str, tuple[str, ...]] = {
 SAME_WITHOUT_ANYTHING = frozenset(
     (
         "/queue/search/", "/reports/schedules/reports/", "/admin/", "/admin/auth/user/", "/admin/auth/user/add/",
-        "/admin/auth/group/", "/admin/django_celery_beat/periodictask/",
+        "/admin/auth/group/", "/admin/django_celery_beat/periodictask/", "/api/v1/",
     )
 )  # fmt: skip
 # Reached by steps of a test: the page that asks for the code.
@@ -98,6 +98,8 @@ from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
 from allauth.mfa.totp.internal.auth import TOTP
 from axes.models import AccessAttempt
 from django_celery_beat.models import PeriodicTask
+from appliance.api.scopes import Scope
+from appliance.api.tokens import make
 from appliance.audit.models import Entry, Outcome as Ended
 from appliance.queue.models import Change as QueueChange, Phase
 from appliance.reports.models import Run, State
@@ -107,6 +109,8 @@ coded = User.objects.create_user("coded", password=PASSWORD)
 coded.groups.add(Group.objects.get(name="administrator"))
 TOTP.activate(coded, SECRET)
 RecoveryCodes.activate(coded)
+for name in ("administrator", "operator"):
+    make(User.objects.get(username=name), "nightly script", list(Scope), 30)
 result = json.loads(RESULT)
 prediction = Prediction.objects.create(
     changes=[], asked={"duration_s": 86400.0, "since_s": 3600.0}, before=result, after=result, assumptions=["none"]

@@ -35,7 +35,7 @@ WIDE, NARROW = ViewportSize(width=1440, height=900), ViewportSize(width=360, hei
 SOME = frozenset(
     (
         "/", "/queue/", "/destinations/", "/tuning/", "/positions/", "/audit/", "/reports/", "/admin/auth/user/add/",
-        "/accounts/login/", "/accounts/two-factor/", "/no/such/page",
+        "/accounts/login/", "/accounts/two-factor/", "/accounts/tokens/", "/api/v1/", "/no/such/page",
     )
 )  # fmt: skip
 LOOKS = [  # the last: whether all pages are looked at, and before there is anything on them, too

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.mutations import (
+    of_api,
     of_authenticity,
     of_bounces,
     of_changes,
@@ -36,6 +37,7 @@ from tests.mutations import (
 from tests.mutations.mutation import Mutation
 
 MUTATIONS = [
+    *of_api.MUTATIONS,
     *of_authenticity.MUTATIONS,
     *of_bounces.MUTATIONS,
     *of_changes.MUTATIONS,
