@@ -25,7 +25,7 @@ from appliance.api.bodies import ONE_LINE, Body, one_line
 from appliance.api.errors import ApiError
 from mailcore.control.protocol.operation import ENVELOPE_ADDRESS_MAX, WALL_CLOCK_MAX
 
-__all__ = ["Mailbox", "MessageBody", "composed"]
+__all__ = ["Mailbox", "MessageBody", "Sender", "composed"]
 
 NAME = re.compile(r"[!-9;-~]{1,76}")  # RFC 5322 2.2: printable ASCII without the colon
 TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,63}/[A-Za-z0-9!#$&^_.+-]{1,63}")  # RFC 6838 4.2
@@ -69,6 +69,7 @@ def _mailbox(text: str) -> str:
     return text
 
 
+Sender = Annotated[str, StringConstraints(max_length=ENVELOPE_ADDRESS_MAX), AfterValidator(one_line), ONE_LINE]
 Mailbox = Annotated[
     str,
     StringConstraints(min_length=3, max_length=ENVELOPE_ADDRESS_MAX),
@@ -101,9 +102,7 @@ People = Annotated[list[Person], Field(min_length=1, max_length=ADDRESSES_MAX)]
 class MessageBody(Body):
     """A message: ``raw`` as it is, or its parts."""
 
-    sender: str = Field(
-        max_length=ENVELOPE_ADDRESS_MAX, description='of the envelope; "" is the sender of bounces: none is returned'
-    )
+    sender: Sender = Field(description='of the envelope; "" is the sender of bounces: none is returned')
     recipients: list[Mailbox] = Field(min_length=1, max_length=ADDRESSES_MAX, description="of the envelope")
     not_before: float | None = Field(
         default=None, gt=0, le=WALL_CLOCK_MAX, description="seconds since 1970; not delivered before"

@@ -21,13 +21,13 @@ from pydantic import Field, ValidationError
 
 from appliance.accounts.roles import Role
 from appliance.api.authentication import token_of
-from appliance.api.composing import ADDRESSES_MAX, Mailbox, MessageBody, composed
+from appliance.api.composing import ADDRESSES_MAX, Mailbox, MessageBody, Sender, composed
 from appliance.api.errors import ApiError, fault_of
 from appliance.api.operation import MORE_SCHEMAS, body_of, operation
 from appliance.api.scopes import Scope
 from appliance.audit.record import audited
 from appliance.common.door import door
-from mailcore.control.protocol.operation import ENVELOPE_ADDRESS_MAX, WALL_CLOCK_MAX
+from mailcore.control.protocol.operation import WALL_CLOCK_MAX
 from mailcore.faults import Code
 
 __all__ = ["send"]
@@ -36,10 +36,7 @@ RAW, JSON = "message/rfc822", "application/json"
 LARGE_BYTES = 1 << 20  # a body above it needs a place
 PLACES = 4  # in one portal process: a JSON body is in memory four times, as text, decoded, composed and in frames
 PLACE_WAIT_S = 10.0
-Sender = Annotated[
-    str,
-    Field(max_length=ENVELOPE_ADDRESS_MAX, description="of the envelope, for message/rfc822; empty: of bounces"),
-]
+EnvelopeSender = Annotated[Sender, Field(description="of the envelope, for message/rfc822; empty: of bounces")]
 RECIPIENTS: Any = Query(  # type: ignore[type-arg]  # ninja's is for annotations
     (), max_length=ADDRESSES_MAX, description="of the envelope, for message/rfc822; may be given several times"
 )
@@ -117,7 +114,7 @@ _BODY = {
 )
 def send(
     request: HttpRequest,
-    sender: Sender | None = None,
+    sender: EnvelopeSender | None = None,
     recipient: list[Mailbox] = RECIPIENTS,
     not_before: NotBefore | None = None,
 ) -> Sent:

@@ -4,6 +4,7 @@ Laws
 - The token is shown once, when it is made; the database has its digest.
 - The user, the role and the second factor are those of the moment of use, so a user who was disabled or given another role
   takes all tokens along.
+- A token that has ended stays in the list for a year, and is deleted when its user makes another one.
 - Requests are counted in the database by one statement, so that all portal processes share the count. While the database
   cannot be written, requests are not counted: looks continue, and a change needs the database anyway.
 
@@ -24,7 +25,7 @@ from datetime import timedelta
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import DatabaseError
-from django.db.models import Case, F, Value, When
+from django.db.models import Case, F, Q, Value, When
 from django.http import HttpRequest
 from django.utils import timezone
 
@@ -39,6 +40,7 @@ PREFIX = "wpt_"  # so that a scanner of repositories knows a token when it sees 
 SECRET_BYTES = 32
 TOKEN_MAX = 100  # characters; what is longer is not looked up
 BEGINNING = len(PREFIX) + 4  # characters that are shown later; 232 bits are left
+ENDED_KEPT = timedelta(days=365)
 REFUSALS_NOTED_EVERY = timedelta(hours=1)  # in the audit log, for each token
 MINUTE_S = 60
 _log = logging.getLogger("waypost.portal")
@@ -53,8 +55,10 @@ class Wait:
 
 def make(user: User, name: str, scopes: Sequence[Scope], days: int) -> tuple[ApiToken, str]:
     """Stores a new token; returns it, and its text, which is not stored."""
-    text = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
     now = timezone.now()
+    long_ago = now - ENDED_KEPT
+    ApiToken.objects.filter(Q(expires_at__lt=long_ago) | Q(revoked_at__lt=long_ago), user=user).delete()
+    text = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
     token = ApiToken.objects.create(
         user=user,
         name=name,

@@ -117,6 +117,8 @@ def test_a_message_that_was_sent_with_a_key_is_queued_once() -> None:
         ("/messages?recipient=r@x.example", RAW, "sender"),
         ("/messages?sender=a@b.example", RAW, "recipient"),
         (QUERY, b"", ""),
+        ("/messages?sender=a%00@b.example&recipient=r@x.example", RAW, "sender"),
+        ("/messages?sender=a@b.example%0d%0aRCPT&recipient=r@x.example", RAW, "sender"),
         (f"{QUERY}&sender=other@b.example", RAW, "sender"),
         ("/messages?sender=a@b.example&recipient=nothing", RAW, "recipient[0]"),
         ("/messages?sender=a@b.example&recipient=r@x.example%0d%0aDATA", RAW, "recipient[0]"),

@@ -123,6 +123,19 @@ def test_a_revoked_token_stops_at_once_and_stays_in_the_list() -> None:
     assert (entry.who, entry.subject, entry.before["user"]) == ("operator", "leaked", "operator")
 
 
+def test_tokens_that_ended_long_ago_are_deleted_and_later_ones_stay() -> None:
+    it = user("operator")
+    long_ago, lately = timezone.now() - timedelta(days=366), timezone.now() - timedelta(days=364)
+    for name, ended in (("old expired", {"expires_at": long_ago}), ("old revoked", {"revoked_at": long_ago}),
+                        ("expired", {"expires_at": lately}), ("revoked", {"revoked_at": lately})):  # fmt: skip
+        ApiToken.objects.filter(pk=token_for(it, name=name)[0].pk).update(**ended)
+    other, _ = token_for(user("viewer"), name="of another user")
+    ApiToken.objects.filter(pk=other.pk).update(revoked_at=long_ago)
+    token_for(it, name="new")
+    left = set(ApiToken.objects.values_list("name", flat=True))
+    assert left == {"expired", "revoked", "new", "of another user"}
+
+
 def test_only_its_user_and_an_administrator_revoke_a_token() -> None:
     token, text = token_for(user("operator", "owner"), name="of the owner")
     other = client_of("operator", "other")
