@@ -19,14 +19,22 @@ class Scope(enum.StrEnum):
     QUEUE = "queue"
     TUNE = "tune"
     SEND = "send"
+    REPORT = "report"
 
 
 # scope -> the lowest role whose users can use it for anything
-LEAST_ROLE = {Scope.READ: Role.VIEWER, Scope.QUEUE: Role.OPERATOR, Scope.TUNE: Role.OPERATOR, Scope.SEND: Role.OPERATOR}
+LEAST_ROLE = {
+    Scope.READ: Role.VIEWER,
+    Scope.QUEUE: Role.OPERATOR,
+    Scope.TUNE: Role.OPERATOR,
+    Scope.SEND: Role.OPERATOR,
+    Scope.REPORT: Role.OPERATOR,
+}
 
 SCOPE_CHOICES = (
     (Scope.READ.value, "read: every page as data, without message bodies; the audit log for operators"),
     (Scope.QUEUE.value, "queue: change messages: delete, hold, release, retry, reroute, bounce"),
     (Scope.TUNE.value, "tune: suspend and resume destinations, set parameters"),
     (Scope.SEND.value, "send: hand in messages"),
+    (Scope.REPORT.value, "report: start and stop reports"),
 )

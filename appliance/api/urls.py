@@ -15,7 +15,20 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.urls import URLPattern, path
 from django.views.decorators.csrf import csrf_exempt
 
-from appliance.api import audit, destinations, openapi, overview, queue_changes, queue_reads, reports, sending, tuning
+from appliance.api import (
+    audit,
+    destinations,
+    openapi,
+    overview,
+    queue_changes,
+    queue_reads,
+    report_runs,
+    reports,
+    searching,
+    sending,
+    status,
+    tuning,
+)
 from appliance.api.errors import error_response
 from appliance.api.operation import OPERATIONS, api
 from mailcore.faults import Code, Fault
@@ -23,7 +36,9 @@ from mailcore.faults import Code, Fault
 __all__ = ["OPERATIONS", "app_name", "urlpatterns"]
 
 # Importing them registers their operations.
-MODULES = (overview, queue_reads, queue_changes, destinations, tuning, reports, audit, sending)
+MODULES = (
+    overview, status, queue_reads, searching, queue_changes, destinations, tuning, reports, report_runs, audit, sending,
+)  # fmt: skip
 View = Callable[..., HttpResponse]
 
 

@@ -11,7 +11,7 @@ from appliance.api.scopes import Scope
 
 __all__ = ["TABLE"]
 
-READ, QUEUE, TUNE, SEND = Scope
+READ, QUEUE, TUNE, SEND, REPORT = Scope
 VIEWER, OPERATOR, ADMINISTRATOR = Role
 QUEUE_ID, TAG = "0123456789ABCDEF", "0123456789"
 
@@ -37,6 +37,15 @@ TABLE: dict[str, tuple[str, str, set[Scope], Role]] = {
     "reports": ("GET", "/reports", {READ}, VIEWER),
     "report": ("GET", "/reports/day/2026-11-18", {READ}, VIEWER),
     "report_table": ("GET", "/reports/day/2026-11-18/destinations", {READ}, VIEWER),
+    "search": ("GET", "/queue/search?sender=a@b.example", {READ}, VIEWER),
+    "ages": ("GET", "/queue/ages", {READ}, VIEWER),
+    "routes": ("GET", "/routes", {READ}, VIEWER),
+    "resolve": ("GET", "/routes/resolve?address=a@b.example", {READ}, VIEWER),
+    "positions": ("GET", "/positions", {READ}, VIEWER),
+    "report_runs": ("GET", "/report-runs", {READ, REPORT}, VIEWER),
+    "report_run": ("GET", "/report-runs/1", {READ, REPORT}, VIEWER),
+    "start_report": ("POST", "/report-runs", {REPORT}, OPERATOR),
+    "stop_report": ("POST", "/report-runs/1/stop", {REPORT}, OPERATOR),
     "audit": ("GET", "/audit", {READ}, OPERATOR),
     "send": ("POST", "/messages", {SEND}, OPERATOR),
 }

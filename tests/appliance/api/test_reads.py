@@ -254,3 +254,47 @@ def test_times_are_seconds_since_1970() -> None:
     entry.save()
     found = told(client_with().get("/audit", {"subject": "s"}))["entries"][0]
     assert datetime.fromtimestamp(found["at"], UTC) == entry.at
+
+
+def test_a_search_continues_at_its_cursor() -> None:
+    part = {
+        "items": [{"queue_id": QUEUE_ID}],
+        "cursor": "more",
+        "examined": 9,
+        "done": True,
+        "note": "events are missing",
+    }
+    with FakeCore({"search": Parts([part | {"done": False, "items": []}, part])}) as core:
+        found = told(
+            client_with({Scope.READ}, "viewer").get("/queue/search", {"message_id": "<one@x>", "cursor": "there"})
+        )
+    assert core.asked("search") == [{"message_id": "<one@x>", "cursor": "there", "limit": 50}]
+    assert ([each["queue_id"] for each in found["items"]], found["cursor"]) == ([QUEUE_ID], "more")
+    assert (found["examined"], found["note"]) == (9, "events are missing")
+
+
+@pytest.mark.parametrize(
+    ("query", "argument"),
+    [("", "recipient"), ("sender=a@b&recipient=c@d", "sender"), ("sender=%20", "sender"), ("queue_id=1", "queue_id"),
+     ("limit=201&sender=a@b", "limit")],
+)  # fmt: skip
+def test_a_search_for_nothing_or_for_two_things_is_an_error(query: str, argument: str) -> None:
+    with FakeCore({}) as core:
+        assert code_of(client_with().get(f"/queue/search?{query}")) == (422, "invalid", argument)
+    assert core.requests == []
+
+
+def test_ages_routes_and_positions_are_those_of_the_pages() -> None:
+    answers = {
+        "ages": Parts([{"done": False}, {"done": True, "total": 4, "buckets_s": [300, None]}]), "positions": {"sequence": 7},
+        "routes": {"transports": ["smtp"]}, "resolve": Parts([{"address": "a@b.example", "transport": "smtp"}]),
+    }  # fmt: skip
+    with FakeCore(answers) as core:
+        client = client_with({Scope.READ}, "viewer")
+        ages = told(client.get("/queue/ages", {"refresh": "true"}))
+        assert (ages["total"], ages["buckets_s"]) == (4, [300, None])
+        assert core.asked("ages") == [{"refresh": True}]
+        assert told(client.get("/positions"))["sequence"] == 7
+        assert told(client.get("/routes"))["transports"] == ["smtp"]
+        assert told(client.get("/routes/resolve", {"address": "a@b.example"}))["transport"] == "smtp"
+        assert code_of(client.get("/routes/resolve")) == (422, "invalid", "address")
