@@ -29,7 +29,7 @@ __all__ = ["described", "operations", "schema"]
 @cache
 def _described() -> dict[str, Any]:
     found: dict[str, Any] = dict(api.get_openapi_schema(path_prefix=PREFIX))
-    types = [*dict.fromkeys(each.answer for each in OPERATIONS), Fault]
+    types = [*dict.fromkeys(each.answer for each in OPERATIONS if each.answer is not bytes), Fault]
     _, components = msgspec.json.schema_components(types, ref_template=SCHEMAS)
     for address in found["paths"].values():
         for each in address.values():

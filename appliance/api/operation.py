@@ -25,7 +25,7 @@ from http import HTTPStatus
 from typing import Any, TypeVar
 
 import msgspec
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from ninja import NinjaAPI
 from ninja.parser import Parser
 from ninja.signature import ViewSignature
@@ -33,16 +33,17 @@ from ninja.types import DictStrAny
 
 from appliance.accounts.roles import Role
 from appliance.api.authentication import Bearer
-from appliance.api.errors import HANDLERS, ApiError, json_response
+from appliance.api.errors import CONTENT_TYPE, HANDLERS, ApiError, json_response
 from appliance.api.idempotency import HEADER, once
 from appliance.api.models import KEY_MAX
 from appliance.api.scopes import Scope
 from mailcore.faults import Fault
 
-__all__ = ["MORE_SCHEMAS", "OPERATIONS", "PREFIX", "SCHEMAS", "Registered", "api", "body_of", "operation"]
+__all__ = ["MESSAGE", "MORE_SCHEMAS", "OPERATIONS", "PREFIX", "SCHEMAS", "Registered", "api", "body_of", "operation"]
 
 PREFIX = "/api/v1"
 VERSION = "1"
+MESSAGE = "message/rfc822"
 _BODY = "_waypost_body"
 SCHEMAS = "#/components/schemas/{name}"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -113,7 +114,7 @@ def operation(
     body: Body = _whole,
     extra: dict[str, Any] | None = None,
 ) -> Callable[[F], F]:
-    """Registers a function as an operation.
+    """Registers a function as an operation. ``answer``: the type of what it returns; bytes: a response with a message.
 
     ``body``: reads the body of a request that is not JSON alone; the function then asks ``body_of`` for it. ``extra``: what
     OpenAPI says beyond the function's parameters, such as that body.
@@ -123,10 +124,11 @@ def operation(
         signature = inspect.signature(function, eval_str=True)
 
         @functools.wraps(function)
-        def run(request: HttpRequest, **values: Any) -> HttpResponse:
+        def run(request: HttpRequest, **values: Any) -> HttpResponseBase:
             _check_query(request, known, lists)
             if method == "GET":
-                return json_response(function(request, **values), status)
+                found = function(request, **values)
+                return found if isinstance(found, HttpResponseBase) else json_response(found, status)
 
             def work() -> HttpResponse:
                 try:
@@ -182,9 +184,12 @@ def _description(registered: Registered, more: str) -> str:
 
 def _described(registered: Registered, status: int, has_other_bodies: bool) -> dict[str, Any]:
     """Returns the responses of an operation, and the header of its key."""
-    answer = msgspec.json.schema_components([registered.answer], ref_template=SCHEMAS)[0][0]
     fault = msgspec.json.schema_components([Fault], ref_template=SCHEMAS)[0][0]
-    responses: dict[int, Any] = {status: _response(HTTPStatus(status), answer)}
+    success = _response(HTTPStatus(status), {"type": "string", "format": "binary"}, MESSAGE)
+    if registered.answer is not bytes:
+        answer = msgspec.json.schema_components([registered.answer], ref_template=SCHEMAS)[0][0]
+        success = _response(HTTPStatus(status), answer)
+    responses: dict[int, Any] = {status: success}
     errors = [401, 403, 404, 405, 409, 422, 429, 500, 503, 504]
     if registered.method == "POST":
         errors.append(413)
@@ -201,5 +206,5 @@ def _described(registered: Registered, status: int, has_other_bodies: bool) -> d
     return described
 
 
-def _response(status: HTTPStatus, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"description": status.phrase, "content": {"application/json": {"schema": schema}}}
+def _response(status: HTTPStatus, schema: dict[str, Any], kind: str = CONTENT_TYPE) -> dict[str, Any]:
+    return {"description": status.phrase, "content": {kind: {"schema": schema}}}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from ninja import Path, Query
 from pydantic import Field, StringConstraints
 
@@ -17,13 +17,14 @@ from appliance.api.errors import ApiError
 from appliance.api.operation import operation
 from appliance.api.scopes import Scope
 from appliance.common.door import door
+from appliance.queue.body_views import eml
 from appliance.queue.browsing import CURSOR_MAX, PAGE, read_on
 from appliance.queue.message import Message, RecipientRow, message_of, recipients_of
 from mailcore.control.client import Refused
 from mailcore.control.protocol.messages import PAGE_MAX, Details, HistoryEvent, Item, Reason
 from mailcore.faults import Code
 
-__all__ = ["message", "messages", "recipients"]
+__all__ = ["message", "message_data", "messages", "recipients"]
 
 NUMBER_MAX = 1 << 31
 Cursor = Annotated[str, StringConstraints(max_length=CURSOR_MAX)]
@@ -103,6 +104,12 @@ def recipients(
     """Lists the recipients of a message from a place on, 200 at most."""
     rows, more = recipients_of(door(request), queue_id, start)
     return RecipientsPage(recipients=rows, more=more)
+
+
+@operation("GET", "/queue/messages/{queue_id}/data", tag="Queue", scopes={Scope.BODY}, answer=bytes)
+def message_data(request: HttpRequest, queue_id: Path[QueueId]) -> HttpResponse:
+    """Returns a whole queued message as it was received. The user of the token needs the right to read bodies."""
+    return eml(request, queue_id)
 
 
 def _answer(found: Message) -> MessageFound:

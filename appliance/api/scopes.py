@@ -20,6 +20,7 @@ class Scope(enum.StrEnum):
     TUNE = "tune"
     SEND = "send"
     REPORT = "report"
+    BODY = "body"
 
 
 # scope -> the lowest role whose users can use it for anything
@@ -29,6 +30,7 @@ LEAST_ROLE = {
     Scope.TUNE: Role.OPERATOR,
     Scope.SEND: Role.OPERATOR,
     Scope.REPORT: Role.OPERATOR,
+    Scope.BODY: Role.VIEWER,  # with the right to read bodies, which is apart from the roles
 }
 
 SCOPE_CHOICES = (
@@ -37,4 +39,5 @@ SCOPE_CHOICES = (
     (Scope.TUNE.value, "tune: suspend and resume destinations, set parameters"),
     (Scope.SEND.value, "send: hand in messages"),
     (Scope.REPORT.value, "report: start and stop reports"),
+    (Scope.BODY.value, "body: read whole messages, if you may read bodies; each is recorded in the audit log"),
 )

@@ -22,8 +22,8 @@ from pydantic import Field, ValidationError
 from appliance.accounts.roles import Role
 from appliance.api.authentication import token_of
 from appliance.api.composing import ADDRESSES_MAX, Mailbox, MessageBody, Sender, composed
-from appliance.api.errors import ApiError, fault_of
-from appliance.api.operation import MORE_SCHEMAS, body_of, operation
+from appliance.api.errors import CONTENT_TYPE, ApiError, fault_of
+from appliance.api.operation import MESSAGE, MORE_SCHEMAS, body_of, operation
 from appliance.api.scopes import Scope
 from appliance.audit.record import audited
 from appliance.common.door import door
@@ -32,7 +32,6 @@ from mailcore.faults import Code
 
 __all__ = ["send"]
 
-RAW, JSON = "message/rfc822", "application/json"
 LARGE_BYTES = 1 << 20  # a body above it needs a place
 PLACES = 4  # in one portal process: a JSON body is in memory four times, as text, decoded, composed and in frames
 PLACE_WAIT_S = 10.0
@@ -94,8 +93,8 @@ _BODY = {
     "requestBody": {
         "required": True,
         "content": {
-            RAW: {"schema": {"type": "string", "format": "binary"}},
-            JSON: {"schema": {"$ref": "#/components/schemas/MessageBody"}},
+            MESSAGE: {"schema": {"type": "string", "format": "binary"}},
+            CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/MessageBody"}},
         },
     }
 }
@@ -123,7 +122,7 @@ def send(
     The body is the message (message/rfc822), with sender and recipients in the address, or JSON with all of these. Send an
     Idempotency-Key, and repeat the request with it when no answer came: the message is queued once.
     """
-    if request.content_type == RAW:
+    if request.content_type == MESSAGE:
         if sender is None:
             raise ApiError("sender: needed for message/rfc822", argument="sender")
         if not recipient:
@@ -131,9 +130,9 @@ def send(
         if not (data := body_of(request)):
             raise ApiError("The body is empty.")
         return _queued(request, sender, recipient, data, not_before)
-    if request.content_type != JSON:
+    if request.content_type != CONTENT_TYPE:
         raise ApiError(
-            f"Content-Type: {RAW} and {JSON} are allowed",
+            f"Content-Type: {MESSAGE} and {CONTENT_TYPE} are allowed",
             argument="Content-Type",
             status=HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
         )

@@ -51,6 +51,15 @@ class Api:
             with error:
                 return error.code, json.load(error)
 
+    def read(self, path: str) -> bytes:
+        """The body of an answer that is not JSON. Raises HTTPError."""
+        request = urllib.request.Request(
+            self.site.url(f"/api/v1{path}"), headers={"Authorization": f"Bearer {self.token}"}
+        )
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+            data: bytes = answer.read()
+            return data
+
 
 async def token_of(it: Site, name: str) -> Api:
     """A client with a token of this user, of all scopes."""

@@ -36,8 +36,8 @@ WHY = "a test"
 # In other tests: what sends and what continues; reports are made without a core.
 APART = frozenset(
     (
-        "send", "start_change", "stop_change", "undo_change", "report", "report_table", "report_run", "start_report",
-        "stop_report",
+        "message_data", "send", "start_change", "stop_change", "undo_change", "report", "report_table", "report_run",
+        "start_report", "stop_report",
     )
 )  # fmt: skip
 
@@ -242,6 +242,21 @@ async def test_every_answer_is_of_the_type_that_the_description_names(tmp_path: 
         assert queue_id in {each["queue_id"] for each in found["items"]}
 
 
+async def test_a_whole_message_is_read_by_those_who_may_read_bodies_and_the_audit_has_each(tmp_path: Path) -> None:
+    async with Lab([DEFER]) as lab, site(tmp_path, lab, SLOW) as it:
+        sender = await token_of(it, "operator")
+        data = RAW + b"x" * 1_000_000 + b"\r\n"
+        _, sent = await sender.ask("POST", "/messages?sender=a@sender.example&recipient=r@example.org", data)
+        path = f"/queue/messages/{sent['queue_ids'][0]}/data"
+        boss = await token_of(it, "administrator")
+        assert (await asyncio.to_thread(boss.read, path)).endswith(data)
+        status, error = await sender.ask("GET", path)
+        assert (status, error["code"]) == (403, "forbidden")
+        _, audit = await boss.ask("GET", "/audit?action=message.read_body")
+        found = [(entry["who"], entry["outcome"], entry["token"]) for entry in audit["entries"]]
+        assert found == [("operator", "refused", "a program"), ("administrator", "done", "a program")]
+
+
 async def test_the_journal_names_the_user_and_the_reason(tmp_path: Path) -> None:
     async with Lab([DEFER]) as lab, site(tmp_path, lab, SLOW) as it:
         api = await token_of(it, "operator")
@@ -271,7 +286,7 @@ async def test_the_pages_of_tokens_and_operations_work_in_the_browser(tmp_path: 
         api = Api(it, text)
         assert (await api.ask("GET", "/token"))[1]["scopes"] == ["read"]
         await page.goto(it.url("/accounts/tokens/"))
-        await page.click("text=Revoke")
+        await page.click("main form button:text-is('Revoke')")
         await page.wait_for_load_state()
         assert (await api.ask("GET", "/token"))[0] == 401
         await page.goto(it.url("/api/v1/"))

@@ -107,6 +107,7 @@ TABLE: dict[str, tuple[Least, Least]] = {
     "api:send": (NEVER, TOKEN),
     "api:parameters": (TOKEN, TOKEN),
     "api:tuning_changes": (TOKEN, NEVER),
+    "api:message_data": (TOKEN, NEVER),
     "api:search": (TOKEN, NEVER),
     "api:ages": (TOKEN, NEVER),
     "api:routes": (TOKEN, NEVER),

@@ -11,7 +11,7 @@ from appliance.api.scopes import Scope
 
 __all__ = ["TABLE"]
 
-READ, QUEUE, TUNE, SEND, REPORT = Scope
+READ, QUEUE, TUNE, SEND, REPORT, BODY = Scope
 VIEWER, OPERATOR, ADMINISTRATOR = Role
 QUEUE_ID, TAG = "0123456789ABCDEF", "0123456789"
 
@@ -21,6 +21,7 @@ TABLE: dict[str, tuple[str, str, set[Scope], Role]] = {
     "messages": ("GET", "/queue/messages", {READ}, VIEWER),
     "message": ("GET", f"/queue/messages/{QUEUE_ID}", {READ}, VIEWER),
     "recipients": ("GET", f"/queue/messages/{QUEUE_ID}/recipients", {READ}, VIEWER),
+    "message_data": ("GET", f"/queue/messages/{QUEUE_ID}/data", {BODY}, VIEWER),
     "changes": ("GET", "/queue/changes", {READ, QUEUE}, VIEWER),
     "change": ("GET", f"/queue/changes/{TAG}", {READ, QUEUE}, VIEWER),
     "change_messages": ("POST", "/queue/changes", {QUEUE}, OPERATOR),

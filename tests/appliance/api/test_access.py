@@ -51,6 +51,9 @@ def test_each_role_and_scope_may_what_the_table_says_and_nothing_else() -> None:
             client = client_with({scope} if scope else set(), role)
             for name, (method, path, scopes, least) in TABLE.items():
                 may = bool(role) and GROUPS[role] >= least and (not scopes or scope in scopes)
+                may = may and (
+                    name != "message_data" or role == "administrator"
+                )  # others need the right to read bodies
                 status = client.ask(method, path).status_code
                 if (status == 403) if not may else (status not in (*NOT_ALLOWED, 405, 500)):
                     continue

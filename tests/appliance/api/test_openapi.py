@@ -33,6 +33,8 @@ def test_every_operation_is_described_with_its_answer_its_errors_and_its_scope()
         success = [status for status in operation["responses"] if str(status).startswith("2")]
         assert len(success) == 1
         for status, response in operation["responses"].items():
+            if each.answer is bytes and status in success:
+                continue
             assert response["content"]["application/json"]["schema"]["$ref"].startswith("#/components/schemas/"), status
 
 
@@ -59,7 +61,7 @@ def _lines() -> Iterator[str]:
         for method, operation in methods.items():
             statuses = " ".join(sorted(map(str, operation["responses"])))
             answer = next(each for status, each in operation["responses"].items() if str(status).startswith("2"))
-            yield f"{method.upper()} {path} -> {_type(answer['content']['application/json']['schema'])} ({statuses})"
+            yield f"{method.upper()} {path} -> {_type(next(iter(answer['content'].values()))['schema'])} ({statuses})"
             for each in operation["parameters"]:
                 needed = " needed" if each["required"] else ""
                 yield f"  {each['in']} {each['name']}: {_type(each['schema'])}{needed}"
