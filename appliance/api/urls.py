@@ -15,6 +15,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 from django.urls import URLPattern, path
 from django.views.decorators.csrf import csrf_exempt
 
+from appliance.accounts.middleware import TAKES_TOKENS
 from appliance.api import (
     audit,
     destinations,
@@ -57,6 +58,7 @@ def _served(view: View) -> View:
         refused["Allow"] = response["Allow"]
         return refused
 
+    setattr(served, TAKES_TOKENS, True)
     return served
 
 

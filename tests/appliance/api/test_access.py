@@ -92,6 +92,15 @@ def test_a_session_of_another_user_does_not_lend_its_role() -> None:
     assert browser.get(f"{PREFIX}/audit", headers=headers).status_code == 403
 
 
+def test_a_session_whose_user_lacks_a_second_factor_does_not_send_a_program_away() -> None:
+    browser = client_of("administrator")
+    headers = {"authorization": f"Bearer {token_for(user('viewer'))[1]}"}
+    with override_settings(PORTAL=_portal(require_totp="administrators")):
+        assert browser.get(f"{PREFIX}/token", headers=headers).json()["user"] == "viewer"
+        assert "waypost_seen" not in browser.session, "a program prolongs no session"
+        assert browser.get("/audit/").status_code == 302
+
+
 def ends(token: ApiToken, how: str) -> None:
     """Makes the token one that is not valid."""
     it = token.user
