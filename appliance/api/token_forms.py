@@ -48,11 +48,20 @@ class TokenForm(forms.Form):
         days.initial = min(DAYS, longest)
         days.help_text = f"At most {longest}. It stops working then; make a new one before."
 
+    def clean_name(self) -> str:
+        """Refuses the name of another token in use: the audit log names tokens by it."""
+        name = str(self.cleaned_data["name"])
+        if tokens_in_use(self._user).filter(name=name).exists():
+            raise forms.ValidationError(
+                "You have a token in use with this name. Choose another one, or revoke that one first."
+            )
+        return name
+
     def clean(self) -> dict[str, Any]:
         """Refuses a token beyond the number that a user may have."""
         cleaned = super().clean() or self.cleaned_data
         most = settings.PORTAL.api_tokens_max
-        if tokens_in_use(self._user) >= most:
+        if tokens_in_use(self._user).count() >= most:
             raise forms.ValidationError(f"You have {most} tokens in use, as many as a user may have. Revoke one first.")
         return cleaned
 

@@ -25,7 +25,7 @@ from datetime import timedelta
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import DatabaseError
-from django.db.models import Case, F, Q, Value, When
+from django.db.models import Case, F, Q, QuerySet, Value, When
 from django.http import HttpRequest
 from django.utils import timezone
 
@@ -71,9 +71,9 @@ def make(user: User, name: str, scopes: Sequence[Scope], days: int) -> tuple[Api
     return token, text
 
 
-def tokens_in_use(user: User) -> int:
-    """Returns how many valid tokens the user has."""
-    return ApiToken.objects.filter(user=user, revoked_at=None, expires_at__gt=timezone.now()).count()
+def tokens_in_use(user: User) -> QuerySet[ApiToken]:
+    """Returns the valid tokens of the user."""
+    return ApiToken.objects.filter(user=user, revoked_at=None, expires_at__gt=timezone.now())
 
 
 def digest_of(text: str) -> str:

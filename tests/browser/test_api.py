@@ -118,6 +118,24 @@ async def test_a_message_arrives_as_it_was_sent_and_once_for_each_key(tmp_path: 
             assert {entry["token"] for entry in audit["entries"]} == {"a program"}
 
 
+async def test_requests_at_the_same_moment_with_one_key_are_one(tmp_path: Path) -> None:
+    async with Lab([DEFER]) as lab, site(tmp_path, lab, SLOW) as it:
+        api = await token_of(it, "operator")
+        path = "/messages?sender=a@sender.example&recipient=r@example.org"
+        answers = await asyncio.gather(*(api.ask("POST", path, RAW, Idempotency_Key="one") for _ in range(12)))
+        sent = [answer for status, answer in answers if status == 202]
+        assert sent
+        assert all(answer == sent[0] for answer in sent)
+        assert {status for status, _ in answers} <= {202, 503}, answers
+        assert await api.ask("POST", path, RAW, Idempotency_Key="one") == (202, sent[0])
+
+        async def listed() -> bool:
+            return bool(await it.core.listed())
+
+        await it.core.eventually(listed, "the message")
+        assert [item["queue_id"] for item in await it.core.listed()] == sent[0]["queue_ids"]
+
+
 async def test_a_portal_that_is_killed_while_it_sends_leaves_one_message_and_says_that_it_does_not_know(
     tmp_path: Path,
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -185,6 +186,7 @@ def test_requests_of_a_token_are_limited_each_minute(monkeypatch: pytest.MonkeyP
 
 
 def test_a_refused_request_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("appliance.api.tokens.time.time", lambda: 60_000_000.0)  # no minute ends meanwhile
     client = client_with()
     with override_settings(PORTAL=_portal(api_requests_per_minute=10)):
         for _ in range(10):
@@ -194,7 +196,9 @@ def test_a_refused_request_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     assert not Entry.objects.filter(action="queue.hold").exists()
 
 
-def test_unknown_tokens_are_limited_by_address_and_a_valid_one_is_not_held_up() -> None:
+def test_unknown_tokens_are_limited_by_address_and_a_valid_one_is_not_held_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    minute = time.time() // 60 * 60
+    monkeypatch.setattr("appliance.api.authentication.time.time", lambda: minute)  # no minute ends meanwhile
     unknown, known = ApiClient("wpt_" + "a" * 43), client_with({Scope.READ})
     statuses = [unknown.get("/token").status_code for _ in range(authentication.UNKNOWN_PER_MINUTE + 1)]
     assert statuses[:-1] == [401] * authentication.UNKNOWN_PER_MINUTE

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import subprocess
 import sys
-import threading
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.conf import settings
 from django.core.cache import cache
-from django.db import DatabaseError, OperationalError, connections
-from django.test import override_settings
+from django.db import DatabaseError, OperationalError
+from django.http import HttpRequest
 from django.utils import timezone
 
-from appliance.api import idempotency
+from appliance.api import idempotency, queue_changes
 from appliance.api.models import KeptAnswer
 from appliance.audit.models import Entry
+from appliance.queue.changing import change_chosen
 from appliance.queue.models import Change
 from appliance.queue.owner_process import _named
 from mailcore.faults import Code
@@ -201,39 +199,20 @@ def test_a_replayed_answer_needs_the_role_of_the_moment() -> None:
         assert hold(client).status_code == 403
 
 
-@pytest.mark.django_db(transaction=True)
-def test_two_requests_at_once_with_one_key_do_it_once() -> None:
-    text = token_for(user("operator"))[1]
-    both, entered, go_on = threading.Barrier(2), threading.Event(), threading.Event()
-    statuses: list[int] = []
+def test_a_repeated_request_while_the_first_is_worked_on_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two at the same moment: tests/browser/test_api.py on SQLite, tests/appliance/common/test_postgresql.py."""
+    client = client_with()
+    meanwhile: list[Any] = []
 
-    def slow(_: dict[str, Any]) -> dict[str, int]:
-        entered.set()
-        assert go_on.wait(60)
-        return DONE["hold"]
+    def working(request: HttpRequest, change: Change) -> None:
+        meanwhile.append(hold(client))
+        change_chosen(request, change)
 
-    def ask() -> None:
-        try:
-            both.wait(60)
-            statuses.append(hold(ApiClient(text)).status_code)
-        finally:
-            connections.close_all()
-
-    with (
-        override_settings(PORTAL=dataclasses.replace(settings.PORTAL, change_timeout_s=60)),
-        FakeCore({"hold": slow}) as core,
-    ):
-        threads = [threading.Thread(target=ask) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        assert entered.wait(60)
-        while not statuses:  # the second one does not wait for the first
-            threads[0].join(0.05)
-        go_on.set()
-        for thread in threads:
-            thread.join(60)
-        assert sorted(statuses) == [200, 503]
-        assert len(core.asked("hold")) == 1
-        later = hold(ApiClient(text))
-    assert later["Idempotency-Replayed"] == "true"
-    assert json.loads(later.content)["changed"] == 1
+    monkeypatch.setattr(queue_changes, "change_chosen", working)
+    with FakeCore(DONE) as core:
+        first = hold(client)
+    assert code_of(meanwhile[0])[:2] == (503, "busy")
+    assert meanwhile[0]["Retry-After"] == "1"
+    assert first.status_code == 200
+    assert len(core.asked("hold")) == 1
+    assert hold(client).content == first.content

@@ -110,6 +110,16 @@ def test_a_user_has_a_bounded_number_of_tokens_in_use() -> None:
     made(client)
 
 
+def test_two_tokens_in_use_have_two_names_because_the_audit_names_them() -> None:
+    client = asked_again("operator")
+    token_for(user("viewer"), name=str(FORM["name"]))  # another user's
+    made(client)
+    assert client.post(NEW, FORM).status_code == 422
+    mine = ApiToken.objects.get(user=user("operator"))
+    client.post(f"{PAGE}{mine.pk}/revoke/")
+    made(client)
+
+
 def test_a_revoked_token_stops_at_once_and_stays_in_the_list() -> None:
     token, text = token_for(user("operator"), name="leaked")
     api = ApiClient(text)
