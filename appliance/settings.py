@@ -57,6 +57,7 @@ INSTALLED_APPS = [
     "appliance.status",
     "appliance.reports",
     "appliance.alerts",
+    "appliance.api",
     "appliance.accounts",
     "appliance.audit",
     "appliance.accounts.apps.PortalAdminConfig",

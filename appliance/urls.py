@@ -23,7 +23,9 @@ urlpatterns = [
     path("reports/", include("appliance.reports.urls")),
     path("alerts/", include("appliance.alerts.urls")),
     path("audit/", include("appliance.audit.urls")),
+    path("accounts/tokens/", include("appliance.api.token_urls")),
     path("accounts/", include("appliance.accounts.urls")),
+    path("api/v1/", include("appliance.api.urls")),
     path("admin/", admin.site.urls),
 ]
 if settings.PORTAL.metrics_networks:

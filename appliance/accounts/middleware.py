@@ -20,7 +20,7 @@ from django.shortcuts import redirect
 
 from appliance.accounts.roles import lacks_totp
 
-__all__ = ["HeadersMiddleware", "SessionMiddleware"]
+__all__ = ["TAKES_TOKENS", "HeadersMiddleware", "SessionMiddleware"]
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 _POLICY = ", ".join(
@@ -32,6 +32,7 @@ _POLICY = ", ".join(
     )
 )  # fmt: skip
 AGAIN = "Waypost-Again"  # header of automatic requests of an open page (static/appliance/page.js)
+TAKES_TOKENS = "takes_tokens"  # attribute of a view of the HTTP API
 _ALWAYS_AGAIN = frozenset(("live:stream", "live:history"))  # asked for by scripts alone
 _SEEN = "waypost_seen"
 _SEEN_SHARE = 10  # a session is written again when a tenth of its time is over
@@ -71,9 +72,9 @@ class SessionMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         return self._get_response(request)
 
-    def process_view(self, request: HttpRequest, *_: object) -> HttpResponse | None:
-        """Returns a redirect if the user must set up TOTP first, else None."""
-        if not request.user.is_authenticated:
+    def process_view(self, request: HttpRequest, view: object, *_: object) -> HttpResponse | None:
+        """Returns a redirect if the user must set up TOTP first, else None. A view that takes tokens looks at no session."""
+        if getattr(view, TAKES_TOKENS, False) or not request.user.is_authenticated:
             return None
         match = request.resolver_match
         name = match.view_name if match is not None else ""

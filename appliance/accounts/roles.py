@@ -24,6 +24,7 @@ __all__ = [
     "READ_BODIES",
     "Role",
     "administrator",
+    "any_role",
     "lacks_totp",
     "may_read_bodies",
     "needs_totp",
@@ -101,6 +102,19 @@ def _at_least(least: Role) -> Callable[[View], View]:
         return checked
 
     return decorate
+
+
+def any_role(view: View) -> View:
+    """Decorates a view that changes only what belongs to the user who asks: each role may, and a user without one may not."""
+
+    @functools.wraps(view)
+    def checked(request: HttpRequest, *arguments: Any, **named: Any) -> HttpResponse:
+        if role_of(request.user) is None:
+            raise PermissionDenied("permission denied: requires a role")
+        return view(request, *arguments, **named)
+
+    checked.least_role = Role.VIEWER  # type: ignore[attr-defined]
+    return checked
 
 
 viewer = _at_least(Role.VIEWER)

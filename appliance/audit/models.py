@@ -44,6 +44,8 @@ class Entry(models.Model):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     who = models.CharField(max_length=150)  # stays when the user is gone
     address = models.GenericIPAddressField(null=True)
+    # Of the HTTP API, by which it was asked; "" in the portal. The default also in the database, for a rolled-back portal.
+    token = models.CharField(max_length=100, blank=True, default="", db_default="")
     action = models.CharField(max_length=60)
     subject = models.CharField(max_length=400)  # queue id, filter, scope, user, ...
     before = models.JSONField(null=True)

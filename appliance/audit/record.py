@@ -22,7 +22,9 @@ from appliance.audit.models import Entry, Outcome
 from appliance.common.faults import NotEntered
 from mailcore.control.client import ControlError, Refused
 
-__all__ = ["audited", "client_address", "record"]
+__all__ = ["TOKEN_OF_REQUEST", "audited", "client_address", "record"]
+
+TOKEN_OF_REQUEST = "waypost_token"  # noqa: S105  # attribute of a request of the HTTP API: the token's name for the audit log
 
 
 def record(
@@ -91,6 +93,7 @@ def _entry(
         user=user,
         who=(who or (user.get_username() if user is not None else "anonymous"))[:150],
         address=client_address(request) if request is not None else None,
+        token=str(getattr(request, TOKEN_OF_REQUEST, ""))[:100],
         action=action,
         subject=subject[:400],
         before=before,

@@ -63,15 +63,22 @@ class Door:
             except Refused as error:
                 raise as_outcome(error) from error
 
-    def inject(self, sender: str, recipients: list[str], message: bytes, *, why: str) -> str:
-        """Puts a message of the portal into the queue; returns its queue id after it is synced. Raises ControlError."""
+    def inject(
+        self, sender: str, recipients: list[str], message: bytes, *, why: str, not_before: float | None = None
+    ) -> str:
+        """Puts a message into the queue; returns its queue id after it is synced. Raises ControlError.
+
+        ``not_before``: wall clock, in seconds; None: it is due at once.
+        """
         with self._client(settings.PORTAL.change_timeout_s) as client:
-            client.ask(
-                "inject_begin", Injected, {"sender": sender, "recipients": recipients, "not_before": None}, why=why
-            )
-            for begin in range(0, len(message), CHUNK_BYTES_MAX):
-                client.ask("inject_data", Nothing, {"data": message[begin : begin + CHUNK_BYTES_MAX]})
-            return client.ask("inject_end", Injected, why=why).queue_id
+            arguments = {"sender": sender, "recipients": recipients, "not_before": not_before}
+            try:
+                client.ask("inject_begin", Injected, arguments, why=why)
+                for begin in range(0, len(message), CHUNK_BYTES_MAX):
+                    client.ask("inject_data", Nothing, {"data": message[begin : begin + CHUNK_BYTES_MAX]})
+                return client.ask("inject_end", Injected, why=why).queue_id
+            except Refused as error:
+                raise as_outcome(error) from error
 
     def _client(self, timeout_s: float) -> ControlClient:
         return ControlClient(settings.CONTROL_SOCKET, who=self._who, timeout_s=timeout_s)

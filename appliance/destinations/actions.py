@@ -8,9 +8,7 @@ portal processes, the user sees a warning afterwards.
 from __future__ import annotations
 
 import contextlib
-from typing import Any
 
-import msgspec
 from django import forms
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
@@ -23,6 +21,7 @@ from appliance.audit.record import audited
 from appliance.common.door import Door, door
 from appliance.common.templatetags.waypost import span, visible
 from appliance.destinations.forms import OverrideForm, ReasonForm, SeenForm, SuspendForm
+from appliance.destinations.orders import order_resumption, order_suspension
 from appliance.destinations.seen import as_text, meanwhile
 from appliance.tuning.applying import one_at_a_time
 from appliance.tuning.external_changes import note
@@ -43,12 +42,8 @@ def suspend(request: HttpRequest, name: str) -> HttpResponse:
     """Renders the dialog that suspends a destination; a POST suspends it."""
     form = SuspendForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
-        until, why = form.cleaned_data["until"], form.cleaned_data["why"]
-        core = door(request)
-        with audited(
-            request, "destination.suspend", name, before=_suspension(core, name), after={"until": until}, why=why
-        ):
-            core.ask_change("suspend", ValueSet, {"destination": name, "until": until}, why=why)
+        until = form.cleaned_data["until"]
+        order_suspension(request, name, until, form.cleaned_data["why"])
         return _done(request, name, f"{visible(name)} is suspended{'' if until else ' until it is resumed'}.")
     words = "No new delivery starts until then. Its mail stays in the queue; deliveries in progress continue."
     return _dialog(request, name, form, f"Suspend {visible(name)}", words, "Suspend")
@@ -60,11 +55,7 @@ def resume(request: HttpRequest, name: str) -> HttpResponse:
     """Renders the dialog that resumes a destination; a POST resumes it."""
     form = ReasonForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
-        why = form.cleaned_data["why"]
-        core = door(request)
-        with audited(request, "destination.resume", name, before=_suspension(core, name), why=why) as entry:
-            wider = core.ask_change("resume", ValueSet, {"destination": name}, why=why).suspended
-            entry.after = {"suspended": msgspec.to_builtins(wider)}
+        wider = order_resumption(request, name, form.cleaned_data["why"]).suspended
         if wider:
             messages.warning(request, f"It stays suspended because of the suspension of {visible(wider.scope or '')}.")
         return _done(request, name, f"{visible(name)} is resumed.")
@@ -178,11 +169,6 @@ def _tell_of_another(request: HttpRequest, parameter: str, answer: ValueSet, bef
 def _said(parameter: str, value: Value) -> str:
     """Returns a value as the parameter's pages show it, harmless to show."""
     return visible(readable(parameter, value))
-
-
-def _suspension(core: Door, name: str) -> Any:
-    values = next(iter(shown_of(core.ask("transports", Transports, {"destination": name})).values()))
-    return {"suspended_until": values.get("suspended_until")}
 
 
 def _values(core: Door, name: str) -> dict[str, Shown]:

@@ -23,7 +23,7 @@ from mailcore.control.protocol.messages import AgesPart, AgesTable
 from mailcore.control.protocol.operation import literal
 from mailcore.manager_answers import Size
 
-__all__ = ["Cell", "HeatMap", "ages", "heat_map", "short"]
+__all__ = ["NEXT_LOOK_S", "Cell", "HeatMap", "ages", "heat_map", "look", "short"]
 
 FIRST_LOOK_S = 0.3  # a page waits this long: enough to count some ten thousand messages
 NEXT_LOOK_S = 1.0
@@ -63,7 +63,7 @@ def ages(request: HttpRequest) -> HttpResponse:
     """Renders the ages of the queued mail, or the progress of the count; for htmx the table only."""
     refresh, piece = request.GET.get("refresh") == "1", bool(request.headers.get("HX-Request"))
     core = door(request)
-    answer = _look(core, refresh=refresh, patience_s=NEXT_LOOK_S if piece else FIRST_LOOK_S)
+    answer = look(core, refresh=refresh, patience_s=NEXT_LOOK_S if piece else FIRST_LOOK_S)
     context: dict[str, Any] = {"answer": answer, "refresh": refresh}
     if answer.done:
         context["map"] = heat_map(answer, reverse("queue:list"))
@@ -73,7 +73,7 @@ def ages(request: HttpRequest) -> HttpResponse:
     return render(request, "queue/ages_table.html" if piece else "queue/ages.html", context)
 
 
-def _look(core: Door, *, refresh: bool, patience_s: float) -> AgesPart:
+def look(core: Door, *, refresh: bool, patience_s: float) -> AgesPart:
     """Returns the result, or the progress after ``patience_s``."""
     end = time.monotonic() + patience_s
     with contextlib.closing(core.ask_parts("ages", AgesPart, {"refresh": refresh})) as parts:

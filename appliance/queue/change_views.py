@@ -19,10 +19,10 @@ from appliance.queue.changing import (
     change_chosen,
     count,
     doc_of,
-    go,
     in_background,
     past_of,
     reasons_of,
+    start_counted,
     undo,
 )
 from appliance.queue.filters import FilterForm
@@ -105,7 +105,11 @@ def begin(request: HttpRequest) -> HttpResponse:
         query=asked.query,
         words=asked.words,
     )
-    return _launched(request, count, change)
+    try:
+        in_background(count, request, change)
+    except TooMany as error:
+        return _sorry(request, str(error))
+    return _piece(request, change)
 
 
 @viewer
@@ -137,10 +141,11 @@ def start(request: HttpRequest, tag: str) -> HttpResponse:
     form = GoForm(it, request.POST)
     if not form.is_valid():
         return _piece(request, it, status=422, form=form)
-    if not Change.objects.filter(pk=tag, phase=Phase.COUNTED).update(phase=Phase.RUNNING):
-        return _piece(request, get_object_or_404(Change, pk=tag))
-    it.why, it.who = form.cleaned_data["why"], request.user.get_username()
-    return _launched(request, go, it)
+    try:
+        started = start_counted(request, it, form.cleaned_data["why"])
+    except TooMany as error:
+        return _sorry(request, str(error))
+    return _piece(request, it if started else get_object_or_404(Change, pk=tag))
 
 
 @operator
@@ -215,16 +220,6 @@ def _count_dialog(request: HttpRequest, operation: str, form: Any = None) -> Htt
         "needs_more": operation in _ASK_MORE,
     }
     return render(request, "queue/count_dialog.html", context, status=422 if form else 200)
-
-
-def _launched(request: HttpRequest, target: Any, change: Change) -> HttpResponse:
-    try:
-        in_background(target, request, change)
-    except TooMany as error:
-        if target is go:
-            Change.objects.filter(pk=change.pk, phase=Phase.RUNNING).update(phase=Phase.COUNTED)
-        return _sorry(request, str(error))
-    return _piece(request, change)
 
 
 def _context(it: Change, **more: Any) -> dict[str, Any]:

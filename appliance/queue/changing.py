@@ -18,6 +18,7 @@ from copy import copy
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.db import connections
 from django.http import HttpRequest
 from django.utils import timezone
@@ -42,6 +43,7 @@ __all__ = [
     "in_background",
     "past_of",
     "reasons_of",
+    "start_counted",
     "undo",
 ]
 
@@ -189,6 +191,23 @@ def go(request: HttpRequest, change: Change) -> None:
             if change.route:
                 entry.after["route"] = change.route
         entry.words = _sum(change)
+
+
+def start_counted(request: HttpRequest, change: Change, why: str) -> bool:
+    """Starts a counted change in the background, once; returns False if another request has started it.
+
+    Raises TooMany, and then it is still counted.
+    """
+    if not Change.objects.filter(pk=change.pk, phase=Phase.COUNTED).update(phase=Phase.RUNNING):
+        return False
+    assert isinstance(request.user, User)
+    change.why, change.who = why, request.user.get_username()
+    try:
+        in_background(go, request, change)
+    except TooMany:
+        Change.objects.filter(pk=change.pk, phase=Phase.RUNNING).update(phase=Phase.COUNTED)
+        raise
+    return True
 
 
 def undo(request: HttpRequest, deletion: Change, why: str) -> Change:

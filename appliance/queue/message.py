@@ -13,6 +13,7 @@ from mailcore.control.protocol.messages import (
     Finished,
     Headers,
     History,
+    HistoryEvent,
     HistoryPart,
     Item,
     Reason,
@@ -56,6 +57,8 @@ class Message:
     more_recipients: int | None = None  # where the next page of recipients begins
     recipients_known: int = 0
     history: Timeline = field(default_factory=Timeline)
+    events: list[HistoryEvent] = field(default_factory=list)  # of the history, as the core gave them
+    since: float | None = None  # of the history: before it no records exist
     accepted: Accepted | None = None
     finished: Finished | None = None
     headers: Headers | None = None
@@ -102,7 +105,7 @@ def message_of(core: Door, queue_id: str) -> Message:
     told = Message(queue_id)
     remaining = _show(core, told)
     history = core.ask("history", HistoryPart, {"queue_id": queue_id})
-    told.history = timeline(history)
+    told.history, told.events, told.since = timeline(history), history.events, history.since
     for event in history.events:
         if isinstance(event, Accepted):
             told.accepted = event

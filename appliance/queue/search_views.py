@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from dataclasses import dataclass, field
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -11,13 +11,13 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from appliance.accounts.roles import viewer
-from appliance.common.door import door
+from appliance.common.door import Door, door
 from appliance.queue.filters import sentence
 from appliance.queue.queue_id import queue_id_in
 from mailcore.control.protocol.messages import Hit, SearchPart
 from mailcore.control.protocol.operation import refusal
 
-__all__ = ["found", "search"]
+__all__ = ["CURSOR_MAX", "Hits", "found", "read_hits", "search"]
 
 KINDS = {"recipient": "Recipient", "sender": "Sender", "message_id": "Message-ID"}
 PAGE = 50
@@ -57,30 +57,41 @@ def found(request: HttpRequest) -> HttpResponse:
     if kind not in KINDS or refusal(kind, typed):
         return HttpResponse(status=400)
     have, examined = _number(request, "have"), _number(request, "examined")
-    arguments: dict[str, Any] = {
-        kind: typed,
-        "cursor": request.GET.get("from", "")[:CURSOR_MAX],
-        "limit": max(PAGE - have, 1) if have < PAGE else PAGE,
-    }
-    items: list[Hit] = []
-    cursor, seen, note = None, 0, ""
-    until = time.monotonic() + TOGETHER_S
-    for part in door(request).ask_parts("search", SearchPart, arguments):
-        items += part.items
-        cursor, seen, note = part.cursor, part.examined, part.note or ""
-        if time.monotonic() >= until:
-            break  # the core stops; the next request continues at the cursor
+    limit = max(PAGE - have, 1) if have < PAGE else PAGE
+    hits = read_hits(door(request), kind, typed, request.GET.get("from", "")[:CURSOR_MAX], limit)
     context = {
         "kind": kind,
         "typed": typed,
-        "items": items,
-        "cursor": cursor,
-        "have": have + len(items),
-        "examined": examined + seen,
-        "full": have + len(items) >= PAGE and cursor is not None,
-        "note": note,
+        "items": hits.items,
+        "cursor": hits.cursor,
+        "have": have + len(hits.items),
+        "examined": examined + hits.examined,
+        "full": have + len(hits.items) >= PAGE and hits.cursor is not None,
+        "note": hits.note,
     }
     return render(request, "queue/found_piece.html", context)
+
+
+@dataclass
+class Hits:
+    """Holds the messages found so far. ``cursor`` is where to continue; None when everything was searched."""
+
+    items: list[Hit] = field(default_factory=list)
+    cursor: str | None = None
+    examined: int = 0
+    note: str = ""
+
+
+def read_hits(core: Door, kind: str, text: str, cursor: str, limit: int) -> Hits:
+    """Searches for about a second. Raises ControlError."""
+    hits = Hits()
+    until = time.monotonic() + TOGETHER_S
+    for part in core.ask_parts("search", SearchPart, {kind: text, "cursor": cursor, "limit": limit}):
+        hits.items += part.items
+        hits.cursor, hits.examined, hits.note = part.cursor, part.examined, part.note or ""
+        if time.monotonic() >= until:
+            break  # the core stops; the next request continues at the cursor
+    return hits
 
 
 def _number(request: HttpRequest, name: str) -> int:

@@ -11,7 +11,7 @@ from appliance.accounts.roles import viewer
 from appliance.common.door import Door, door
 from mailcore.control.protocol.routing import Resolved, Routes
 
-__all__ = ["resolve", "routes"]
+__all__ = ["ADDRESS_MAX", "resolve", "resolved", "routes"]
 
 ADDRESS_MAX = 512  # characters, as the control socket takes them
 RESOLVE_S = 10.0  # the core itself waits five seconds for DNS
@@ -41,5 +41,9 @@ def resolve(request: HttpRequest) -> HttpResponse:
 def _resolved(core: Door, address: str) -> dict[str, Any]:
     if not 0 < len(address) <= ADDRESS_MAX:
         return {"wrong": f"An address has 1 to {ADDRESS_MAX} characters."}
-    parts = list(core.ask_parts("resolve", Resolved, {"address": address}, timeout_s=RESOLVE_S))
-    return {"found": parts[-1]}
+    return {"found": resolved(core, address)}
+
+
+def resolved(core: Door, address: str) -> Resolved:
+    """Returns where mail for an address would go. Raises ControlError."""
+    return list(core.ask_parts("resolve", Resolved, {"address": address}, timeout_s=RESOLVE_S))[-1]

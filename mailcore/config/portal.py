@@ -56,3 +56,12 @@ class Portal(PortalMetrics):
     )
     sample_days: int = whole(35, 1, 3650, "days", "how long the minute samples of the charts are kept")
     audit_days: int = whole(3650, 30, 36_500, "days", "how long the audit log is kept")
+    api_token_days_max: int = whole(365, 1, 3650, "days", "longest life of a token of the HTTP API")
+    api_tokens_max: int = whole(50, 1, 1000, "tokens", "tokens in use that one user may have")
+    api_requests_per_minute: int = whole(600, 10, 100_000, "requests", "requests a minute with one token; more get 429")
+    api_idempotency_s: int = whole(
+        DAY_S, 60, 30 * DAY_S, "seconds", "how long the answer to an Idempotency-Key is kept for a repeated request"
+    )
+    api_body_bytes_max: int = whole(
+        33_554_432, 65_536, 1 << 30, "bytes", "maximum size of a request that hands in a message; a larger one gets 413"
+    )

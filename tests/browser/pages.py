@@ -76,7 +76,7 @@ PAGES: dict[str, tuple[str, ...]] = {
 SAME_WITHOUT_ANYTHING = frozenset(
     (
         "/queue/search/", "/reports/schedules/reports/", "/admin/", "/admin/auth/user/", "/admin/auth/user/add/",
-        "/admin/auth/group/", "/admin/django_celery_beat/periodictask/",
+        "/admin/auth/group/", "/admin/django_celery_beat/periodictask/", "/api/v1/",
     )
 )  # fmt: skip
 # Reached by steps of a test: the page that asks for the code.
@@ -87,6 +87,7 @@ NOT_PAGES = {
     "queue:found", "queue:chosen", "queue:recipients", "queue:waiting", "queue:eml", "destinations:list_stream",
     "destinations:one_stream", "tuning:prediction", "tuning:windows", "tuning:return_batch", "tuning:return_change",
     "routes:resolve", "reports:csv", "reports:parquet", "audit:csv", "admin:login",
+    "api:openapi", "api:nothing",
 }  # fmt: skip
 
 PREPARE = """
@@ -99,6 +100,8 @@ from allauth.mfa.totp.internal.auth import TOTP
 from axes.models import AccessAttempt
 from django_celery_beat.models import PeriodicTask
 from appliance.alerts.models import Alert, Notice, RuleCheck, Silence, Watch
+from appliance.api.scopes import Scope
+from appliance.api.tokens import make
 from appliance.audit.models import Entry, Outcome as Ended
 from appliance.queue.models import Change as QueueChange, Phase
 from appliance.reports.models import Run, State
@@ -108,6 +111,8 @@ coded = User.objects.create_user("coded", password=PASSWORD)
 coded.groups.add(Group.objects.get(name="administrator"))
 TOTP.activate(coded, SECRET)
 RecoveryCodes.activate(coded)
+for name in ("administrator", "operator"):
+    make(User.objects.get(username=name), "nightly script", list(Scope), 30)
 result = json.loads(RESULT)
 prediction = Prediction.objects.create(
     changes=[], asked={"duration_s": 86400.0, "since_s": 3600.0}, before=result, after=result, assumptions=["none"]
@@ -203,7 +208,7 @@ def covered() -> set[str]:
 
 def wanted() -> set[str]:
     """The names of all pages that have an address."""
-    return {name for name, (get, _) in TABLE.items() if get is not Least.NEVER} - NOT_PAGES
+    return {name for name, (get, _) in TABLE.items() if get not in (Least.NEVER, Least.TOKEN)} - NOT_PAGES
 
 
 async def prepare(it: Site, lab: Lab) -> Places:

@@ -34,8 +34,8 @@ WIDE, NARROW = ViewportSize(width=1440, height=900), ViewportSize(width=360, hei
 # In ./test: one of each kind of page, with something on it.
 SOME = frozenset(
     (
-        "/", "/queue/", "/alerts/", "/destinations/", "/tuning/", "/positions/", "/audit/", "/reports/",
-        "/admin/auth/user/add/", "/accounts/login/", "/accounts/two-factor/", "/no/such/page",
+        "/", "/queue/", "/alerts/", "/destinations/", "/tuning/", "/settings/", "/log/", "/positions/", "/audit/", "/reports/",
+        "/admin/auth/user/add/", "/accounts/login/", "/accounts/two-factor/", "/accounts/tokens/", "/api/v1/", "/no/such/page",
     )
 )  # fmt: skip
 LOOKS = [  # the last: whether all pages are looked at, and before there is anything on them, too

@@ -12,6 +12,7 @@ import pytest
 
 from tests.mutations import (
     of_alerts,
+    of_api,
     of_authenticity,
     of_bounces,
     of_changes,
@@ -39,6 +40,7 @@ from tests.mutations.mutation import Mutation
 
 MUTATIONS = [
     *of_alerts.MUTATIONS,
+    *of_api.MUTATIONS,
     *of_authenticity.MUTATIONS,
     *of_bounces.MUTATIONS,
     *of_changes.MUTATIONS,

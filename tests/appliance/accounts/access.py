@@ -2,6 +2,7 @@
 
 Each line: the page's name (or its route, when it has none), the least role for GET, the least role for POST. NEVER: the
 method is refused to everybody (405). OPEN: nobody needs to be signed in. SIGNED_IN: a role is not needed.
+TOKEN: a session is no proof there (401); tests/appliance/api/access.py has the table of tokens.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ class Least(IntEnum):
     OPERATOR = 2
     ADMINISTRATOR = 3
     NEVER = 4
+    TOKEN = 5
 
 
-OPEN, SIGNED_IN, VIEWER, OPERATOR, ADMINISTRATOR, NEVER = Least
+OPEN, SIGNED_IN, VIEWER, OPERATOR, ADMINISTRATOR, NEVER, TOKEN = Least
 
 TABLE: dict[str, tuple[Least, Least]] = {
     "status:overview": (VIEWER, NEVER),
@@ -97,6 +99,42 @@ TABLE: dict[str, tuple[Least, Least]] = {
     "audit:entries": (OPERATOR, NEVER),
     "audit:csv": (OPERATOR, NEVER),
     "audit:entry": (OPERATOR, NEVER),
+    "api:operations": (VIEWER, NEVER),
+    "api:openapi": (SIGNED_IN, NEVER),
+    "api:audit": (TOKEN, NEVER),
+    "api:destinations": (TOKEN, NEVER),
+    "api:suspend": (NEVER, TOKEN),
+    "api:resume": (NEVER, TOKEN),
+    "api:overview": (TOKEN, NEVER),
+    "api:own_token": (TOKEN, NEVER),
+    "api:changes": (TOKEN, TOKEN),
+    "api:change": (TOKEN, NEVER),
+    "api:count_messages": (NEVER, TOKEN),
+    "api:start_change": (NEVER, TOKEN),
+    "api:stop_change": (NEVER, TOKEN),
+    "api:undo_change": (NEVER, TOKEN),
+    "api:messages": (TOKEN, NEVER),
+    "api:message": (TOKEN, NEVER),
+    "api:recipients": (TOKEN, NEVER),
+    "api:reports": (TOKEN, NEVER),
+    "api:report": (TOKEN, NEVER),
+    "api:report_table": (TOKEN, NEVER),
+    "api:send": (NEVER, TOKEN),
+    "api:parameters": (TOKEN, TOKEN),
+    "api:tuning_changes": (TOKEN, NEVER),
+    "api:message_data": (TOKEN, NEVER),
+    "api:search": (TOKEN, NEVER),
+    "api:ages": (TOKEN, NEVER),
+    "api:routes": (TOKEN, NEVER),
+    "api:resolve": (TOKEN, NEVER),
+    "api:positions": (TOKEN, NEVER),
+    "api:report_runs": (TOKEN, TOKEN),
+    "api:report_run": (TOKEN, NEVER),
+    "api:stop_report": (NEVER, TOKEN),
+    "api:nothing": (OPEN, OPEN),
+    "account_tokens": (VIEWER, NEVER),
+    "account_token_new": (VIEWER, VIEWER),
+    "account_token_revoke": (NEVER, VIEWER),
     "account_login": (OPEN, OPEN),
     "account_inactive": (OPEN, NEVER),
     "account_change_password": (SIGNED_IN, SIGNED_IN),

@@ -74,7 +74,11 @@ def test_each_role_may_what_the_table_says_and_nothing_else(role: str | None, me
             continue
         least = TABLE[name][method == "POST"]
         status, sent_away = ask(client, method, path_of(route, number))
-        if role is None:
+        if name == "api:nothing":
+            right = status == 404
+        elif least is Least.TOKEN or (name == "api:openapi" and role in (None, "") and least is not Least.NEVER):
+            right = status == 401
+        elif role is None:
             right = (least is Least.OPEN and status < 400) or sent_away or (status == 405 and least is Least.NEVER)
         elif least is Least.NEVER:
             right = status == 405 or (status == 403 and (role != "administrator" or name.startswith("admin:")))
@@ -93,7 +97,7 @@ def test_no_page_that_takes_a_post_takes_it_from_another_site() -> None:
     number = bystander()
     client = client_of("administrator", enforce_csrf_checks=True)
     for name, route in pages().items():
-        if name in TABLE and TABLE[name][1] is not Least.NEVER:
+        if name in TABLE and TABLE[name][1] not in (Least.NEVER, Least.TOKEN) and name != "api:nothing":
             assert ask(client, "POST", path_of(route, number))[0] == 403, name
     client.get("/accounts/password/")
     text = client.post("/accounts/password/", {}).content.decode()
@@ -103,5 +107,5 @@ def test_no_page_that_takes_a_post_takes_it_from_another_site() -> None:
 
 def test_what_changes_something_is_a_post_of_an_operator_or_an_administrator() -> None:
     """The table itself: nobody below an operator posts anything but what is about signing in."""
-    own = {name for name in TABLE if name.startswith(("account_", "mfa_"))} | {"admin:login"}
+    own = {name for name in TABLE if name.startswith(("account_", "mfa_"))} | {"admin:login", "api:nothing"}
     assert {name for name, (_, post) in TABLE.items() if post < Least.OPERATOR} <= own

@@ -22,10 +22,15 @@ django.setup()
 from django.contrib.auth.models import Group, User
 from django.core.cache import cache
 from django.core.management import call_command
-from django.db import connection
+from django.db import connection, connections
 from django.test import Client
+from concurrent.futures import ThreadPoolExecutor
+from appliance.api.models import ApiToken, KeptAnswer
+from appliance.api.scopes import Scope
+from appliance.api.tokens import make
 from appliance.audit.models import Entry
 from appliance.audit.retention import tidy
+from tests.appliance.fake_core import FakeCore
 
 assert connection.vendor == "postgresql"
 call_command("migrate", interactive=False, verbosity=0)
@@ -50,6 +55,31 @@ assert client.post(f"/admin/auth/user/{tom.pk}/change/", change).status_code == 
 assert Entry.objects.get(action="user.change").after["role"] == "operator"
 assert client.post(f"/admin/auth/user/{tom.pk}/delete/", {"post": "yes", "why": "has left"}).status_code == 302
 tidy()
+
+# The HTTP API: eight requests at once with one key send one message; a text that PostgreSQL does not store is an error.
+token, text = make(user, "a program", list(Scope), 30)
+path = "/api/v1/messages?sender={}&recipient=c@d.example"
+named = {"host": "127.0.0.1", "authorization": f"Bearer {text}"}
+
+def send(sender, **more):
+    try:
+        answer = Client().post(path.format(sender), b"Subject: x", content_type="message/rfc822", headers=named | more)
+        return answer.status_code
+    finally:
+        connections.close_all()
+
+message = {"queue_id": "1K0RDGV4BE900"}
+with FakeCore({"inject_begin": message, "inject_data": {}, "inject_end": message}) as core:
+    with ThreadPoolExecutor(8) as pool:
+        statuses = list(pool.map(lambda _: send("a@b.example", **{"idempotency-key": "once"}), range(8)))
+    assert 202 in statuses and set(statuses) <= {202, 503}, statuses
+    assert len(core.asked("inject_end")) == 1
+    assert send("a@b.example", **{"idempotency-key": "once"}) == 202
+    assert len(core.asked("inject_end")) == 1
+    assert send("a%00@b.example") == 422
+assert ApiToken.objects.get(pk=token.pk).used_in_minute > 0
+assert KeptAnswer.objects.get().status == 202
+assert Entry.objects.get(action="message.send").token == "a program"
 print("all done")
 """
 

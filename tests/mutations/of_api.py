@@ -1,0 +1,94 @@
+"""Ways to let a program do more over HTTP than its token may, or do it twice, or do something else than was asked."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+__all__ = ["MUTATIONS"]
+
+MUTATIONS = [
+    Mutation(
+        "an operation does not look at the role of the token's user",
+        "appliance/api/authentication.py",
+        "        if role is None or role < self.least:\n",
+        "        if role is None:\n",
+        "tests/appliance/api/test_access.py -k table_says",
+    ),
+    Mutation(
+        "an operation does not look at the scopes of a token",
+        "appliance/api/authentication.py",
+        "        if self.scopes and not any(found.has(scope) for scope in self.scopes):\n",
+        "        if self.scopes and not found.scopes:\n",
+        "tests/appliance/api/test_access.py -k table_says",
+    ),
+    Mutation(
+        "a token of a disabled user works",
+        "appliance/api/authentication.py",
+        '    return "" if token.user.is_active else "the user is disabled"\n',
+        '    return ""\n',
+        "tests/appliance/api/test_access.py -k audit_has_the_refusal",
+    ),
+    Mutation(
+        "an expired token works",
+        "appliance/api/models.py",
+        "        return self.revoked_at is None and self.expires_at > timezone.now()\n",
+        "        return self.revoked_at is None\n",
+        "tests/appliance/api/test_access.py -k has_ended",
+    ),
+    Mutation(
+        "a parameter that an operation does not have is left out",
+        "appliance/api/operation.py",
+        "        if name not in known:\n",
+        "        if name == known:\n",
+        "tests/appliance/api/test_reads.py -k never_left_out",
+    ),
+    Mutation(
+        "a change is started without the number that was counted",
+        "appliance/api/queue_changes.py",
+        "    if body.matched != it.matched:\n",
+        "    if body.matched > it.matched:\n",
+        "tests/appliance/api/test_changes.py -k more_or_less",
+    ),
+    Mutation(
+        "a value that another user set is replaced",
+        "appliance/api/tuning.py",
+        '        if "before" in each.model_fields_set and not same(',
+        '        if "before" not in each.model_fields_set and not same(',
+        "tests/appliance/api/test_changes.py -k another_user",
+    ),
+    Mutation(
+        "a key gives its answer to another request",
+        "appliance/api/idempotency.py",
+        "    if row.digest != digest:\n",
+        "    if not row.digest:\n",
+        "tests/appliance/api/test_idempotency.py -k another_body",
+    ),
+    Mutation(
+        "a request that was interrupted is said to be worked on forever",
+        "appliance/api/idempotency.py",
+        "        if is_gone(row.worker) or timezone.now() - row.begun_at > patience:\n",
+        "        if timezone.now() - row.begun_at > 1_000 * patience:\n",
+        "tests/appliance/api/test_idempotency.py -k killed",
+    ),
+    Mutation(
+        "an answer after which a change may have been made is not kept",
+        "appliance/api/idempotency.py",
+        "        HTTPStatus.SERVICE_UNAVAILABLE,\n",
+        "        HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT,\n",
+        "tests/appliance/api/test_idempotency.py -k may_have_been_done",
+    ),
+    Mutation(
+        "an answer to a message is that of its beginning",
+        "appliance/common/door.py",
+        '                return client.ask("inject_end", Injected, why=why).queue_id\n',
+        '                return client.ask("inject_data", Injected, {"data": b""}).queue_id\n',
+        "tests/appliance/api/test_sending.py -k synced",
+    ),
+    Mutation(
+        "a control character passes into a field",
+        "appliance/api/bodies.py",
+        '_CONTROLS = frozenset(("Cc", "Cs", "Zl", "Zp"))\n',
+        '_CONTROLS = frozenset(("Cs", "Zl", "Zp"))\n',
+        "tests/appliance/api/test_sending.py -k further_field",
+    ),
+]
