@@ -182,7 +182,7 @@ def start_change(request: HttpRequest, tag: Path[Tag], body: StartBody) -> Chang
         raise ApiError(f"{tag}: the change is {it.get_phase_display()}, and not counted", code=Code.CONFLICT)
     if body.matched != it.matched:
         raise ApiError(
-            f"matched: {it.matched} messages were counted, not {body.matched}; nothing was changed",
+            f"matched: the count was {it.matched}, not {body.matched}; nothing was changed",
             code=Code.CONFLICT,
             argument="matched",
         )
