@@ -40,6 +40,12 @@ SLOW_RETRIES: Sections = {
 }
 
 
+@pytest.fixture(autouse=True)
+def no_alerts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The overview is rendered without the portal's database, which a page reads in a thread."""
+    monkeypatch.setattr("appliance.status.overview_views.open_alerts", lambda: None)
+
+
 def with_transport(**values: object) -> dict[str, Mapping[str, object]]:
     return {**SLOW_RETRIES, "transports.smtp": values}
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from django.test import override_settings
 from django.utils.html import escape
 
@@ -28,6 +29,12 @@ LONG: Sections = {
     "queue": {"retry_ladder_s": [60], "checkpoint_interval_s": 0.1},
     "scheduler": {"minimal_backoff_time": 60.0, "maximal_backoff_time": 60.0},
 }
+
+
+@pytest.fixture(autouse=True)
+def no_alerts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The overview is rendered without the portal's database, which a page reads in a thread."""
+    monkeypatch.setattr("appliance.status.overview_views.open_alerts", lambda: None)
 
 
 async def why(core: RunningCore, queue_id: str) -> list[dict[str, Any]]:
