@@ -110,6 +110,9 @@ def _serve(port: int, pipe: Connection) -> None:
                 question = pipe.recv()
             except EOFError:
                 return ended.set()
+            os.set_blocking(
+                pipe.fileno(), True
+            )  # the loop has changed that: a long list does not fit into the pipe at once
             pipe.send(len(arrived) if question == "count" else arrived)
             return arrived.clear() if question == "tell" else None
 
