@@ -16,10 +16,10 @@ from typing import Any
 
 import msgspec
 
-from mailcore.config.managed import keys_of
+from mailcore.config.managed import dotted, named, values_of
 from mailcore.control.protocol.settings import CHANGES_MAX
 
-__all__ = ["Draft", "DraftError", "dotted", "from_form", "from_json", "named", "value_text"]
+__all__ = ["Draft", "DraftError", "from_form", "from_json", "value_text"]
 
 TEXT_MAX = 200_000
 
@@ -76,6 +76,8 @@ def from_form(given: Mapping[str, Any]) -> Draft:
     if toml := str(given.get("toml", "")).strip():
         return Draft(changes=_of_toml(_Text("toml", toml)))
     key = named(str(given.get("key", "")))
+    if key is None:
+        raise DraftError('Write the key as in the file, with dots: relay.domains, routes."example.org".', "key")
     if given.get("remove"):
         return Draft(changes=[(key, None)])
     return Draft(changes=[(key, _value(_Text("value", str(given.get("value", "")))))])
@@ -87,32 +89,6 @@ def from_json(text: str) -> Draft:
         return msgspec.json.decode(text.encode(), type=Draft)
     except (msgspec.MsgspecError, UnicodeEncodeError) as error:
         raise DraftError(f"this draft can't be read: {error}", "") from None
-
-
-def named(text: str) -> list[str]:
-    """Returns the names of a key that is written as in TOML: relay.domains, routes."example.org". Raises DraftError."""
-    try:
-        level: Any = tomllib.loads(f"{text.strip()} = 0") if "\n" not in text.strip() else None
-    except tomllib.TOMLDecodeError:
-        level = None
-    names: list[str] = []
-    while isinstance(level, dict):
-        if len(level) != 1:
-            break
-        ((name, level),) = level.items()
-        names.append(name)
-    if level != 0 or not names:
-        raise DraftError('Write the key as in the file, with dots: relay.domains, routes."example.org".', "key")
-    return names
-
-
-def dotted(names: list[str]) -> str:
-    """Returns a key as it is written in TOML."""
-    bare = (each.replace("_", "").replace("-", "") for each in names)
-    return ".".join(
-        each if name.isascii() and name.isalnum() else json.dumps(each, ensure_ascii=False)
-        for each, name in zip(names, bare, strict=True)
-    )
 
 
 def value_text(value: Any) -> str:
@@ -140,14 +116,7 @@ def _of_toml(given: _Text) -> list[tuple[list[str], Any]]:
         document = tomllib.loads(given.text)
     except tomllib.TOMLDecodeError as error:
         raise DraftError(f"Not valid TOML: {error}", given.field) from None
-    changes: dict[tuple[str, ...], Any] = {}
-    for key in keys_of(document):
-        at = next((place for place, part in enumerate(key) if isinstance(part, int)), len(key))
-        names = tuple(str(part) for part in key[:at])
-        value: Any = document
-        for part in names:
-            value = value[part]
-        changes[names] = value
+    changes = values_of(document)
     if not changes:
         raise DraftError("There is no setting in it.", given.field)
     if len(changes) > CHANGES_MAX:

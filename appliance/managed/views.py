@@ -19,8 +19,8 @@ from django.views.decorators.http import require_POST, require_safe
 from appliance.accounts.roles import administrator, viewer
 from appliance.audit.record import audited
 from appliance.common.door import Door, door
-from appliance.managed.draft import Draft, DraftError, dotted, from_form, from_json, value_text
-from mailcore.config.managed import document_text, manageable, not_managed
+from appliance.managed.draft import Draft, DraftError, from_form, from_json, value_text
+from mailcore.config.managed import document_text, dotted, manageable, not_managed
 from mailcore.control.client import ControlError, Refused
 from mailcore.control.protocol.settings import SettingsChanged, SettingsHistory, SettingsKnown
 from mailcore.control.protocol.state import Ping

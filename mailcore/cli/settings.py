@@ -11,6 +11,7 @@ import time
 import tomllib
 from typing import Any
 
+from mailcore.config.managed import dotted, named
 from mailcore.control.client import ControlError
 from mailcore.control.protocol.settings import SettingsChanged, SettingsHistory, SettingsKnown
 from mailcore.control.protocol.state import Ping
@@ -61,7 +62,7 @@ def _list(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(known)
         return DONE if known.in_force else NOT_DONE
-    rows = [(_dotted(each.key), each.origin, _value(each.value)) for each in known.settings]
+    rows = [(dotted(each.key), each.origin, _value(each.value)) for each in known.settings]
     for line in whole_table(("SETTING", "ORIGIN", "VALUE"), rows, width(sys.stdout)):
         say(line)
     return _said_whether_in_force(known)
@@ -174,28 +175,11 @@ def _history(arguments: argparse.Namespace) -> int:
 
 
 def _key(text: str) -> list[str]:
-    """Returns the names of a key that is written as in TOML. Raises UsageError."""
-    try:
-        level: Any = tomllib.loads(f"{text} = 0") if "\n" not in text else None
-    except tomllib.TOMLDecodeError:
-        level = None
-    key: list[str] = []
-    while isinstance(level, dict):
-        if len(level) != 1:
-            level = None
-            break
-        ((name, level),) = level.items()
-        key.append(name)
-    if level != 0 or not key:
+    """Returns the names of a key. Raises UsageError."""
+    names = named(text)
+    if names is None:
         raise UsageError(f"invalid key {text!r}; write it {KEY_HELP}")
-    return key
-
-
-def _dotted(key: list[str]) -> str:
-    bare = (each.replace("_", "").replace("-", "") for each in key)
-    return ".".join(
-        each if name.isascii() and name.isalnum() else f'"{each}"' for each, name in zip(key, bare, strict=True)
-    )
+    return names
 
 
 def _value(value: Any) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -33,9 +34,14 @@ __all__ = [
     "Managed",
     "changed",
     "document_text",
+    "dotted",
+    "keys_of",
+    "manageable",
     "merged",
+    "named",
     "not_managed",
     "revision_of",
+    "values_of",
 ]
 
 NAME = "managed.toml"
@@ -125,6 +131,36 @@ def keys_of(document: Mapping[str, Any], above: Key = ()) -> Iterable[Key]:
                 yield from keys_of(each, (*key, number)) if isinstance(each, dict) else ((*key, number),)
         else:
             yield key
+
+
+def values_of(document: Mapping[str, Any]) -> dict[tuple[str, ...], Any]:
+    """Returns the values by their keys; sections [[name]] as a whole."""
+    found: dict[tuple[str, ...], Any] = {}
+    for key in keys_of(document):
+        names = tuple(str(part) for part in itertools.takewhile(lambda part: isinstance(part, str), key))
+        value: Any = document
+        for name in names:
+            value = value[name]
+        found[names] = value
+    return found
+
+
+def named(text: str) -> list[str] | None:
+    """Returns the names of a key that is written as in TOML: relay.domains, routes."example.org"; None if it is none."""
+    try:
+        level: Any = tomllib.loads(f"{text.strip()} = 0") if "\n" not in text.strip() else None
+    except tomllib.TOMLDecodeError:
+        return None
+    names: list[str] = []
+    while isinstance(level, dict) and len(level) == 1:
+        ((name, level),) = level.items()
+        names.append(name)
+    return names if names and level == 0 else None
+
+
+def dotted(names: Iterable[str]) -> str:
+    """Returns a key as it is written in TOML."""
+    return ".".join(map(_name, names))
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

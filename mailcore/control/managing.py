@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 from mailcore.config.document import ConfigError
-from mailcore.config.managed import HISTORY, Managed, changed, document_text, keys_of, not_managed, revision_of
+from mailcore.config.managed import HISTORY, Managed, changed, document_text, not_managed, revision_of, values_of
 from mailcore.config.settings import Settings
 from mailcore.config.settings_files import SettingsFiles
 from mailcore.control.operations import Answers
@@ -139,10 +139,10 @@ class Managing:
         except ConfigError as error:
             fault = str(error)
         reload = last_result(self._settings.run_directory)
-        above, below = _values(managed.document), _values(document)
+        above, below = values_of(managed.document), values_of(document)
         known = [
             KnownSetting(
-                key=list(map(str, key)),
+                key=list(key),
                 value=_plain(above.get(key, below.get(key))),
                 origin="managed" if key in above else "file",
                 below=_plain(below.get(key)) if key in above else None,
@@ -268,18 +268,6 @@ class Managing:
 
 def _refused(faults: list[KeyFault], revision: str) -> SettingsChanged:
     return SettingsChanged(faults=faults, changed=[], restarts=[], revision=revision, applied=False)
-
-
-def _values(document: dict[str, Any]) -> dict[tuple[str | int, ...], Any]:
-    """Returns the values with their keys; sections [[name]] as a whole."""
-    found: dict[tuple[str | int, ...], Any] = {}
-    for key in keys_of(document):
-        at = next((place for place, part in enumerate(key) if isinstance(part, int)), len(key))
-        value: Any = document
-        for part in key[:at]:
-            value = value[part]
-        found[key[:at]] = value
-    return found
 
 
 def _dotted(key: Sequence[str | int]) -> str:

@@ -1,4 +1,4 @@
-"""A changed configuration file comes into force while mail flows: nobody is refused, nothing is lost, nothing comes twice.
+"""A changed configuration file comes into force while mail flows: no client is refused, no message is lost or sent twice.
 
 law: reload-refuses-no-client, law: reload-is-checked-first.
 """

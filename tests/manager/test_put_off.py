@@ -140,7 +140,7 @@ async def test_feedback_is_logged_where_it_is_asked_for(home: Home) -> None:
     changes: list[dict[str, object]] = []
     windows: list[int] = []
 
-    def is_smaller() -> bool:  # it is told in the turn that follows
+    def is_smaller() -> bool:  # the next turn logs it
         changes[:] = [line for line in logged(manager, home) if line["event"] == "window_changed"]
         windows[:] = [int(str(line["window"])) for line in changes]
         return windows[-1] < 3

@@ -29,7 +29,7 @@ def read(text: str = "") -> Settings:
 
 
 def test_every_field_that_a_process_reads_is_in_the_table() -> None:
-    """A process that reads a setting and does not start again would go on with the old value, and nobody would know."""
+    """A process that reads a setting and does not start again would keep the old value without a sign."""
     table = settings_change._READ_BY
     missing = {role: sorted(field for field in read_by(role) - PLACES if role not in table[field]) for role in ROLES}
     assert missing == {role: [] for role in ROLES}

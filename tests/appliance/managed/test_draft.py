@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from appliance.managed.draft import Draft, DraftError, dotted, from_form, from_json, named, value_text
+from appliance.managed.draft import Draft, DraftError, from_form, from_json, value_text
+from mailcore.config.managed import dotted, named
 
 
 @pytest.mark.parametrize(
