@@ -11,6 +11,7 @@ import time
 import tomllib
 from typing import Any
 
+from mailcore.cli.reload import NAMES
 from mailcore.config.managed import dotted, named
 from mailcore.control.client import ControlError
 from mailcore.control.protocol.settings import SettingsChanged, SettingsHistory, SettingsKnown
@@ -134,7 +135,7 @@ def _told(arguments: argparse.Namespace, answer: SettingsChanged) -> int:
 def _show(answer: SettingsChanged) -> None:
     for each in answer.changed:
         say(f"{plain(each.key)}: {_value(each.before)} -> {_value(each.after)}")
-    say(f"restarts: {', '.join(answer.restarts) or 'nothing'}")
+    say(f"restarts: {', '.join(NAMES.get(each, each) for each in answer.restarts) or 'nothing'}")
 
 
 def _until_in_force(arguments: argparse.Namespace, revision: str) -> int:
