@@ -141,6 +141,7 @@ IMPORTS_ON_DEMAND = {
 
 # Files that name a module of ours by a string, because what they configure asks for a string.
 NAMES_IN_STRINGS = {
+    "mailcore/control/effects.py": "a room above it, which its child alone loads",
     "appliance/settings.py": "Django's settings",
     "appliance/urls.py": "Django's include() and handlers",
     "appliance/asgi.py": "DJANGO_SETTINGS_MODULE",

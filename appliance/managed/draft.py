@@ -70,7 +70,9 @@ class _Text:
 
 
 def from_form(given: Mapping[str, Any]) -> Draft:
-    """Returns the draft of a form: a key and a value, a key to remove, TOML, or a state. Raises DraftError."""
+    """Returns the draft of a form: a key and a value, a key to remove, TOML, a state, or a draft. Raises DraftError."""
+    if text := str(given.get("draft", "")):
+        return from_json(text)
     if to := str(given.get("to", "")).strip():
         return Draft(to=to[:16])
     if toml := str(given.get("toml", "")).strip():

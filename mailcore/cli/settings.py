@@ -11,9 +11,13 @@ import time
 import tomllib
 from typing import Any
 
+import msgspec
+
+from mailcore.cli.effects_text import effects_lines
 from mailcore.cli.reload import NAMES
 from mailcore.config.managed import dotted, named
-from mailcore.control.client import ControlError
+from mailcore.control.client import ControlClient, ControlError
+from mailcore.control.protocol.effects import SettingsEffects
 from mailcore.control.protocol.settings import SettingsChanged, SettingsHistory, SettingsKnown
 from mailcore.control.protocol.state import Ping
 from mailcore.faults import Code, Fault
@@ -52,7 +56,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for each in (setting, unsetting, returning):
         each.add_argument("--why", default="", metavar="TEXT", help="reason, recorded with your user name")
         each.add_argument("--yes", action="store_true", help="skip the confirmation prompt")
-        each.add_argument("--dry-run", action="store_true", help="only show what would change and restart")
+        each.add_argument(
+            "--dry-run", action="store_true", help="only show what would change, restart, and become of mail"
+        )
     for each in (listing, setting, unsetting, history, returning):
         add_common(each)
 
@@ -101,20 +107,29 @@ def _change(arguments: argparse.Namespace, operation: str, given: dict[str, Any]
         known = control.ask("settings", SettingsKnown)
         given["revision"] = known.revision
         planned = control.ask(operation, SettingsChanged, given | {"check": True}, why=arguments.why)
-        if planned.faults or arguments.dry_run:
+        if planned.faults:
             return _told(arguments, planned)
+        asks = not arguments.yes and not arguments.json
+        effects = _effects(control, given) if planned.changed and (arguments.dry_run or asks) else None
+        if arguments.dry_run:
+            return _told(arguments, planned, effects)
         if not planned.changed and planned.revision == known.revision:
             say("nothing changes")
             return DONE
-        if not arguments.yes and not arguments.json and not _confirmed(planned):
+        if asks and not _confirmed(planned, effects):
             return NOT_DONE
         made = control.ask(operation, SettingsChanged, given, why=arguments.why)
     status = _told(arguments, made)
     return status if status != DONE else _until_in_force(arguments, made.revision)
 
 
-def _confirmed(planned: SettingsChanged) -> bool:
-    _show(planned)
+def _effects(control: ControlClient, given: dict[str, Any]) -> SettingsEffects:
+    question = {name: value for name, value in given.items() if name in ("changes", "to")}
+    return control.ask("settings_effects", SettingsEffects, question)
+
+
+def _confirmed(planned: SettingsChanged, effects: SettingsEffects | None) -> bool:
+    _show(planned, effects)
     if not sys.stdin.isatty():
         complain("give --yes to make this change without a question")
         return False
@@ -122,20 +137,22 @@ def _confirmed(planned: SettingsChanged) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _told(arguments: argparse.Namespace, answer: SettingsChanged) -> int:
+def _told(arguments: argparse.Namespace, answer: SettingsChanged, effects: SettingsEffects | None = None) -> int:
     if arguments.json:
-        print_json(answer)
+        print_json(answer if effects is None else msgspec.to_builtins(answer) | {"effects": effects})
     elif not answer.faults and (arguments.yes or arguments.dry_run):
-        _show(answer)
+        _show(answer, effects)
     for fault in () if arguments.json else answer.faults:
         complain(plain(f"{fault.key} {fault.reason}".strip()))
     return WRONG_USE if answer.faults else DONE
 
 
-def _show(answer: SettingsChanged) -> None:
+def _show(answer: SettingsChanged, effects: SettingsEffects | None = None) -> None:
     for each in answer.changed:
         say(f"{plain(each.key)}: {_value(each.before)} -> {_value(each.after)}")
     say(f"restarts: {', '.join(NAMES.get(each, each) for each in answer.restarts) or 'nothing'}")
+    for line in () if effects is None else effects_lines(effects):
+        say(line)
 
 
 def _until_in_force(arguments: argparse.Namespace, revision: str) -> int:

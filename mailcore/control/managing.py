@@ -33,6 +33,7 @@ from mailcore.control.protocol.operation import Arguments
 from mailcore.control.protocol.settings import (
     KeyFault,
     KnownSetting,
+    SettingChange,
     SettingsArguments,
     SettingsChanged,
     SettingsHistory,
@@ -95,13 +96,12 @@ class Managing:
 
     async def _change(self, session: Session, arguments: SettingsArguments) -> AsyncGenerator[Any, None]:
         async with self._one_at_a_time:
-            changes = [(tuple(each.key), each.value) for each in arguments.changes]
-            text = await self._view.in_thread(self._text_after, changes)
+            text = await self.text_after(arguments.changes, "")
             yield await self._apply(session, text, arguments.revision, check=arguments.check)
 
     async def _return(self, session: Session, arguments: SettingsReturnArguments) -> AsyncGenerator[Any, None]:
         async with self._one_at_a_time:
-            text = await self._view.in_thread(self._text_of, arguments.to)
+            text = await self.text_after((), arguments.to)
             yield await self._apply(session, text, arguments.revision, check=arguments.check)
 
     async def _history(self, session: Session, arguments: SettingsHistoryArguments) -> AsyncGenerator[Any, None]:
@@ -111,6 +111,12 @@ class Managing:
             for each in reversed(states[-arguments.limit :])
         ]
         yield SettingsHistory(states=found, faults=faults)
+
+    async def text_after(self, changes: Sequence[SettingChange], to: str) -> str:
+        """Returns the text of the managed file after these changes, or that of the state ``to``. Raises NotManaged."""
+        if to:
+            return await self._view.in_thread(self._text_of, to)
+        return await self._view.in_thread(self._text_after, [(tuple(each.key), each.value) for each in changes])
 
     # -- reading, in threads
 

@@ -31,6 +31,7 @@ from mailcore.config.settings import Settings
 from mailcore.config.settings_files import SettingsFiles
 from mailcore.control.access import Peer, group_id, peer_of
 from mailcore.control.ages import Ages
+from mailcore.control.effects import Effects
 from mailcore.control.history import PastAnswers
 from mailcore.control.injecting import Injecting
 from mailcore.control.intake import Intake
@@ -150,7 +151,8 @@ class ControlServer:
         log = LogAnswers(self.view, settings.log_directory)
         families = [each.answers for each in (tables, positions, self.ages, past, whatif, log)]
         if files is not None:
-            families.append(Managing(self.view, settings, disk, files).answers)
+            managing = Managing(self.view, settings, disk, files)
+            families += [managing.answers, Effects(self.view, settings, managing.text_after).answers]
         self.operations = Operations(self.view, self.injecting, processes, *families)
         self._tasks: set[asyncio.Task[None]] = set()
 

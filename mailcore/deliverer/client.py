@@ -228,23 +228,10 @@ class Client:
         self, work: Deliver, data: MessageData, address: Address, policy: Policy, login: Login | None
     ) -> _Session | Unusable:
         """Tries one address, over a connection kept under another next hop or a new one."""
-        if policy.level == "mta-sts":
-            why = refusal(policy, address.host)
-            if why:
-                result = Unusable(
-                    Status.DEFERRED, "4.7.5", why, result=Result.VALIDATION_FAILURE, reason_code=MX_NOT_IN_POLICY,
-                    level=str(policy),
-                )  # fmt: skip
-                return self._counted(work, policy, address, result)
-            policy = policy._replace(names=(address.host,))
-        elif policy.level in ("dane", "dane-only"):
-            found = await self._by_tlsa(policy, address, work.next_hop)
-            if isinstance(found, Unusable):
-                return self._counted(work, policy, address, found)
-            policy = found
-        elif policy.why == REQUIRETLS and address.secure:  # DNSSEC says that this is a host of the domain
-            found = await self._by_tlsa(Policy("dane-only", REQUIRETLS), address, work.next_hop)
-            policy = found if isinstance(found, Policy) else policy._replace(names=(*policy.names, address.host))
+        of_host = await self._policy_of_host(policy, address, work.next_hop)
+        if isinstance(of_host, Unusable):
+            return self._counted(work, policy, address, of_host)
+        policy = of_host
         mask = NO_MASK
         if self._masks is not None:
             mask = self._masks.of(work.transport, work.next_hop, address.address)
@@ -267,6 +254,49 @@ class Client:
         outcome = await self._transact(made, work, data)
         assert outcome is not None  # only a kept connection is dead at its first command
         return _Session(made, outcome, begun_at, policy)
+
+    async def _policy_of_host(self, policy: Policy, address: Address, next_hop: NextHop) -> Policy | Unusable:
+        """Returns what the policy of a next hop demands of one of its hosts, or why the host may not be used."""
+        if policy.level == "mta-sts":
+            why = refusal(policy, address.host)
+            if why:
+                return Unusable(
+                    Status.DEFERRED, "4.7.5", why, result=Result.VALIDATION_FAILURE, reason_code=MX_NOT_IN_POLICY,
+                    level=str(policy),
+                )  # fmt: skip
+            return policy._replace(names=(address.host,))
+        if policy.level in ("dane", "dane-only"):
+            return await self._by_tlsa(policy, address, next_hop)
+        if policy.why == REQUIRETLS and address.secure:  # DNSSEC says that this is a host of the domain
+            found = await self._by_tlsa(Policy("dane-only", REQUIRETLS), address, next_hop)
+            return found if isinstance(found, Policy) else policy._replace(names=(*policy.names, address.host))
+        return policy
+
+    async def reach(self, transport: str, level: str, next_hop: NextHop) -> tuple[Policy, str]:
+        """Connects to a host of the next hop as mail would, under its policy, and ends the connection without a message.
+
+        Returns the policy, and "" or why no host can be used. ``level`` is the transport's. There is no login; kept connections
+        and counts of TLS are left alone.
+        """
+        policy = self._policies.of(transport, level, next_hop)
+        if policy.level == "mta-sts" and self._sts is not None:
+            policy = await self._sts.policy_for(policy, next_hop)
+        addresses = await self._finder.find(next_hop, validated=_follows_dnssec(policy))
+        if isinstance(addresses, Refused):
+            return policy, addresses.reply
+        why = "no host has an address"
+        for address in addresses[: self._limits.addresses_max]:
+            of_host = await self._policy_of_host(policy, address, next_hop)
+            if isinstance(of_host, Unusable):
+                why = of_host.text
+                continue
+            made = await self._opener.connect(of_host, address, next_hop.port, lmtp=transport in self._lmtp)
+            if isinstance(made, Unusable):
+                why = made.text
+                continue
+            made.quit()
+            return policy, ""
+        return policy, why
 
     async def _connect(
         self, work: Deliver, policy: Policy, address: Address, login: Login | None, mask: Mask

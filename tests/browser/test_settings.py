@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
+from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import expect
 
 from mailcore.lab.lab import Lab
 from tests.browser.site import site
+from tests.end_to_end.appliance import free_port
+from tests.end_to_end.test_effects import RESTING, resting, send
 from tests.end_to_end.test_reload import Clients
 from tests.running.running_core import route_to
 
@@ -72,6 +76,32 @@ async def test_a_setting_is_checked_applied_under_load_and_returned_to(tmp_path:
             text = await (await page.request.get(it.url("/settings/export/"))).text()
             assert '"moved.example"' in text
             assert "home =" not in text
+
+
+async def test_a_change_says_what_it_would_do_before_it_is_applied(tmp_path: Path) -> None:
+    """What is told is fetched by the page; without its script a button asks for it."""
+    dead = f"smtp:[127.0.0.1]:{free_port()}"
+    sections = {"relay": {"networks": ["127.0.0.0/8"], "domains": ["mine.example"]}}
+    async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab, RESTING | sections, routes={"*": dead}) as it:
+        for number in range(3):
+            await asyncio.to_thread(send, it.core, "s@client.example", f"a@r{number}.example", "b@moved.example")
+        await resting(it.core, 3)
+        page = await it.sign_in("administrator")
+        await page.goto(it.url("/settings/"))
+        await page.click("summary:has-text('Several at once')")
+        toml = f"relay.networks = []\n[routes]\n'moved.example' = '{route_to(lab, 0)}'\n'r1.example' = 'error:5.1.2 gone'\n"
+        await page.fill("#toml", toml)
+        await page.click("details button:has-text('Check')")
+        found = page.locator("#effects-found")
+        await expect(found).to_contain_text("4 recipients of 3 messages", timeout=30_000)
+        await expect(found).to_contain_text("bounces")
+        await expect(found).to_contain_text("outside [relay] networks")
+        await expect(found).to_contain_text("1 next hop concerned, 1 tried")
+        await expect(page.locator("main button:has-text('Apply')")).to_be_visible()
+        assert (await Axe().run(page)).violations_count == 0
+        for width in (1440, 360) if SHOTS else ():
+            await page.set_viewport_size({"width": width, "height": 900})
+            await page.screenshot(path=f"{SHOTS}/effects-{width}.png", full_page=True)
 
 
 async def test_two_administrators_do_not_overwrite_each_other(tmp_path: Path) -> None:

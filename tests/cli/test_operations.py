@@ -67,6 +67,7 @@ COMMANDS = {
     "set": "destination set smtp:example.org process_limit 5",
     "settings": "settings list",
     "settings_change": "settings set relay.domains []",
+    "settings_effects": "settings set relay.domains [] --dry-run",
     "settings_history": "settings history",
     "settings_return": "settings return 0123456789abcdef",
     "show": f"queue show {ID}",
@@ -88,6 +89,10 @@ BEFORE: dict[str, Any] = {
     "inject_data": {},
     "settings": {
         "manages": True, "source": "", "revision": "0123456789abcdef", "settings": [], "in_force": True, "waiting": [],
+    },
+    "settings_change": {
+        "faults": [], "changed": [{"key": "[relay] domains", "before": ["a"], "after": []}], "restarts": [],
+        "revision": "0" * 16, "applied": False,
     },
 }  # fmt: skip
 

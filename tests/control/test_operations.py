@@ -49,7 +49,7 @@ async def test_every_client_may_ask_what_changes_nothing_and_no_more(running: Ru
     """
     changing = (running.server.operations._changes, running.server.injecting)
     assert {name for name in OPERATIONS if name.startswith("settings") and OPERATIONS[name].access is Access.READ} == {
-        "settings", "settings_history",
+        "settings", "settings_effects", "settings_history",
     }  # fmt: skip
     for name, answers in running.server.operations._answers.items():
         changes = getattr(answers, "__self__", None) in changing

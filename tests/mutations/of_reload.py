@@ -7,6 +7,7 @@ from tests.mutations.mutation import Mutation
 __all__ = ["MUTATIONS"]
 
 RELOAD = "tests/end_to_end/test_reload.py"
+EFFECTS = "tests/end_to_end/test_effects.py"
 SUPERVISOR = "mailcore/supervisor/supervisor.py"
 
 MUTATIONS = [
@@ -66,5 +67,33 @@ MUTATIONS = [
         "                if why := not_managed(key):\n",
         "                if (why := not_managed(key)) and len(key) == 1:\n",
         "tests/end_to_end/test_settings.py -k refused",
+    ),
+    Mutation(
+        "queued mail that would bounce is not counted",
+        "mailcore/effects/queued.py",
+        "                if old == new:\n",
+        "                if old == new or after.bounces:\n",
+        f"{EFFECTS} -k elsewhere",
+    ),
+    Mutation(
+        "a host that is down is taken for an effect",
+        "mailcore/effects/hops.py",
+        'if why and hop[0] in old.transports else ""',
+        'if False else ""',
+        f"{EFFECTS} -k next_hops",
+    ),
+    Mutation(
+        "a client that may be refused is refused for certain",
+        "mailcore/effects/clients.py",
+        "        certain = len(refusals) == len(open_to)\n",
+        "        certain = True\n",
+        "tests/effects/test_clients.py -k perhaps",
+    ),
+    Mutation(
+        "a look that ran out of time says that it saw all",
+        "mailcore/effects/queued.py",
+        "        complete=not deadline.is_over,\n",
+        "        complete=True,\n",
+        "tests/effects/test_queued.py",
     ),
 ]

@@ -72,6 +72,7 @@ TABLE: dict[str, tuple[Least, Least]] = {
     "maillog:newer": (VIEWER, NEVER),
     "managed:settings": (VIEWER, NEVER),
     "managed:check": (NEVER, ADMINISTRATOR),
+    "managed:effects": (NEVER, ADMINISTRATOR),
     "managed:apply": (NEVER, ADMINISTRATOR),
     "managed:history": (VIEWER, NEVER),
     "managed:export": (VIEWER, NEVER),

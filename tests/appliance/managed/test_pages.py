@@ -129,3 +129,66 @@ def test_an_export_has_neither_places_nor_files() -> None:
     with FakeCore({"settings": known(settings=[known()["settings"][1], listener, plain])}):
         text = Client.get(signed_in("viewer"), "/settings/export/").content.decode()
     assert text.splitlines()[1:] == ["", "[relay]", 'domains = ["a.example"]']
+
+
+def told(**more: Any) -> dict[str, Any]:
+    move = {"before": "smtp:one.example", "after": HOSTILE, "messages": 3, "recipients": 4, "bounces": True}
+    client = {
+        "client_address": "192.0.2.9", "login": HOSTILE, "reason": "it does not use TLS", "messages": 5, "last_at": 1.0,
+        "example": HOSTILE, "certain": False,
+    }  # fmt: skip
+    hop = {
+        "destination": "smtp:b.example",
+        "policy": HOSTILE,
+        "reason": HOSTILE,
+        "now": HOSTILE,
+        "queued": 1,
+        "week": 2,
+    }
+    return {
+        "queued": {"examined": 9, "complete": False, "messages": 3, "recipients": 4, "moves": [move], "more": 1},
+        "clients": {
+            "since": 1.0, "examined": 7, "complete": False, "unexplained": 2, "clients": [client], "more": 0,
+        },
+        "hops": {"concerned": 3, "tried": 2, "unreachable": [hop], "not_tried": [HOSTILE]},
+        "not_judged": ["[receiver] recipient_limit"], "took_s": 0.5, "error": "",
+    } | more  # fmt: skip
+
+
+def test_what_a_change_would_do_is_a_part_of_its_page_and_says_what_was_not_looked_at() -> None:
+    asked: list[dict[str, Any]] = []
+
+    def effects(arguments: dict[str, Any]) -> Any:
+        asked.append(arguments)
+        return told()
+
+    with FakeCore({"settings_effects": effects}):
+        client = signed_in("administrator")
+        part = client.post("/settings/effects/", {"draft": draft()}, headers={"HX-Request": "true"})
+        page = markup_of(part)
+        assert "<html" not in page
+        for words in (
+            "bounces", "perhaps", "were not read in time", "do not reach back", "2 could not be judged", "Not tried",
+            "Nor with the settings of now", "[receiver] recipient_limit", "Look at more mail",
+        ):  # fmt: skip
+            assert words in " ".join(page.split()), words
+        assert "<script>alert" not in page
+        whole = markup_of(client.post("/settings/effects/", {"draft": draft(), "long": "1"}))
+        assert "<html" in whole
+        assert "Look at more mail" not in whole
+    assert asked == [
+        {"changes": [{"key": ["relay", "domains"], "value": ["a.example"]}], "seconds": seconds}
+        for seconds in (10.0, 60.0)
+    ]
+
+
+def test_a_look_that_fails_is_not_taken_for_no_effect() -> None:
+    client = signed_in("administrator")
+    with FakeCore({"settings_effects": Refusal("too many looks", Code.BUSY)}):
+        answer = client.post("/settings/effects/", {"draft": draft()}, headers={"HX-Request": "true"})
+    assert "not known what the change would do" in markup_of(answer)
+    nothing = told(queued=None, clients=None, hops=None, not_judged=[], error="/x: unreadable")
+    with FakeCore({"settings_effects": nothing}):
+        page = markup_of(client.post("/settings/effects/", {"draft": draft()}))
+    assert "ended early" in page
+    assert "lets the same clients in" not in page
