@@ -58,6 +58,7 @@ INSTALLED_APPS = [
     "appliance.reports",
     "appliance.alerts",
     "appliance.api",
+    "appliance.palette",
     "appliance.accounts",
     "appliance.audit",
     "appliance.accounts.apps.PortalAdminConfig",

@@ -16,6 +16,7 @@ urlpatterns = [
     path("queue/", include("appliance.queue.urls")),
     path("destinations/", include("appliance.destinations.urls")),
     path("tuning/", include("appliance.tuning.urls")),
+    path("go/", include("appliance.palette.urls")),
     path("log/", include("appliance.log.urls")),
     path("settings/", include("appliance.managed.urls")),
     path("positions/", include("appliance.status.positions_urls")),

@@ -1,4 +1,4 @@
-"""The overview: rates, destinations in trouble, the queue by lane, today's balance, processes and disks."""
+"""The overview: what needs an operator now, rates, destinations in trouble, the queue by lane, the day's balance, and so on."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from appliance.live.hub import nothing_known
 from appliance.live.listening import hub
 from appliance.live.samples import LINES
 from appliance.live.views import for_viewers, stream_of
+from appliance.status.needs import needs_of
 
 __all__ = ["overview", "stream"]
 
 # templates/status/overview/
-FRAGMENTS = ("alerts", "fault", "rates", "first", "trouble", "lanes", "balance", "processes", "disks")
+FRAGMENTS = ("needs", "rates", "first", "trouble", "lanes", "balance", "processes", "disks")
 NOTHING_QUEUED: dict[str, Any] = {
     "messages": None,
     "recipients": None,
@@ -59,12 +60,14 @@ def _context(snapshot: Mapping[str, Any]) -> dict[str, Any]:
         disk | {"used_share": _used_share(disk), "full": _is_full(disk), "ballast_used": _ballast_used(disk)}
         for disk in snapshot["disks"]
     ]
+    balance, known = balance_of(snapshot), {**snapshot, "disks": disks}
+    needs, more = needs_of(known, open_alerts(), _fault(snapshot["core"]), balance.difference)
     return {
         "snapshot": {**snapshot, "disks": disks, "queue": snapshot["queue"] or NOTHING_QUEUED},
         "rates": [(name, name.capitalize()) for name in LINES],
-        "balance": balance_of(snapshot),
-        "alerts": open_alerts(),
-        "fault": _fault(snapshot["core"]),
+        "balance": balance,
+        "needs": needs,
+        "more_needs": more,
         "is_new": _is_new(snapshot),
     }
 

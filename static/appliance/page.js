@@ -79,6 +79,51 @@
     event.preventDefault();
   });
 
+  // The palette: what is typed is asked of the server, which lists links; Enter follows the one that is chosen.
+  const palette = document.getElementById("palette");
+  const typed = document.getElementById("palette-typed");
+  const options = () => [...document.querySelectorAll("#palette-found [role=option]")];
+  const choose = (option) => {
+    options().forEach((each) => each.setAttribute("aria-selected", String(each === option)));
+    if (option) typed.setAttribute("aria-activedescendant", option.id);
+    else typed.removeAttribute("aria-activedescendant");
+    option?.scrollIntoView({ block: "nearest" });
+  };
+  const go = (option) => {
+    if (option) location.href = option.dataset.url;
+  };
+  document.addEventListener("keydown", (event) => {
+    if (!palette || event.key.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.altKey) return;
+    event.preventDefault();
+    if (palette.open || document.querySelector("dialog[open]")) return;
+    typed.value = "";
+    palette.showModal();
+    htmx.trigger(typed, "palette");
+  });
+  typed?.addEventListener("keydown", (event) => {
+    const all = options();
+    const at = all.findIndex((each) => each.getAttribute("aria-selected") === "true");
+    if (event.key === "ArrowDown") choose(all[Math.min(at + 1, all.length - 1)]);
+    else if (event.key === "ArrowUp") choose(all[Math.max(at - 1, 0)]);
+    else if (event.key === "Enter") {
+      // An answer that is still on its way counts: what is typed decides, not what was listed before it.
+      if (typed.classList.contains("htmx-request") || typed.value !== palette.dataset.listed) palette.dataset.go = "1";
+      else go(all[at]);
+    } else return;
+    event.preventDefault();
+  });
+  document.body.addEventListener("htmx:afterSettle", (event) => {
+    if (event.detail.target.id !== "palette-found") return;
+    palette.dataset.listed = new URL(event.detail.xhr.responseURL).searchParams.get("q") || "";
+    choose(options()[0]);
+    if (palette.dataset.go && palette.dataset.listed === typed.value) go(options()[0]);
+    if (palette.dataset.listed === typed.value) delete palette.dataset.go;
+  });
+  palette?.addEventListener("click", (event) => {
+    if (event.target === palette) palette.close();
+    else go(event.target.closest("[role=option]"));
+  });
+
   // Dialogs: content that is swapped into #dialog-body opens the dialog; data-close closes it. So does the event waypost:close.
   const dialog = document.getElementById("dialog");
   document.body.addEventListener("htmx:afterSwap", (event) => {

@@ -87,7 +87,7 @@ NOT_PAGES = {
     "queue:found", "queue:chosen", "queue:recipients", "queue:waiting", "queue:eml", "destinations:list_stream",
     "destinations:one_stream", "tuning:prediction", "tuning:windows", "tuning:return_batch", "tuning:return_change",
     "routes:resolve", "reports:csv", "reports:parquet", "audit:csv", "admin:login",
-    "api:openapi", "api:nothing",
+    "api:openapi", "api:nothing", "palette:found",
 }  # fmt: skip
 
 PREPARE = """

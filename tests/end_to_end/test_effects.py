@@ -23,7 +23,7 @@ from tests.running.running_core import RunningCore, route_to, running
 
 SIZE = 30_000
 # A message that moves from lane to lane is in neither for a moment.
-RESTING = {
+RESTING: dict[str, dict[str, object]] = {
     "queue": {"retry_ladder_s": [300]},
     "scheduler": {"minimal_backoff_time": 300.0, "maximal_backoff_time": 300.0},
 }
@@ -143,12 +143,15 @@ async def test_clients_of_the_week_that_would_be_refused_are_named_with_the_reas
 
 async def test_events_say_the_same_of_clients_as_the_log(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab:
-        sections = {"relay": {"networks": ["127.0.0.0/8"], "domains": ["mine.example"]}, "export": {"enabled": True}}
+        sections: dict[str, dict[str, object]] = {
+            "relay": {"networks": ["127.0.0.0/8"], "domains": ["mine.example"]},
+            "export": {"enabled": True},
+        }
         async with running(tmp_path, lab, sections) as core:
             for number in range(30):
                 await asyncio.to_thread(send, core, "a@client.example", f"a@elsewhere{number}.example")
             await core.until_empty()
-            change = {key("relay", "networks"): []}
+            change: dict[str, Any] = {key("relay", "networks"): []}
             of_log = await effects(core, change)
             done = await asyncio.to_thread(run, core, "export", "--now")
             assert done.returncode == 0, done.stderr
@@ -199,6 +202,7 @@ async def test_the_command_shows_the_effects_and_asks_for_one_thing(tmp_path: Pa
             run, core, "settings", "set", 'routes."*"', route_to(lab, 0), "--dry-run", "--json"
         )
         assert json.loads(done.stdout)["effects"]["queued"]["recipients"] == 1
-        for wrong in ({}, {"changes": [{"key": ["relay", "domains"], "value": []}], "to": "0" * 16}):
-            with pytest.raises(ControlError, match="must be given"):
-                await core.ask("settings_effects", **wrong)
+        with pytest.raises(ControlError, match="must be given"):
+            await core.ask("settings_effects")
+        with pytest.raises(ControlError, match="must be given"):
+            await core.ask("settings_effects", changes=[{"key": ["relay", "domains"], "value": []}], to="0" * 16)

@@ -70,6 +70,7 @@ TABLE: dict[str, tuple[Least, Least]] = {
     "tuning:return_change": (OPERATOR, NEVER),
     "maillog:lines": (VIEWER, NEVER),
     "maillog:newer": (VIEWER, NEVER),
+    "palette:found": (VIEWER, NEVER),
     "managed:settings": (VIEWER, NEVER),
     "managed:check": (NEVER, ADMINISTRATOR),
     "managed:effects": (NEVER, ADMINISTRATOR),

@@ -207,8 +207,8 @@ async def test_the_stream_renders_the_same_elements_as_the_page(user: User, hub:
     _, events = await events_of(user, "/live/overview")
     await anext(events)
     event = decoded(await anext(events))
-    assert {"fault", "rates", "trouble", "lanes", "balance", "processes", "disks"} < event["fragments"].keys()
-    for name in ("fault", "rates", "trouble", "lanes", "balance", "disks"):
+    assert {"needs", "rates", "trouble", "lanes", "balance", "processes", "disks"} < event["fragments"].keys()
+    for name in ("needs", "rates", "trouble", "lanes", "balance", "disks"):
         assert collapsed(event["fragments"][name]) in page, name
     assert event["pace"] == hub.snapshot["pace"]
     await events.aclose()  # type: ignore[attr-defined]
@@ -221,7 +221,7 @@ async def test_only_what_changed_is_sent_again_and_a_reader_that_missed_events_g
     hub.snapshot["core"]["stalled"] = "the disk of /q is full"
     await hub._publish()
     fragments = decoded(await anext(events))["fragments"]
-    assert "Deliveries go out one at a time: the disk of /q is full" in fragments["fault"]
+    assert "Deliveries go out one at a time: the disk of /q is full" in fragments["needs"]
     assert not fragments.keys() & {"rates", "lanes", "balance", "disks"}
     await hub._publish()
     await hub._publish()  # two at once: the reader has missed one

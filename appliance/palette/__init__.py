@@ -1,0 +1,1 @@
+"""The command palette: any page, destination, message or setting, found by typing."""
