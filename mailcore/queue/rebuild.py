@@ -3,9 +3,10 @@
 Every lane is read, and the journal from its last gap on. A gap is left where a power loss undid the unlink of an old segment
 but not that of the one after it, or where a damaged segment was kept: in front of it, the journal tells how messages began and
 not how they ended. In the manager's lanes, nothing distinguishes envelopes beyond the last checkpoint from those below it, so
-all count. Of the envelopes of one message the one with the highest generation stands: its record is whole, and both may name
-the same data, which has one owner. The others are marked as over, but the data in them is retained. There are two exceptions,
-in ``continued``. Mail may be delivered twice, but none is lost; the log reports the rebuild.
+all count. Of the envelopes of one message whose recipients can be read, the one with the highest generation stands: its record
+is whole, and both may name the same data, which has one owner. Of two with the same generation, a recovery refused the earlier
+one. The others are marked as over, but the data in them is retained. There are two exceptions, in ``continued``.
+Mail may be delivered twice, but none is lost; the log reports the rebuild.
 
 A dictionary of all queue ids is in memory meanwhile.
 
@@ -16,17 +17,18 @@ from __future__ import annotations
 
 import contextlib
 import struct
+from typing import NamedTuple
 
 import msgspec
 
-from mailcore.envelope import DataPlace
+from mailcore.envelope import DataPlace, Envelope
 from mailcore.log.disk import Disk
 from mailcore.log.positions import Counts, LanePosition, RestartPositions
 from mailcore.log.reader import LaneReader
-from mailcore.log.record import GARBAGE, RETAINED, RecordType
+from mailcore.log.record import GARBAGE, RETAINED, Record, RecordType
 from mailcore.log.retired import open_either
 from mailcore.queue.aside import counts_of
-from mailcore.queue.fold import Folded, Known, fold
+from mailcore.queue.fold import Folded, Known, Stage, fold
 from mailcore.queue.lanes import DELETED, JOURNAL
 from mailcore.queue.queue import Queue
 from mailcore.queue.records import Place, decode_envelope
@@ -42,7 +44,7 @@ def positions_from_files(disk: Disk, queue: Queue, lanes: list[str]) -> RestartP
     journal = queue.reader(JOURNAL)
     suffix = _behind_last_gap(journal)
     folded = fold(journal.records(suffix), 0)
-    highest = _highest(queue, lanes, folded)
+    standing = _standing(queue, lanes, folded)
     sizes = Sizes(queue.names_counted)
     positions: dict[str, LanePosition] = {}
     refers = False
@@ -55,21 +57,26 @@ def positions_from_files(disk: Disk, queue: Queue, lanes: list[str]) -> RestartP
         positions[lane] = LanePosition(first, max(end, first), first)
         for record in reader.records(first, end):
             refers |= record.mark == RETAINED
-            if record.type != RecordType.ENVELOPE or not record.live:
-                continue
-            try:
-                envelope = decode_envelope(record.body)
-            except (msgspec.MsgspecError, struct.error):
-                continue  # the runner reports it
+            envelope = _living(record)
+            if envelope is None:
+                continue  # the runner reports what cannot be decoded
             refers |= envelope.data is DataPlace.LOG
+            place = Place(lane, record.offset)
             known = folded.messages.get(envelope.queue_id)
-            if envelope.generation < highest[envelope.queue_id]:
-                if known is None or known.generation != envelope.generation:  # ``continued`` decides on the others
-                    queue.mark_found(Place(lane, record.offset), envelope.queue_id, RETAINED)
-                continue
-            if known is None or known.generation < envelope.generation:
+            stands = standing.get(envelope.queue_id)
+            generation = max(
+                known.generation if known is not None else -1, stands.generation if stands is not None else -1
+            )
+            if known is not None and known.generation == envelope.generation:
+                if place != known.place:  # a replacement of the same generation that was not believed
+                    queue.mark_found(place, envelope.queue_id, GARBAGE)
+            elif envelope.generation < generation:
+                queue.mark_found(place, envelope.queue_id, RETAINED)
+            elif stands is None or place != stands.place:
+                queue.mark_found(place, envelope.queue_id, GARBAGE)
+            else:
                 if known is not None:
-                    queue.rebuilt[envelope.queue_id] = Place(lane, record.offset)
+                    queue.rebuilt[envelope.queue_id] = place
                 count, _ = counts_of(envelope, lane)
                 sizes.rest(lane, count, {} if lane == DELETED else envelope.resting or {"": count})
     return RestartPositions(
@@ -86,19 +93,62 @@ def positions_from_files(disk: Disk, queue: Queue, lanes: list[str]) -> RestartP
     )
 
 
-def _highest(queue: Queue, lanes: list[str], folded: Folded) -> dict[str, int]:
-    """Returns the highest generation of each message, in living envelopes and in the journal."""
-    highest = {queue_id: known.generation for queue_id, known in folded.messages.items()}
+class _Candidate(NamedTuple):
+    """A living envelope of a message; the greatest stands. A later one has all changes that were answered."""
+
+    generation: int
+    named: bool  # by the last record of the journal that names a replacement
+    believed: bool  # no recovery refused it
+    written_at: float
+    place: Place
+
+
+def _standing(queue: Queue, lanes: list[str], folded: Folded) -> dict[str, _Candidate]:
+    """Returns the envelope that stands for each message, of those in the lanes.
+
+    An envelope whose recipients cannot be read was being written when the power went: it stands only if there is no other, and
+    the journal's is not there.
+    """
+    whole: dict[str, _Candidate] = {}
+    torn: dict[str, _Candidate] = {}
     for lane in lanes:
         reader = queue.reader(lane)
         if not reader.bases:
             continue
         for record in reader.records(reader.bases[0], reader.end_of(reader.bases[-1], None)):
-            if record.type == RecordType.ENVELOPE and record.live:
-                with contextlib.suppress(msgspec.MsgspecError, struct.error):
-                    envelope = decode_envelope(record.body)
-                    highest[envelope.queue_id] = max(highest.get(envelope.queue_id, -1), envelope.generation)
-    return highest
+            envelope = _living(record)
+            if envelope is None:
+                continue
+            place, known = Place(lane, record.offset), folded.messages.get(envelope.queue_id)
+            named = known is not None and known.replacement == place
+            believed = known is None or place not in known.disbelieved
+            candidate = _Candidate(envelope.generation, named, believed, envelope.written_at, place)
+            found = whole if _has_recipients(reader, record.offset, envelope) else torn
+            found[envelope.queue_id] = max(found.get(envelope.queue_id, candidate), candidate)
+    for queue_id, candidate in torn.items():
+        known = folded.messages.get(queue_id)
+        if queue_id not in whole and (
+            known is None or (known.stage is not Stage.FINISHED and not _is_there(queue, known))
+        ):
+            whole[queue_id] = candidate
+    return whole
+
+
+def _living(record: Record) -> Envelope | None:
+    """Returns the envelope of a living record; None if it has none that can be decoded."""
+    if record.type != RecordType.ENVELOPE or not record.live:
+        return None
+    with contextlib.suppress(msgspec.MsgspecError, struct.error):
+        return decode_envelope(record.body)
+    return None
+
+
+def _has_recipients(reader: LaneReader, offset: int, envelope: Envelope) -> bool:
+    for batch in envelope.batches:
+        record = reader.read(batch, offset)
+        if record is None or record.type != RecordType.RECIPIENTS:
+            return False
+    return True
 
 
 def continued(queue: Queue, known: Known) -> Known:

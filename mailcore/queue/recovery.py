@@ -137,7 +137,7 @@ def recover(
             version=VERSION if queue.some_refer else WITHOUT_RETAINED,
         )
         _open_lanes(disk, queue, positions, folded)
-        settled = _settle(queue, positions, folded)
+        settled = _settle(queue, positions, folded, is_rebuilt=not stored.sequence)
         working, finished = settled.working, settled.finished
         for each in settled.left:
             queue.starts[each.start] = each.queue_id  # the working suffix keeps it (law: retained-data-stays)
@@ -251,7 +251,7 @@ def _open_lanes(disk: Disk, queue: Queue, positions: RestartPositions, folded: F
         queue.open_writer(lane, max(recorded.end, recorded.runner, named), recorded.end)
 
 
-def _settle(queue: Queue, positions: RestartPositions, folded: Folded) -> _Settled:
+def _settle(queue: Queue, positions: RestartPositions, folded: Folded, *, is_rebuilt: bool) -> _Settled:
     """Does steps 3 and 4: marks messages that are over, whose mark may have been lost."""
 
     def counts(place: Place | None, queue_id: str, generation: int) -> bool:
@@ -264,6 +264,8 @@ def _settle(queue: Queue, positions: RestartPositions, folded: Folded) -> _Settl
         record = reader.read(place.offset, recorded.end)
         if record is None or record.type != RecordType.ENVELOPE:
             return False
+        if is_rebuilt and record.mark == GARBAGE:
+            return False  # a rebuild left it out, and the power went before the journal said so
         envelope = decode_envelope(record.body)  # law: believe-only-a-match
         return queue_id in ("", envelope.queue_id) and envelope.generation == generation
 

@@ -72,6 +72,27 @@ MUTATIONS = [
         f"{REBUILD} -k chose",
     ),
     Mutation(
+        "a rebuild believes an envelope whose recipients were not written",
+        "mailcore/queue/rebuild.py",
+        "if _has_recipients(reader, record.offset, envelope) else torn",
+        "if envelope else torn",
+        f"{REBUILD} -k recipients_were_not_written",
+    ),
+    Mutation(
+        "a start believes the journal about an envelope that a rebuild left out",
+        "mailcore/queue/recovery.py",
+        "        if is_rebuilt and record.mark == GARBAGE:\n",
+        "        if False:\n",
+        f"{REBUILD} -k recipients_were_not_written",
+    ),
+    Mutation(
+        "a rebuild lets two replacements of one generation stand",
+        "mailcore/queue/rebuild.py",
+        "            elif stands is None or place != stands.place:\n",
+        "            elif stands is None:\n",
+        f"{REBUILD} -k one_generation",
+    ),
+    Mutation(
         "a rebuild believes the journal in front of a gap",
         "mailcore/queue/rebuild.py",
         "        if not end or segment.header.previous_end > end:\n",

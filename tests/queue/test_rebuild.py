@@ -8,11 +8,15 @@ import pytest
 
 from mailcore.envelope import AsideKind
 from mailcore.log.positions import NAME, PREVIOUS
+from mailcore.log.reader import LaneReader
+from mailcore.log.record import LIVE, MARK_AT, RecordType
 from mailcore.log.segment import name_of
 from mailcore.queue.lanes import JOURNAL
+from mailcore.queue.records import decode_envelope
 from tests.queue.audit import audit
+from tests.queue.outside_memory import Resting
 from tests.queue.simulated_machine import HOME, OutsideMemory, SimulatedMachine
-from tests.queue.steps import Nothing, begun, defer_all, deliver_all, new_machine
+from tests.queue.steps import RETRY, Nothing, begun, defer_all, deliver_all, new_machine
 from tests.queue.test_laws_histories import SEGMENT_BYTES, Story, spoil_both, spoil_restart
 from tests.simulated_disk import SimulatedDisk
 
@@ -134,6 +138,78 @@ def test_the_next_recovery_knows_which_envelope_a_rebuild_chose() -> None:
         assert [known.generation for known, _ in there.queue.recovered] == [1]
         assert [each.envelope.queue_id for each in there.browse()] == []
         assert held(there, queue_id) == [False]
+
+
+def resting_in(machine: SimulatedMachine, queue_id: str) -> list[Resting]:
+    return [each for each in machine.browse() if each.envelope.queue_id == queue_id]
+
+
+@pytest.mark.parametrize("journal_is_there", [True, False])
+def test_a_replacement_whose_recipients_were_not_written_does_not_stand(
+    monkeypatch: pytest.MonkeyPatch, journal_is_there: bool
+) -> None:
+    for module in ("mailcore.queue.records", "mailcore.queue.rewrite"):
+        monkeypatch.setattr(f"{module}.RECIPIENTS_PER_RECORD", 3)
+    monkeypatch.setattr(SimulatedMachine, "batch", 3)
+    machine, outside, disk = new_machine()
+    queue_id = machine.accept(8)
+    machine.durable()
+    machine.checkpoint()
+    active = begun(machine)
+    machine.sync()
+    path = newest_journal(machine)
+    started = len(disk.image(path))
+    defer_all(machine, active)
+    checkpoint = machine.checkpoints.take()
+    machine.queue.journal.sync()
+    checkpoint.write()
+    (replacement,) = resting_in_lane(machine, queue_id)
+    found = disk.kill()
+    batch = replacement.envelope.batches[0]
+    found.damage(f"{HOME}/{replacement.lane}/{name_of(0)}", batch + 10, b"\xff" * 10)
+    if not journal_is_there:  # nor was what the journal has of the attempt
+        found.damage(path, started, b"\xff" * (len(disk.image(path)) - started))
+    assert spoil_both(found)
+    for _ in range(2):  # the next start decides as this one does
+        there = audit(found, outside, 1 << 20, rebuilt=True)
+        assert [(known.queue_id, known.generation) for known, _ in there.queue.recovered] == [(queue_id, 0)]
+        found = found.crash(Nothing()) if journal_is_there else found.kill()
+
+
+def resting_in_lane(machine: SimulatedMachine, queue_id: str) -> list[Resting]:
+    """The message's envelopes in the retry lane, also those that no checkpoint covers."""
+    reader = LaneReader(machine.disk, f"{HOME}/{RETRY}", machine.damage.append)
+    found = []
+    for record in reader.records(0):
+        if record.type == RecordType.ENVELOPE:
+            envelope = decode_envelope(record.body)
+            assert envelope.queue_id == queue_id
+            found.append(Resting(RETRY, record.offset, envelope, [], 0, []))
+    reader.close()
+    return found
+
+
+def test_of_two_replacements_of_one_generation_the_one_that_was_refused_does_not_stand() -> None:
+    machine, outside, disk, queue_id = with_a_replacement()
+    machine.checkpoint()
+    (refused,) = resting_in_lane(machine, queue_id)
+    disk = disk.kill()
+    spoil_restart(disk)
+    machine = SimulatedMachine(disk, outside)  # the older positions do not cover it: the message is worked on again
+    active = begun(machine)
+    machine.give(active, "hold")
+    machine.passes.over(active)
+    machine.checkpoint()
+    (believed,) = resting_in(machine, queue_id)
+    assert (believed.lane, believed.envelope.generation) == ("hold", refused.envelope.generation)
+    found = disk.kill()
+    found.damage(
+        f"{HOME}/{RETRY}/{name_of(0)}", refused.offset + MARK_AT, bytes([LIVE])
+    )  # its mark was not on the disk
+    assert spoil_both(found)
+    for again in (found.kill(), found.crash(Nothing())):
+        there = audit(again, outside, 1 << 20, rebuilt=True)
+        assert held(there, queue_id) == [True]
 
 
 def test_a_replacement_in_blocks_that_cannot_be_read_stops_no_start() -> None:
