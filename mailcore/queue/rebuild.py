@@ -135,7 +135,7 @@ def _standing(queue: Queue, lanes: list[str], folded: Folded) -> dict[str, _Cand
 
 
 def _living(record: Record) -> Envelope | None:
-    """Returns the envelope of a living record; None if it has none that can be decoded."""
+    """Returns the envelope of a living record; None if there is no envelope, or it cannot be decoded."""
     if record.type != RecordType.ENVELOPE or not record.live:
         return None
     with contextlib.suppress(msgspec.MsgspecError, struct.error):
