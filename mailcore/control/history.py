@@ -32,6 +32,7 @@ from mailcore.control.protocol.messages import (
 )
 from mailcore.control.protocol.tuning import ServiceTimesArguments, ServiceTimesPart
 from mailcore.control.session import Session
+from mailcore.control.stepping import SAID_S, STEP_S, going
 from mailcore.control.view import NotFound, View
 from mailcore.lookup.answers import Hit
 from mailcore.lookup.browse import Found
@@ -47,8 +48,6 @@ __all__ = ["PastAnswers"]
 
 T = TypeVar("T")
 
-STEP_S = 0.2  # in a thread, before others get their turn
-SAID_S = 1.0  # a client hears at least this often that work continues
 SEARCH_S = 10.0  # one request; a longer search continues at its cursor
 MARKS_MAX = 256  # messages with a kept place, from which a client reads further data
 
@@ -71,8 +70,8 @@ class PastAnswers:
 
     async def _history(self, session: Session, arguments: OneMessage) -> AsyncGenerator[Any, None]:
         walk = Walk(self._reader.history(arguments.queue_id))
-        async with contextlib.aclosing(self._going(walk)) as going:
-            async for _ in going:
+        async with contextlib.aclosing(going(self._view, walk)) as parts:
+            async for _ in parts:
                 yield HistoryPart(
                     queue_id=arguments.queue_id, events=[], complete=False, since=None, note="", examined=0, done=False
                 )
@@ -156,8 +155,8 @@ class PastAnswers:
         """Yields the parts of the answer about deliveries of the last ``since_s`` seconds; the last has ``done``."""
         browser = self._view.browser
         walk = Walk(measure(browser, browser.clock() - since_s, records_max, self._view.archive))
-        async with contextlib.aclosing(self._going(walk)) as going:
-            async for _ in going:
+        async with contextlib.aclosing(going(self._view, walk)) as parts:
+            async for _ in parts:
                 yield ServiceTimesPart()
         assert walk.result is not None
         yield ServiceTimesPart(done=True, times=walk.result)
@@ -181,21 +180,9 @@ class PastAnswers:
             )
         return wire
 
-    async def _going(self, walk: Walk[Any]) -> AsyncGenerator[None, None]:
-        """Takes all steps of a walk; stops about every second, so that a client that has gone ends it."""
-        monotonic = self._view.browser.monotonic
-        said = monotonic()
-        try:
-            while not await self._view.in_thread(walk.go, STEP_S, monotonic):
-                if monotonic() - said >= SAID_S:
-                    said = monotonic()
-                    yield
-        finally:
-            walk.close()
-
     async def _walked(self, steps: Steps[T]) -> T:
         walk = Walk(steps)
-        async for _ in self._going(walk):
+        async for _ in going(self._view, walk):
             pass
         assert walk.result is not None
         return walk.result

@@ -37,6 +37,7 @@ __all__ = [
     "Moved",
     "Oldest",
     "Page",
+    "PastItem",
     "Placed",
     "Segment",
     "Selected",
@@ -68,6 +69,30 @@ class Item(Struct, kw_only=True):
     attempts: int
     reason: str  # the last reply, or why it is held
     destinations: list[str]  # the first DESTINATIONS_SHOWN known ones
+
+    @property
+    def apart(self) -> dict[str, int]:
+        """Returns the recipients in another state than the one to show, by their state."""
+        return other_states(self.states)
+
+
+class PastItem(Struct, kw_only=True):
+    """A message as a list of a moment in the past shows it, without the fields that events lack."""
+
+    queue_id: str
+    lane: str  # where it lay, or was taken from
+    generation: int
+    state: str  # the one to show, of those below
+    states: dict[str, int]  # queued, deferred, delayed, held or deleted -> recipients
+    sender: str
+    recipients: list[str]  # the first RECIPIENTS_SHOWN that were left; the one that was asked for is in front
+    recipient_count: int  # those that were left
+    size_bytes: int
+    arrived_at: float
+    due_at: float  # next attempt, wall clock, as its lane has it; 0.0: at once, or not known
+    attempts: int
+    reason: str  # the last reply until then, or why it was held
+    destinations: list[str]  # the first DESTINATIONS_SHOWN of the attempts until then
 
     @property
     def apart(self) -> dict[str, int]:
