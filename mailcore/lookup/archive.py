@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from mailcore.envelope import Envelope
 from mailcore.lookup.browse import Found
@@ -21,7 +21,7 @@ from mailcore.lookup.query import Matches
 from mailcore.lookup.tracing import Body, Steps
 from mailcore.queue.records import Delivery
 
-__all__ = ["Archive", "Balance", "QueueThen", "Scanned", "Then", "Trouble", "Window"]
+__all__ = ["Archive", "Balance", "LogPart", "QueueThen", "Scanned", "Then", "Trouble", "Window"]
 
 TROUBLES_SHOWN = 3
 
@@ -96,6 +96,15 @@ class Then:
     place: tuple[int, int, int, int]  # of its arrival; the archive's own
 
 
+@dataclass(frozen=True, slots=True)
+class LogPart:
+    """Says which lines of the log are needed, as far as that saves reading. "" limits nothing."""
+
+    queue_id: str = ""
+    event: str = ""
+    status: str = ""  # as in the log
+
+
 class QueueThen(Protocol):
     """The queue as it was at a moment."""
 
@@ -156,3 +165,9 @@ class Archive(Protocol):
 
     def queue_at(self, at: float, undo_s: float, trouble: Trouble) -> Steps[QueueThen]:
         """Returns the queue as it was. ``undo_s``: how long a deletion can be undone."""
+
+    def log_lines(
+        self, window: Window, part: LogPart, trouble: Trouble
+    ) -> Steps[list[tuple[float, dict[str, Any]]] | None]:
+        """Returns (time, line of the mail log) from ``earliest`` up to ``latest``, exclusive, in order; None if there are too
+        many to be read at once."""

@@ -91,4 +91,11 @@ MUTATIONS = [
         "        return 1 << 62\n",
         "tests/events/test_past_queue.py -k twice",
     ),
+    Mutation(
+        "lines of one microsecond are given twice",
+        "mailcore/lookup/event_lines.py",
+        "        inside += [each for each in timed if each[0] == place.at_us][: -place.given]\n",
+        "        inside += [each for each in timed if each[0] == place.at_us]\n",
+        "tests/lookup/test_event_lines.py",
+    ),
 ]

@@ -12,13 +12,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Generator, Iterator
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mailcore.config.settings import Settings
 from mailcore.events.read.cuts import last_count, last_count_at
 from mailcore.events.read.files import EventFile, EventFiles, Place, words_of
 from mailcore.log.disk import Disk
-from mailcore.lookup.archive import QueueThen, Scanned, Trouble, Window
+from mailcore.lookup.archive import LogPart, QueueThen, Scanned, Trouble, Window
 from mailcore.lookup.browse import Found
 from mailcore.lookup.query import Matches, Query
 from mailcore.lookup.tracing import Body, Steps
@@ -113,6 +113,16 @@ class EventArchive:
         then = yield from found
         return then
 
+    def log_lines(
+        self, window: Window, part: LogPart, trouble: Trouble
+    ) -> Steps[list[tuple[float, dict[str, Any]]] | None]:
+        """Returns lines of the mail log out of events, as ``Archive.log_lines``."""
+        found: Steps[list[tuple[float, dict[str, Any]]] | None] = _log_lines().log_lines(
+            self._files, window, part, trouble
+        )
+        lines = yield from found
+        return lines
+
 
 def open_archive(settings: Settings) -> EventArchive:
     """Returns the archive of what this home has exported; it answers also when the export is off now."""
@@ -141,6 +151,13 @@ def _past_queue() -> ModuleType:
     from mailcore.events.read import past_queue
 
     return past_queue
+
+
+def _log_lines() -> ModuleType:
+    _limit_memory()
+    from mailcore.events.read import log_lines
+
+    return log_lines
 
 
 def _rows() -> ModuleType:

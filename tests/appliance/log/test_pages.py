@@ -72,3 +72,14 @@ def test_an_empty_log_says_so() -> None:
         client = signed_in("viewer")
         assert "The log is empty" in markup_of(client.get("/log/"))
         assert "No line in the last" in markup_of(client.get("/log/?status=bounced"))
+
+
+def test_lines_out_of_events_are_marked_once_and_a_note_is_shown() -> None:
+    answer = answered(delivery(reply="old"), delivery(reply="ancient"), delivery(reply="new"), note="a file is damaged")
+    for line in answer["lines"][:2]:
+        line["source"] = "events"
+    with FakeCore({"log": answer}):
+        page = markup_of(signed_in("viewer").get("/log/"))
+    assert page.count("From events") == 1
+    assert page.index("new") < page.index("From events") < page.index("ancient")
+    assert "a file is damaged" in page
