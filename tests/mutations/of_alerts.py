@@ -19,8 +19,8 @@ MUTATIONS = [
     Mutation(
         "a rule that fails is good",
         "appliance/alerts/rules.py",
-        'found = _Found(unknown=[Unknown(f"this rule failed: {type(error).__name__}: {error}")])',
-        "found = _Found(held={str(error)})",
+        'found = Found(unknown=[Unknown(f"this rule failed: {type(error).__name__}: {error}")])',
+        "found = Found(held={str(error)})",
         "tests/appliance/alerts/test_rules.py",
     ),
     Mutation(

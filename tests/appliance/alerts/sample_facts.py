@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from appliance.alerts.causes import Cause, Judgement, Severity
 from appliance.alerts.facts import DiskSpace, Facts, LastReport, Queued, Unknown
-from appliance.alerts.rules import Cause, Judgement, Severity
 from mailcore.control.protocol.messages import AgesPart
 from mailcore.control.protocol.state import Certificates
 from mailcore.manager_answers import Destinations, State

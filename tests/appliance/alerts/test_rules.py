@@ -10,8 +10,9 @@ import pytest
 from django.test import Client
 from django.urls import resolve
 
+from appliance.alerts.causes import CAUSES_MAX, Cause, Judgement, key_of
 from appliance.alerts.facts import DiskSpace, Facts, KeyRecord, LastReport, Queued, Unknown
-from appliance.alerts.rules import ABOUT, CAUSES_MAX, DATABASE, WATCH_AWAY, Cause, Judgement, for_s, judge, key_of
+from appliance.alerts.rules import ABOUT, DATABASE, WATCH_AWAY, for_s, judge
 from mailcore.bounds import bounds_by_name
 from mailcore.config.alerts import RULES, Alerts
 from mailcore.control.protocol.state import Certificate, Certificates
