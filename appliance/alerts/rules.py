@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from appliance.alerts import host_rules, links
+from appliance.alerts import host_rules, links, outcome_rules
 from appliance.alerts.causes import CAUSES_MAX, Cause, Found, Judgement, Severity, key_of, shortened, time_of
 from appliance.alerts.facts import Facts, Unknown
 from appliance.common.templatetags.waypost import span, visible
@@ -38,6 +38,8 @@ ABOUT = {
     "queue_age": "The oldest message in the queue is too old.",
     "queue_growth": "The queue grows.",
     "bounces": "Much of the mail bounces.",
+    "sender_bounces": "Much of the mail from one sender domain bounces.",
+    "tls_clear": "A host that has TLS got mail in the clear.",
     "disk": "A disk has little free space or few free inodes, or deliveries are limited because it is full.",
     "certificate": "A certificate of the receivers expires soon.",
     "dkim": "The DNS record of a key that signs mail is missing or not usable.",
@@ -343,6 +345,8 @@ _RULES: dict[str, _Rule] = {
     "queue_age": _queue_age,
     "queue_growth": _queue_growth,
     "bounces": _bounces,
+    "sender_bounces": outcome_rules.sender_bounces,
+    "tls_clear": outcome_rules.tls_clear,
     "disk": host_rules.disk,
     "certificate": host_rules.certificate,
     "dkim": host_rules.dkim,

@@ -30,13 +30,14 @@ from mailcore.control.protocol.messages import (
     SearchArguments,
     SearchPart,
 )
-from mailcore.control.protocol.tuning import ServiceTimesArguments, ServiceTimesPart
+from mailcore.control.protocol.tuning import OutcomesArguments, OutcomesPart, ServiceTimesArguments, ServiceTimesPart
 from mailcore.control.session import Session
 from mailcore.control.stepping import SAID_S, STEP_S, going
 from mailcore.control.view import NotFound, View
 from mailcore.lookup.answers import Hit
 from mailcore.lookup.browse import Found
 from mailcore.lookup.history import HistoryReader
+from mailcore.lookup.outcomes import outcomes_since
 from mailcore.lookup.query import Query
 from mailcore.lookup.search import LaneSearch
 from mailcore.lookup.service_times import measure
@@ -66,6 +67,7 @@ class PastAnswers:
             "headers": self._headers,
             "data": self._data,
             "service_times": self._service_times,
+            "outcomes": self._outcomes,
         }
 
     async def _history(self, session: Session, arguments: OneMessage) -> AsyncGenerator[Any, None]:
@@ -150,6 +152,15 @@ class PastAnswers:
         async with contextlib.aclosing(self.times_since(arguments.since_s, arguments.records_max)) as parts:
             async for part in parts:
                 yield part
+
+    async def _outcomes(self, session: Session, arguments: OutcomesArguments) -> AsyncGenerator[Any, None]:
+        browser = self._view.browser
+        since = browser.clock() - arguments.since_s
+        walk = Walk(outcomes_since(browser, since, arguments.records_max, self._view.archive))
+        async with contextlib.aclosing(going(self._view, walk)) as parts:
+            async for _ in parts:
+                yield OutcomesPart()
+        yield OutcomesPart(done=True, outcomes=walk.result)
 
     async def times_since(self, since_s: float, records_max: int) -> AsyncGenerator[ServiceTimesPart, None]:
         """Yields the parts of the answer about deliveries of the last ``since_s`` seconds; the last has ``done``."""

@@ -31,9 +31,11 @@ __all__ = [
     "History",
     "HistoryEvent",
     "Hit",
+    "HostInTheClear",
     "Item",
     "Keeper",
     "LaneSegments",
+    "MailOutcomes",
     "Moved",
     "Oldest",
     "Page",
@@ -41,6 +43,7 @@ __all__ = [
     "Placed",
     "Segment",
     "Selected",
+    "SenderOutcome",
     "ServiceTimes",
     "TimedReply",
 ]
@@ -371,3 +374,35 @@ class ServiceTimes(Struct, kw_only=True):
     destinations_left_out: int = 0
     note: str = ""  # files that could not be read
     unread_files: int = 0  # of the archive: their deliveries are missing here
+
+
+class SenderOutcome(Struct, kw_only=True):
+    """The recipients of mail from one domain that ended."""
+
+    domain: str
+    ended: int  # delivered, bounced or expired
+    bounced: int  # of them, bounced or expired
+
+
+class HostInTheClear(Struct, kw_only=True):
+    """A host that got mail in the clear although it has TLS."""
+
+    host: str  # name[address]:port
+    over_tls: int  # transactions
+    failed: int  # in the clear because TLS failed
+    not_offered: int  # in the clear because TLS was not offered then
+    reason: str  # of the newest failure; "" without one
+
+
+class MailOutcomes(Struct, kw_only=True):
+    """Holds the outcomes of a time."""
+
+    since: float  # wall clock: outcomes before were not read
+    senders: list[SenderOutcome]  # those with the most bounced first
+    senders_left_out: int
+    others_ended: int  # recipients of sender domains that are not counted by name
+    others_bounced: int
+    hosts: list[HostInTheClear]
+    hosts_left_out: int
+    examined: int  # records
+    note: str  # files that could not be read

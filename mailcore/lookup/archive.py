@@ -157,7 +157,7 @@ class Archive(Protocol):
     def deliveries(self, end: int, since: float, trouble: Trouble) -> Iterator[list[Delivery]]:
         """Yields DELIVERY records below ``end``, the newest piece first, in order within each.
 
-        They hold only what a measurement needs: no queue id, generation or relay, and verdicts without numbers.
+        They hold only what measurements need: no queue id or generation, and verdicts without numbers.
         """
 
     def counted_until(self) -> float:

@@ -53,6 +53,7 @@ COMMANDS = {
     "list": "queue list",
     "list_at": "queue list --at 2h",
     "log": "log lines --client 192.0.2.1",
+    "outcomes": "destination outcomes --since 2h",
     "parameters": "transport parameters",
     "ping": "ping",
     "positions": "queue positions",

@@ -68,4 +68,11 @@ MUTATIONS = [
         "        alert.true_s = (now - alert.began_at).total_seconds()\n",
         BOOK,
     ),
+    Mutation(
+        "recipients that are deferred count as ended for their sender domain",
+        "mailcore/lookup/outcomes.py",
+        "        elif verdict.status in (Status.BOUNCED, Status.EXPIRED):\n",
+        "        else:\n",
+        "tests/lookup/test_outcomes.py",
+    ),
 ]
