@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from mailcore.control.protocol.messages import AgesPart
 from mailcore.control.protocol.state import Certificates
-from mailcore.lookup.answers import MailOutcomes
+from mailcore.control.protocol.tuning import MailOutcomes
 from mailcore.manager_answers import Destinations, State
 
 __all__ = ["DiskSpace", "Facts", "KeyRecord", "LastReport", "Queued", "Unknown"]

@@ -35,9 +35,8 @@ from appliance.reports.preferences import in_force, yesterday
 from mailcore.control.client import ControlError, NotUnderstood
 from mailcore.control.protocol.messages import AgesPart
 from mailcore.control.protocol.state import Certificates, Disks
-from mailcore.control.protocol.tuning import OutcomesPart
+from mailcore.control.protocol.tuning import MailOutcomes, OutcomesPart
 from mailcore.faults import Code
-from mailcore.lookup.answers import MailOutcomes
 from mailcore.manager_answers import Destinations, Size, State
 
 __all__ = ["Gatherer"]

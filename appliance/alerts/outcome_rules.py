@@ -10,8 +10,8 @@ from appliance.alerts.causes import CAUSES_MAX, Cause, Found, Severity, key_of, 
 from appliance.alerts.facts import Facts, Unknown
 from appliance.common.templatetags.waypost import visible
 from mailcore.config.alerts import Alerts
+from mailcore.control.protocol.tuning import HostInTheClear, MailOutcomes, SenderOutcome
 from mailcore.counted import counted
-from mailcore.lookup.answers import HostInTheClear, MailOutcomes, SenderOutcome
 
 __all__ = ["sender_bounces", "tls_clear"]
 

@@ -19,7 +19,7 @@ from mailcore.control.protocol.operation import (
     WrongArgument,
 )
 from mailcore.faults import Fault
-from mailcore.lookup.answers import MailOutcomes, ServiceTimes
+from mailcore.lookup.answers import HostInTheClear, MailOutcomes, SenderOutcome, ServiceTimes
 from mailcore.manager_answers import Destinations, Transports, ValueSet
 from mailcore.scheduler.snapshot import PlainValue
 from mailcore.simulator.result import SimulationResult
@@ -32,11 +32,14 @@ __all__ = [
     "ChangesChecked",
     "CheckChangesArguments",
     "DestinationsArguments",
+    "HostInTheClear",
+    "MailOutcomes",
     "OutcomesArguments",
     "OutcomesPart",
     "ParameterKnown",
     "ParametersKnown",
     "ResumeArguments",
+    "SenderOutcome",
     "ServiceTimesArguments",
     "ServiceTimesPart",
     "SetArguments",

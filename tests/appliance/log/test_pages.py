@@ -46,7 +46,7 @@ def test_the_newest_line_is_first_and_what_strangers_wrote_is_harmless() -> None
 def test_older_lines_are_not_followed() -> None:
     with FakeCore({"log": answered(delivery())}):
         page = markup_of(signed_in("viewer").get("/log/?before=1:50"))
-    assert "hx-get" not in page
+    assert "/log/newer/" not in page
     assert "The newest lines" in page
 
 
