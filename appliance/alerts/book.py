@@ -21,8 +21,9 @@ from django.db import transaction
 from django.db.models import Q
 
 from appliance.alerts import links
+from appliance.alerts.causes import Cause, Judgement, Severity
 from appliance.alerts.models import TEXT_MAX, Alert, Kind, Notice, RuleCheck, Silence, Watch
-from appliance.alerts.rules import WATCH_AWAY, Cause, Judgement, Severity, for_s
+from appliance.alerts.rules import WATCH_AWAY, for_s
 from mailcore.config.alerts import Alerts
 
 __all__ = ["Target", "forget", "note", "note_absence", "started", "test"]

@@ -16,8 +16,9 @@ from django.db import transaction
 
 from appliance.alerts import links
 from appliance.alerts.book import Target
+from appliance.alerts.causes import Cause, Severity
 from appliance.alerts.models import TEXT_MAX, Alert, Kind, Notice
-from appliance.alerts.rules import DATABASE, Cause, Severity
+from appliance.alerts.rules import DATABASE
 from appliance.alerts.sending import NotSent, send
 from mailcore.config.alerts import Alerts
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from mailcore.control.protocol.messages import AgesPart
 from mailcore.control.protocol.state import Certificates
+from mailcore.control.protocol.tuning import MailOutcomes
 from mailcore.manager_answers import Destinations, State
 
 __all__ = ["DiskSpace", "Facts", "KeyRecord", "LastReport", "Queued", "Unknown"]
@@ -85,5 +86,6 @@ class Facts:
     certificates: Certificates | Unknown
     key_records: tuple[KeyRecord, ...] | Unknown
     report: LastReport | Unknown
+    outcomes: MailOutcomes | Unknown
     destinations_max: int = 1_000  # that the answer names
     queued_by_destination: Mapping[str, int] | None = None  # of all destinations, if the answer does not name them all

@@ -35,6 +35,7 @@ from appliance.reports.preferences import in_force, yesterday
 from mailcore.control.client import ControlError, NotUnderstood
 from mailcore.control.protocol.messages import AgesPart
 from mailcore.control.protocol.state import Certificates, Disks
+from mailcore.control.protocol.tuning import MailOutcomes, OutcomesPart
 from mailcore.faults import Code
 from mailcore.manager_answers import Destinations, Size, State
 
@@ -60,6 +61,7 @@ class Gatherer:
         self._wall = wall
         self._monotonic = monotonic
         self._ages: _InThread[AgesPart] = _InThread("the queue has not been read yet", monotonic)
+        self._outcomes: _InThread[MailOutcomes] = _InThread("the deliveries have not been read yet", monotonic)
         self._key_records: _InThread[tuple[KeyRecord, ...]] = _InThread(
             "the name servers were not asked yet", monotonic
         )
@@ -82,6 +84,7 @@ class Gatherer:
                 certificates=state,
                 key_records=state,
                 report=report,
+                outcomes=state,
             )
         destinations = _asked(door, "destinations", Destinations, {"limit": NAMES_MAX})
         by_destination = None
@@ -102,6 +105,7 @@ class Gatherer:
             certificates=certificates,
             key_records=self._records(certificates),
             report=report,
+            outcomes=self._outcomes.last(lambda: _outcomes(door)),
         )
 
     def _records(self, certificates: Certificates | Unknown) -> tuple[KeyRecord, ...] | Unknown:
@@ -178,6 +182,13 @@ def _ages(door: Door) -> AgesPart | Unknown:
     if part is None or not part.done or part.manager_away:
         return Unknown(part.note if part is not None and part.note else "the queue could not be read")
     return part
+
+
+def _outcomes(door: Door) -> MailOutcomes | Unknown:
+    part = next(iter(deque(door.ask_parts("outcomes", OutcomesPart, {"since_s": HOUR_MINUTES * 60}), maxlen=1)), None)
+    if part is None or part.outcomes is None:
+        return Unknown("the deliveries could not be read")
+    return part.outcomes
 
 
 def _state(door: Door) -> tuple[State | Unknown, str | Unknown]:

@@ -11,8 +11,8 @@ from django.conf import settings
 from django.db import DatabaseError
 from django.utils import timezone
 
+from appliance.alerts.causes import Severity
 from appliance.alerts.models import Alert, Watch
-from appliance.alerts.rules import Severity
 
 __all__ = ["SHOWN_MAX", "OpenAlerts", "in_order", "is_away", "open_alerts", "open_alerts_now"]
 

@@ -10,30 +10,20 @@ Keeps law: unknown-is-not-good, law: one-alert-per-cause (docs/laws.md).
 
 from __future__ import annotations
 
-import enum
-import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
-from appliance.alerts import links
-from appliance.alerts.facts import DiskSpace, Facts, Unknown
-from appliance.common.templatetags.waypost import size, span, visible
+from appliance.alerts import host_rules, links, outcome_rules
+from appliance.alerts.causes import CAUSES_MAX, Cause, Found, Judgement, Severity, key_of, shortened, time_of
+from appliance.alerts.facts import Facts, Unknown
+from appliance.common.templatetags.waypost import span, visible
 from mailcore.config.alerts import RULES, Alerts
 from mailcore.counted import counted
 from mailcore.destination_state import DestinationState
 from mailcore.mail_state import MailState
 from mailcore.manager_answers import Destinations, Outcomes, Reply
 
-__all__ = [
-    "ABOUT", "CAUSES_MAX", "DATABASE", "NOT_CHECKED", "WATCH_AWAY", "Cause", "Judgement", "Severity", "for_s", "judge",
-    "key_of",
-]  # fmt: skip
+__all__ = ["ABOUT", "DATABASE", "NOT_CHECKED", "WATCH_AWAY", "for_s", "judge"]
 
-CAUSES_MAX = 50  # of one rule
-KEY_CHARACTERS = 200
-DETAIL_CHARACTERS = 1_000
-URGENT_S = 3 * 86_400  # before a certificate expires
 TLS_CODES = frozenset({"4.7.4", "4.7.5", "4.7.30"})  # of our deliverers: TLS that is demanded is not to be had
 DEAD = frozenset({DestinationState.DEAD, DestinationState.TRANSPORT_DEAD})
 AT_REST = frozenset({MailState.HELD, MailState.DELAYED})
@@ -48,6 +38,8 @@ ABOUT = {
     "queue_age": "The oldest message in the queue is too old.",
     "queue_growth": "The queue grows.",
     "bounces": "Much of the mail bounces.",
+    "sender_bounces": "Much of the mail from one sender domain bounces.",
+    "tls_clear": "A host that has TLS got mail in the clear.",
     "disk": "A disk has little free space or few free inodes, or deliveries are limited because it is full.",
     "certificate": "A certificate of the receivers expires soon.",
     "dkim": "The DNS record of a key that signs mail is missing or not usable.",
@@ -59,58 +51,17 @@ ABOUT = {
 }
 
 
-class Severity(enum.StrEnum):
-    """Tells how urgent an alert is."""
-
-    CRITICAL = "critical"  # mail is stopped or at risk
-    WARNING = "warning"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cause:
-    """One reason to alert. ``summary``: a sentence; ``detail``: more about it; ``link``: path of the page that shows why."""
-
-    key: str
-    rule: str
-    severity: Severity
-    summary: str
-    link: str
-    detail: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Judgement:
-    """The result of one rule. ``held``: keys about which nothing is known now; ``unknown``: why it could not be checked."""
-
-    rule: str
-    causes: tuple[Cause, ...] = ()
-    held: frozenset[str] = frozenset()
-    holds_others: bool = False  # all other keys are held, too, but those in ``gone``: not all destinations are named
-    gone: frozenset[str] = frozenset()
-    unknown: str = ""
-    expected: bool = False  # the reason has its own alert, or ends after a start
-
-
-@dataclass
-class _Found:
-    causes: list[Cause] = field(default_factory=list)
-    held: set[str] = field(default_factory=set)
-    holds_others: bool = False
-    gone: set[str] = field(default_factory=set)
-    unknown: list[Unknown] = field(default_factory=list)
-
-
 def judge(facts: Facts, settings: Alerts) -> list[Judgement]:
     """Returns what each rule that is on found; the rules about the watch are not among them."""
     judgements = []
     for rule in RULES:
         if rule in settings.off or rule not in _RULES:
             continue
-        found = _Found()
+        found = Found()
         try:
             _RULES[rule](facts, settings, found)
         except Exception as error:  # such as an answer of another version: the other rules are checked all the same
-            found = _Found(unknown=[Unknown(f"this rule failed: {type(error).__name__}: {error}")])
+            found = Found(unknown=[Unknown(f"this rule failed: {type(error).__name__}: {error}")])
         causes = {cause.key: cause for cause in found.causes}
         judgements.append(
             Judgement(
@@ -134,19 +85,10 @@ def for_s(rule: str, settings: Alerts) -> float:
     return float(getattr(settings, f"{rule}_s")) if rule in _LASTING else 0.0
 
 
-def key_of(rule: str, name: str = "") -> str:
-    """Returns the key of a cause. A long name is shortened, and stays different from all others."""
-    key = f"{rule}:{name}" if name else rule
-    if len(key) <= KEY_CHARACTERS:
-        return key
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    return f"{key[: KEY_CHARACTERS - 17]}~{digest}"
-
-
 # -- the rules
 
 
-def _core_away(facts: Facts, settings: Alerts, found: _Found) -> None:
+def _core_away(facts: Facts, settings: Alerts, found: Found) -> None:
     if isinstance(facts.core_away, Unknown):
         found.unknown.append(facts.core_away)
     elif facts.core_away:
@@ -156,13 +98,13 @@ def _core_away(facts: Facts, settings: Alerts, found: _Found) -> None:
                 rule="core_away",
                 severity=Severity.CRITICAL,
                 summary="The core does not answer; mail may not be accepted or delivered.",
-                detail=_detail(facts.core_away),
+                detail=shortened(facts.core_away),
                 link=links.OVERVIEW,
             )
         )
 
 
-def _active_set_full(facts: Facts, settings: Alerts, found: _Found) -> None:
+def _active_set_full(facts: Facts, settings: Alerts, found: Found) -> None:
     if isinstance(facts.state, Unknown):
         found.unknown.append(facts.state)
     elif facts.state.active_full:
@@ -172,21 +114,21 @@ def _active_set_full(facts: Facts, settings: Alerts, found: _Found) -> None:
                 rule="active_set_full",
                 severity=Severity.WARNING,
                 summary="The active set is full; new mail waits.",
-                detail=_detail(facts.state.active_full),
+                detail=shortened(facts.state.active_full),
                 link=links.DESTINATIONS,
             )
         )
 
 
-def _destination_dead(facts: Facts, settings: Alerts, found: _Found) -> None:
+def _destination_dead(facts: Facts, settings: Alerts, found: Found) -> None:
     _destinations(facts, found, "destination_dead", of_tls=False)
 
 
-def _tls_failing(facts: Facts, settings: Alerts, found: _Found) -> None:
+def _tls_failing(facts: Facts, settings: Alerts, found: Found) -> None:
     _destinations(facts, found, "tls_failing", of_tls=True)
 
 
-def _destinations(facts: Facts, found: _Found, rule: str, *, of_tls: bool) -> None:
+def _destinations(facts: Facts, found: Found, rule: str, *, of_tls: bool) -> None:
     answer = facts.destinations
     if isinstance(answer, Unknown):
         found.unknown.append(answer)
@@ -250,12 +192,12 @@ def _of_destination(rule: str, name: str, queued: int, reply: Reply | None) -> C
         rule=rule,
         severity=Severity.WARNING,
         summary=f"{shown} {trouble}; {counted(queued, 'recipient')} waiting.",
-        detail=_detail(f"Last reply at {_time(reply.at)}: {reply.reply}" if reply is not None else ""),
+        detail=shortened(f"Last reply at {time_of(reply.at)}: {reply.reply}" if reply is not None else ""),
         link=links.destination(name),
     )
 
 
-def _queue_age(facts: Facts, settings: Alerts, found: _Found) -> None:
+def _queue_age(facts: Facts, settings: Alerts, found: Found) -> None:
     ages = facts.ages
     if isinstance(ages, Unknown):
         found.unknown.append(ages)
@@ -278,7 +220,7 @@ def _queue_age(facts: Facts, settings: Alerts, found: _Found) -> None:
             rule="queue_age",
             severity=Severity.WARNING,
             summary=f"The oldest message in the queue is {span(ages.as_of - oldest.arrived_at)} old.",
-            detail=_detail(
+            detail=shortened(
                 f"It is {oldest.queue_id} for {oldest.destination or 'an unknown destination'}, {oldest.state}."
             ),
             link=links.AGES,
@@ -286,7 +228,7 @@ def _queue_age(facts: Facts, settings: Alerts, found: _Found) -> None:
     )
 
 
-def _queue_growth(facts: Facts, settings: Alerts, found: _Found) -> None:
+def _queue_growth(facts: Facts, settings: Alerts, found: Found) -> None:
     queued = facts.queued
     if isinstance(queued, Unknown):
         found.unknown.append(queued)
@@ -297,13 +239,13 @@ def _queue_growth(facts: Facts, settings: Alerts, found: _Found) -> None:
                 rule="queue_growth",
                 severity=Severity.WARNING,
                 summary=f"The queue has {counted(queued.now - queued.before, 'recipient')} more than an hour before.",
-                detail=f"{queued.before} at {_time(queued.before_at)}, {queued.now} now.",
+                detail=f"{queued.before} at {time_of(queued.before_at)}, {queued.now} now.",
                 link=links.DESTINATIONS,
             )
         )
 
 
-def _bounces(facts: Facts, settings: Alerts, found: _Found) -> None:
+def _bounces(facts: Facts, settings: Alerts, found: Found) -> None:
     queued = facts.queued
     if isinstance(queued, Unknown):
         found.unknown.append(queued)
@@ -319,120 +261,13 @@ def _bounces(facts: Facts, settings: Alerts, found: _Found) -> None:
                 rule="bounces",
                 severity=Severity.WARNING,
                 summary=f"{queued.bounced / ended:.0%} of the recipients of an hour bounced or expired.",
-                detail=f"{queued.bounced} of {ended} since {_time(queued.before_at)}.",
+                detail=f"{queued.bounced} of {ended} since {time_of(queued.before_at)}.",
                 link=links.DESTINATIONS,
             )
         )
 
 
-def _disk(facts: Facts, settings: Alerts, found: _Found) -> None:
-    if isinstance(facts.state, Unknown):
-        found.unknown.append(facts.state)
-    elif facts.state.stalled:
-        found.causes.append(
-            Cause(
-                key=key_of("disk", "stalled"),
-                rule="disk",
-                severity=Severity.CRITICAL,
-                summary="The disk is full; deliveries go out one at a time.",
-                detail=_detail(facts.state.stalled),
-                link=links.OVERVIEW,
-            )
-        )
-    if isinstance(facts.disks, Unknown):
-        found.unknown.append(facts.disks)
-        return
-    together: dict[int, list[DiskSpace]] = {}
-    for disk in facts.disks:
-        together.setdefault(disk.device, []).append(disk)
-    for of_one in together.values():
-        found.causes += _of_disk(of_one, settings)
-
-
-def _of_disk(of_one: list[DiskSpace], settings: Alerts) -> Iterator[Cause]:
-    """Yields the causes of one disk, of which several directories may be; the one that needs most room decides."""
-    names = ", ".join(disk.what for disk in of_one)
-    free = min(disk.free_bytes for disk in of_one)
-    reserve = max(disk.reserve_bytes for disk in of_one)
-    own = settings.portal_disk_free_bytes if any(disk.what in ("portal", "log") for disk in of_one) else 0
-    if free < max(reserve * settings.disk_reserve_times, own):
-        stopped = reserve > 0 and free <= reserve
-        yield Cause(
-            key=key_of("disk", f"space:{of_one[0].what}"),
-            rule="disk",
-            severity=Severity.CRITICAL if stopped else Severity.WARNING,
-            summary=f"The disk of {names} has {size(free)} free" + ("; new mail is refused." if stopped else "."),
-            detail=_detail(
-                f"{of_one[0].path}; new mail gets 452 below {size(reserve)}." if reserve else of_one[0].path
-            ),
-            link=links.OVERVIEW,
-        )
-    inodes = min((disk.free_inodes for disk in of_one if disk.free_inodes is not None), default=None)
-    kept = max(disk.reserve_inodes for disk in of_one)
-    if inodes is not None and kept and inodes < kept * settings.disk_reserve_times:
-        stopped = inodes <= kept
-        yield Cause(
-            key=key_of("disk", f"inodes:{of_one[0].what}"),
-            rule="disk",
-            severity=Severity.CRITICAL if stopped else Severity.WARNING,
-            summary=f"The disk of {names} has {counted(inodes, 'free inode')}"
-            + ("; new mail is refused." if stopped else "."),
-            detail=_detail(f"{of_one[0].path}; new mail gets 452 below {kept}."),
-            link=links.OVERVIEW,
-        )
-
-
-def _certificate(facts: Facts, settings: Alerts, found: _Found) -> None:
-    if isinstance(facts.certificates, Unknown):
-        found.unknown.append(facts.certificates)
-        return
-    for each in facts.certificates.certificates:
-        key = key_of("certificate", each.path)
-        if each.not_after is None:
-            found.unknown.append(Unknown(f"certificate {visible(each.path)}: {visible(each.fault)}"))
-            found.held.add(key)
-            continue
-        left = each.not_after - facts.at
-        if left >= settings.certificate_days * 86_400:
-            continue
-        when = f"expired on {_time(each.not_after)}" if left <= 0 else f"expires in {span(left)}"
-        found.causes.append(
-            Cause(
-                key=key,
-                rule="certificate",
-                severity=Severity.CRITICAL if left < URGENT_S else Severity.WARNING,
-                summary=f"The certificate {visible(each.path)} {when}.",
-                detail=_detail(
-                    f"For {', '.join(each.names)}." if each.names else "For clients that ask for no other name."
-                ),
-                link=links.rule("certificate"),
-            )
-        )
-
-
-def _dkim(facts: Facts, settings: Alerts, found: _Found) -> None:
-    if isinstance(facts.key_records, Unknown):
-        found.unknown.append(facts.key_records)
-        return
-    for each in facts.key_records:
-        key = key_of("dkim", each.name)
-        if isinstance(each.fault, Unknown):
-            found.unknown.append(each.fault)
-            found.held.add(key)
-        elif each.fault:
-            found.causes.append(
-                Cause(
-                    key=key,
-                    rule="dkim",
-                    severity=Severity.WARNING,
-                    summary=f"The DNS record {visible(each.name)} {each.fault}; other servers cannot verify our signatures.",
-                    detail="waypost dkim check compares it with the key.",
-                    link=links.rule("dkim"),
-                )
-            )
-
-
-def _balance(facts: Facts, settings: Alerts, found: _Found) -> None:
+def _balance(facts: Facts, settings: Alerts, found: Found) -> None:
     if isinstance(facts.state, Unknown):
         found.unknown.append(facts.state)
     else:
@@ -464,13 +299,13 @@ def _balance(facts: Facts, settings: Alerts, found: _Found) -> None:
                 rule="balance",
                 severity=Severity.CRITICAL,
                 summary=f"The report of {day} does not balance.",
-                detail=_detail(facts.report.words),
+                detail=shortened(facts.report.words),
                 link=links.report(facts.report.day),
             )
         )
 
 
-def _report_missing(facts: Facts, settings: Alerts, found: _Found) -> None:
+def _report_missing(facts: Facts, settings: Alerts, found: Found) -> None:
     if isinstance(facts.report, Unknown):
         found.unknown.append(facts.report)
         return
@@ -496,21 +331,12 @@ def _not_checked(judgements: list[Judgement]) -> Iterator[Cause]:
                 rule=NOT_CHECKED,
                 severity=Severity.WARNING,
                 summary=f"The rule {each.rule} could not be checked.",
-                detail=_detail(each.unknown),
+                detail=shortened(each.unknown),
                 link=links.rule(each.rule),
             )
 
 
-def _time(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(" ", "seconds")
-
-
-def _detail(text: str) -> str:
-    shown = visible(text)
-    return shown if len(shown) <= DETAIL_CHARACTERS else shown[: DETAIL_CHARACTERS - 1] + "…"
-
-
-_Rule = Callable[[Facts, Alerts, _Found], None]
+_Rule = Callable[[Facts, Alerts, Found], None]
 _RULES: dict[str, _Rule] = {
     "core_away": _core_away,
     "active_set_full": _active_set_full,
@@ -519,9 +345,11 @@ _RULES: dict[str, _Rule] = {
     "queue_age": _queue_age,
     "queue_growth": _queue_growth,
     "bounces": _bounces,
-    "disk": _disk,
-    "certificate": _certificate,
-    "dkim": _dkim,
+    "sender_bounces": outcome_rules.sender_bounces,
+    "tls_clear": outcome_rules.tls_clear,
+    "disk": host_rules.disk,
+    "certificate": host_rules.certificate,
+    "dkim": host_rules.dkim,
     "balance": _balance,
     "report_missing": _report_missing,
 }

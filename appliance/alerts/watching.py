@@ -26,10 +26,11 @@ from django.db import DatabaseError, connections
 from django.utils import timezone
 
 from appliance.alerts import book
+from appliance.alerts.causes import Cause, Judgement
 from appliance.alerts.emergency import Emergency
 from appliance.alerts.facts import Facts
 from appliance.alerts.outbox import Outbox
-from appliance.alerts.rules import Cause, Judgement, judge
+from appliance.alerts.rules import judge
 from mailcore.config.alerts import Alerts
 
 __all__ = ["Watcher", "alone"]

@@ -49,6 +49,7 @@ def lines(request: HttpRequest) -> HttpResponse:
         "last": urlencode(chosen),
         "poll": _poll(chosen, answer.newest, LOOKS_MAX) if answer.newest and not before else "",
         "examined": answer.examined_bytes,
+        "note": answer.note,
     }
     return render(request, "log/lines.html", context)
 
@@ -81,6 +82,7 @@ def _rows(found: list[LogLine]) -> list[dict[str, Any]]:
         {
             "at": each.values.get("time"),
             "level": each.level,
+            "source": each.source,
             "event": str(each.values.get("event", "")).replace("_", " "),
             "queue_id": str(each.values.get("queue_id") or ""),
             "first": [

@@ -10,6 +10,8 @@ from django.views.decorators.http import require_safe
 from appliance.accounts.roles import may_read_bodies, viewer
 from appliance.common.door import door
 from appliance.queue.message import Message, message_of, recipients_of, waiting_of
+from appliance.queue.moment import given_moment
+from appliance.queue.past_views import past_message
 from mailcore.control.client import ControlError
 
 __all__ = ["message", "recipients", "waiting"]
@@ -31,7 +33,9 @@ _BUTTONS = (
 @require_safe
 @never_cache
 def message(request: HttpRequest, queue_id: str) -> HttpResponse:
-    """Renders the page of a message; status 404 if it is not known."""
+    """Renders the page of a message, with a moment in the past as it was then; status 404 if it is not known."""
+    if (moment := given_moment(request)) is not None:
+        return past_message(request, queue_id, moment)
     told = message_of(door(request), queue_id)
     context = {"message": told, "may_read_bodies": may_read_bodies(request.user), "actions": _actions(told)}
     return render(request, "queue/message.html", context, status=200 if told.known else 404)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path, register_converter
 
-from appliance.queue import ages, body_views, change_views, export, message_views, search_views, views
+from appliance.queue import ages, body_views, change_views, export, message_views, past_views, search_views, views
 from appliance.queue.queue_id import QueueIdConverter
 
 register_converter(QueueIdConverter, "queue_id")
@@ -13,6 +13,7 @@ app_name = "queue"
 urlpatterns = [
     path("", views.page, name="list"),
     path("rows/", views.rows, name="rows"),
+    path("then/", past_views.then, name="then"),
     path("names/", views.names, name="names"),
     path("csv/", export.csv, name="csv"),
     path("ages/", ages.ages, name="ages"),

@@ -15,6 +15,8 @@ from appliance.common.door import door
 from appliance.queue.browsing import PAGE, Place, Reading, read_on
 from appliance.queue.change_views import recent_deletions
 from appliance.queue.filters import DELETED, HOLD, FilterForm
+from appliance.queue.moment import given_moment
+from appliance.queue.past_views import past_list
 from mailcore.control.client import Refused
 from mailcore.manager_answers import Size
 
@@ -40,7 +42,11 @@ COLUMNS = (
 @require_safe
 @never_cache
 def page(request: HttpRequest) -> HttpResponse:
-    """Renders a page of the queue with one question to the core; the page asks for further rows itself (``rows``)."""
+    """Renders a page of the queue with one question to the core; the page asks for further rows itself (``rows``).
+
+    With a moment in the past, the page of the queue as it was then."""
+    if (moment := given_moment(request)) is not None:
+        return past_list(request, moment)
     asked = FilterForm.of(request.GET)
     if not asked.is_valid():
         return _not_valid(request, asked)

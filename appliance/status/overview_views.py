@@ -19,7 +19,9 @@ from appliance.live.hub import nothing_known
 from appliance.live.listening import hub
 from appliance.live.samples import LINES
 from appliance.live.views import for_viewers, stream_of
+from appliance.queue.moment import given_moment
 from appliance.status.needs import needs_of
+from appliance.status.past_views import past_overview
 
 __all__ = ["overview", "stream"]
 
@@ -36,7 +38,9 @@ NOTHING_QUEUED: dict[str, Any] = {
 
 @viewer
 def overview(request: HttpRequest) -> HttpResponse:
-    """Renders the overview with what is known now."""
+    """Renders the overview with what is known now, or as it was at a moment."""
+    if (moment := given_moment(request)) is not None:
+        return past_overview(request, moment)
     listened = hub()
     snapshot = listened.snapshot if listened is not None else nothing_known(time.time())
     return render(request, "status/overview.html", _context(snapshot))

@@ -7,7 +7,7 @@ import re
 import sys
 from typing import Any
 
-from mailcore.cli import service_times
+from mailcore.cli import outcomes, service_times
 from mailcore.cli.parameter import DEFAULT, VALUE_HELP, add_end, described, end_of, origin_of, value_of, value_shown
 from mailcore.destination_state import DestinationState
 from mailcore.manager_answers import Destinations, Transports, ValueSet
@@ -27,6 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the options of this command to ``parser``."""
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     service_times.configure(commands)
+    outcomes.configure(commands)
     listing = commands.add_parser("list", help="list destinations: queued recipients, deliveries in progress, state")
     listing.add_argument(
         "--limit",

@@ -28,7 +28,7 @@ from mailcore.terminal.command import (
     queue_id,
     settings_of,
 )
-from mailcore.terminal.output import JsonLines, complain, complain_fault, print_json, say
+from mailcore.terminal.output import JsonLines, complain, complain_fault, plain, print_json, say
 
 __all__ = ["configure"]
 
@@ -87,7 +87,9 @@ def _lines(arguments: argparse.Namespace) -> int:
         print_json(found)
         return DONE
     for line in found.lines:
-        say(text_of(line.values))
+        say(text_of(line.values) + ("  [from events]" if line.source == "events" else ""))
+    if found.note:
+        complain(f"incomplete: {plain(found.note)}")
     if found.older:
         complain(f"older lines: --before {found.older}")
     return DONE

@@ -15,6 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from mailcore.control.client import ControlClient, ControlError, TimedOut
 from mailcore.control.protocol.messages import ListPage, SearchPart
+from mailcore.control.protocol.past import ListAtPart
 from mailcore.counted import counted
 from mailcore.faults import Code
 from mailcore.terminal.command import DONE, NOT_DONE
@@ -26,8 +27,8 @@ RECONNECT_S = 30.0  # the supervisor starts a process at most 5 s after its end;
 PAUSE_S = 0.1
 # The connection broke; nothing listens yet; other clients have connected again before us.
 _AWAY = frozenset({Code.OUTCOME_UNKNOWN, Code.UNAVAILABLE, Code.BUSY})
-P = TypeVar("P", ListPage, SearchPart)
-C_contra = TypeVar("C_contra", ListPage, SearchPart, contravariant=True)
+P = TypeVar("P", ListPage, SearchPart, ListAtPart)
+C_contra = TypeVar("C_contra", ListPage, SearchPart, ListAtPart, contravariant=True)
 
 
 class Notes(Protocol[C_contra]):

@@ -22,6 +22,8 @@ RULES = (
     "queue_age",
     "queue_growth",
     "bounces",
+    "sender_bounces",
+    "tls_clear",
     "disk",
     "certificate",
     "dkim",
@@ -129,6 +131,27 @@ class Alerts:
     )
     bounces_recipients: int = whole(
         200, 1, 100_000_000, "recipients", "bounces: if this many were delivered, bounced or expired in that hour"
+    )
+    sender_bounces_percent: int = whole(
+        5,
+        1,
+        100,
+        "per cent",
+        "sender_bounces: this share of the recipients of an hour of mail from one domain that bounced or expired",
+    )
+    sender_bounces_recipients: int = whole(
+        200,
+        1,
+        100_000_000,
+        "recipients",
+        "sender_bounces: if this many of that mail were delivered, bounced or expired",
+    )
+    tls_clear_transactions: int = whole(
+        10,
+        1,
+        100_000_000,
+        "transactions",
+        "tls_clear: transactions of an hour in the clear with a host, because TLS failed or was not offered as before",
     )
     disk_reserve_times: float = number(
         2.0,

@@ -30,12 +30,14 @@ from mailcore.control.protocol.messages import (
     SearchArguments,
     SearchPart,
 )
-from mailcore.control.protocol.tuning import ServiceTimesArguments, ServiceTimesPart
+from mailcore.control.protocol.tuning import OutcomesArguments, OutcomesPart, ServiceTimesArguments, ServiceTimesPart
 from mailcore.control.session import Session
+from mailcore.control.stepping import SAID_S, STEP_S, going
 from mailcore.control.view import NotFound, View
 from mailcore.lookup.answers import Hit
 from mailcore.lookup.browse import Found
 from mailcore.lookup.history import HistoryReader
+from mailcore.lookup.outcomes import outcomes_since
 from mailcore.lookup.query import Query
 from mailcore.lookup.search import LaneSearch
 from mailcore.lookup.service_times import measure
@@ -47,8 +49,6 @@ __all__ = ["PastAnswers"]
 
 T = TypeVar("T")
 
-STEP_S = 0.2  # in a thread, before others get their turn
-SAID_S = 1.0  # a client hears at least this often that work continues
 SEARCH_S = 10.0  # one request; a longer search continues at its cursor
 MARKS_MAX = 256  # messages with a kept place, from which a client reads further data
 
@@ -67,12 +67,13 @@ class PastAnswers:
             "headers": self._headers,
             "data": self._data,
             "service_times": self._service_times,
+            "outcomes": self._outcomes,
         }
 
     async def _history(self, session: Session, arguments: OneMessage) -> AsyncGenerator[Any, None]:
         walk = Walk(self._reader.history(arguments.queue_id))
-        async with contextlib.aclosing(self._going(walk)) as going:
-            async for _ in going:
+        async with contextlib.aclosing(going(self._view, walk)) as parts:
+            async for _ in parts:
                 yield HistoryPart(
                     queue_id=arguments.queue_id, events=[], complete=False, since=None, note="", examined=0, done=False
                 )
@@ -152,12 +153,21 @@ class PastAnswers:
             async for part in parts:
                 yield part
 
+    async def _outcomes(self, session: Session, arguments: OutcomesArguments) -> AsyncGenerator[Any, None]:
+        browser = self._view.browser
+        since = browser.clock() - arguments.since_s
+        walk = Walk(outcomes_since(browser, since, arguments.records_max, self._view.archive))
+        async with contextlib.aclosing(going(self._view, walk)) as parts:
+            async for _ in parts:
+                yield OutcomesPart()
+        yield OutcomesPart(done=True, outcomes=walk.result)
+
     async def times_since(self, since_s: float, records_max: int) -> AsyncGenerator[ServiceTimesPart, None]:
         """Yields the parts of the answer about deliveries of the last ``since_s`` seconds; the last has ``done``."""
         browser = self._view.browser
         walk = Walk(measure(browser, browser.clock() - since_s, records_max, self._view.archive))
-        async with contextlib.aclosing(self._going(walk)) as going:
-            async for _ in going:
+        async with contextlib.aclosing(going(self._view, walk)) as parts:
+            async for _ in parts:
                 yield ServiceTimesPart()
         assert walk.result is not None
         yield ServiceTimesPart(done=True, times=walk.result)
@@ -181,21 +191,9 @@ class PastAnswers:
             )
         return wire
 
-    async def _going(self, walk: Walk[Any]) -> AsyncGenerator[None, None]:
-        """Takes all steps of a walk; stops about every second, so that a client that has gone ends it."""
-        monotonic = self._view.browser.monotonic
-        said = monotonic()
-        try:
-            while not await self._view.in_thread(walk.go, STEP_S, monotonic):
-                if monotonic() - said >= SAID_S:
-                    said = monotonic()
-                    yield
-        finally:
-            walk.close()
-
     async def _walked(self, steps: Steps[T]) -> T:
         walk = Walk(steps)
-        async for _ in self._going(walk):
+        async for _ in going(self._view, walk):
             pass
         assert walk.result is not None
         return walk.result

@@ -40,6 +40,7 @@ from mailcore.control.log_lines import LogAnswers
 from mailcore.control.manager_link import ManagerLink
 from mailcore.control.managing import Managing
 from mailcore.control.operations import Operations
+from mailcore.control.past_queue import PastQueueAnswers
 from mailcore.control.positions import Positions
 from mailcore.control.protocol.table import CLIENT_FRAME_BYTES_MAX, check
 from mailcore.control.session import Session
@@ -149,7 +150,8 @@ class ControlServer:
         past = PastAnswers(self.view, Spool(disk, str(settings.spool_directory)))
         whatif = WhatIf(self.view, settings, parameters_of(settings), past.times_since)
         log = LogAnswers(self.view, settings.log_directory)
-        families = [each.answers for each in (tables, positions, self.ages, past, whatif, log)]
+        past_queue = PastQueueAnswers(self.view, settings)
+        families = [each.answers for each in (tables, positions, self.ages, past, whatif, log, past_queue)]
         if files is not None:
             managing = Managing(self.view, settings, disk, files)
             families += [managing.answers, Effects(self.view, settings, managing.text_after).answers]

@@ -31,15 +31,19 @@ __all__ = [
     "History",
     "HistoryEvent",
     "Hit",
+    "HostInTheClear",
     "Item",
     "Keeper",
     "LaneSegments",
+    "MailOutcomes",
     "Moved",
     "Oldest",
     "Page",
+    "PastItem",
     "Placed",
     "Segment",
     "Selected",
+    "SenderOutcome",
     "ServiceTimes",
     "TimedReply",
 ]
@@ -68,6 +72,30 @@ class Item(Struct, kw_only=True):
     attempts: int
     reason: str  # the last reply, or why it is held
     destinations: list[str]  # the first DESTINATIONS_SHOWN known ones
+
+    @property
+    def apart(self) -> dict[str, int]:
+        """Returns the recipients in another state than the one to show, by their state."""
+        return other_states(self.states)
+
+
+class PastItem(Struct, kw_only=True):
+    """A message as a list of a moment in the past shows it, without the fields that events lack."""
+
+    queue_id: str
+    lane: str  # where it lay, or was taken from
+    generation: int
+    state: str  # the one to show, of those below
+    states: dict[str, int]  # queued, deferred, delayed, held or deleted -> recipients
+    sender: str
+    recipients: list[str]  # the first RECIPIENTS_SHOWN that were left; the one that was asked for is in front
+    recipient_count: int  # those that were left
+    size_bytes: int
+    arrived_at: float
+    due_at: float  # next attempt, wall clock, as its lane has it; 0.0: at once, or not known
+    attempts: int
+    reason: str  # the last reply until then, or why it was held
+    destinations: list[str]  # the first DESTINATIONS_SHOWN of the attempts until then
 
     @property
     def apart(self) -> dict[str, int]:
@@ -346,3 +374,35 @@ class ServiceTimes(Struct, kw_only=True):
     destinations_left_out: int = 0
     note: str = ""  # files that could not be read
     unread_files: int = 0  # of the archive: their deliveries are missing here
+
+
+class SenderOutcome(Struct, kw_only=True):
+    """The recipients of mail from one domain that ended."""
+
+    domain: str
+    ended: int  # delivered, bounced or expired
+    bounced: int  # of them, bounced or expired
+
+
+class HostInTheClear(Struct, kw_only=True):
+    """A host that got mail in the clear although it has TLS."""
+
+    host: str  # name[address]:port
+    over_tls: int  # transactions
+    failed: int  # in the clear because TLS failed
+    not_offered: int  # in the clear because TLS was not offered then
+    reason: str  # of the newest failure; "" without one
+
+
+class MailOutcomes(Struct, kw_only=True):
+    """Holds the outcomes of a time."""
+
+    since: float  # wall clock: outcomes before were not read
+    senders: list[SenderOutcome]  # those with the most bounced first
+    senders_left_out: int
+    others_ended: int  # recipients of sender domains that are not counted by name
+    others_bounced: int
+    hosts: list[HostInTheClear]
+    hosts_left_out: int
+    examined: int  # records
+    note: str  # files that could not be read

@@ -10,16 +10,18 @@ deleted: it skips the file and adds it to ``trouble``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
+from mailcore.envelope import Envelope
 from mailcore.lookup.browse import Found
+from mailcore.lookup.past_message import PastMessage
 from mailcore.lookup.query import Matches
 from mailcore.lookup.tracing import Body, Steps
 from mailcore.queue.records import Delivery
 
-__all__ = ["Archive", "Scanned", "Trouble", "Window"]
+__all__ = ["Archive", "Balance", "LogPart", "QueueThen", "Scanned", "Then", "Trouble", "Window"]
 
 TROUBLES_SHOWN = 3
 
@@ -68,6 +70,61 @@ class Scanned:
     examined: int
 
 
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """Compares what events say was queued with a count of the queue before that moment; deleted mail that could be undeleted
+    counts.
+
+    ``expected``: the count, and what came and ended since; None: there was no count before the moment.
+    """
+
+    found: int  # recipients
+    expected: int | None
+    counted_at: float | None  # wall clock
+    agrees: bool  # message by message, as far as one number can tell (``events.schema``)
+    cut_short: str = ""  # why not all was read; "" if it was
+
+
+@dataclass(frozen=True, slots=True)
+class Then:
+    """A message that was queued at a moment. ``key``: the text after which a list continues."""
+
+    queue_id: str
+    arrived_at: float
+    message: PastMessage
+    key: str
+    place: tuple[int, int, int, int]  # of its arrival; the archive's own
+
+
+@dataclass(frozen=True, slots=True)
+class LogPart:
+    """Says which lines of the log are needed, as far as that saves reading. "" limits nothing."""
+
+    queue_id: str = ""
+    event: str = ""
+    status: str = ""  # as in the log
+
+
+class QueueThen(Protocol):
+    """The queue as it was at a moment."""
+
+    at: float
+    balance: Balance
+
+    @property
+    def messages(self) -> int:
+        """Returns how many messages were queued, deleted ones included."""
+
+    def walk(self, after: str, trouble: Trouble) -> Generator[list[Then] | None, None, None]:
+        """Yields the messages in the order of their arrival, behind a key; None after each piece. Raises CursorError."""
+
+    def envelopes(
+        self, some: Sequence[Then], trouble: Trouble, *, all_recipients: bool = False
+    ) -> Steps[dict[str, Envelope]]:
+        """Returns their envelopes as received, by queue id, with the recipients that were left: ``all_recipients``, or enough
+        for a list. Those that cannot be read are left out."""
+
+
 class Archive(Protocol):
     """Reads records that the log does not hold any more. ``mailcore.events.read.archive`` implements it."""
 
@@ -100,5 +157,17 @@ class Archive(Protocol):
     def deliveries(self, end: int, since: float, trouble: Trouble) -> Iterator[list[Delivery]]:
         """Yields DELIVERY records below ``end``, the newest piece first, in order within each.
 
-        They hold only what a measurement needs: no queue id, generation or relay, and verdicts without numbers.
+        They hold only what measurements need: no queue id or generation, and verdicts without numbers.
         """
+
+    def counted_until(self) -> float:
+        """Returns a time before which everything is kept here, wall clock; 0.0 without one."""
+
+    def queue_at(self, at: float, undo_s: float, trouble: Trouble) -> Steps[QueueThen]:
+        """Returns the queue as it was. ``undo_s``: how long a deletion can be undone."""
+
+    def log_lines(
+        self, window: Window, part: LogPart, trouble: Trouble
+    ) -> Steps[list[tuple[float, dict[str, Any]]] | None]:
+        """Returns (time, line of the mail log) from ``earliest`` up to ``latest``, exclusive, in order; None if there are too
+        many to be read at once."""

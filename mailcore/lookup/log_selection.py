@@ -71,6 +71,9 @@ class Selection:
         self._event = event
         self._level = LEVELS.index(level)
         self._of_sender: OrderedDict[str, None] = OrderedDict()
+        self.words = tuple(each for each in (self._queue_id, status, event) if each)  # that a line must have to match
+        texts = (sender, recipient, destination, client)
+        self.is_everything = not (self.words or any(texts) or self._level)
 
     def matches(self, line: dict[str, Any]) -> bool:
         """Returns True if the line matches."""

@@ -46,6 +46,7 @@ LIMIT = "destination_concurrency_limit"
 # Paths by the role that looks at them; the names in braces are of Places.
 PAGES: dict[str, tuple[str, ...]] = {
     "administrator": (
+        "/?at=1795219200", "/queue/?at=1795219200", "/queue/?at=soon", "/queue/{queue_id}/?at=1795219200",
         "/queue/?lane=hold", "/queue/?lane=deleted", "/queue/?sender=not-there@*", "/queue/?older_than=soon",
         "/queue/search/?q=not-there", "/queue/search/?q=from@example.net&in=sender", "/queue/changes/{change}/",
         "/queue/{queue_id}/", "/queue/{queue_id}/body/", "/queue/{queue_id}/raw/", "/destinations/?q=not-there",
@@ -84,7 +85,8 @@ BY_STEPS = {"mfa_authenticate"}
 # Not a page: a stream, a file, or a piece that a page puts in its place. Dialogs are opened by the test itself.
 NOT_PAGES = {
     "status:overview_stream", "live:stream", "live:numbers", "live:history", "queue:rows", "queue:names", "queue:csv",
-    "queue:found", "queue:chosen", "queue:recipients", "queue:waiting", "queue:eml", "destinations:list_stream",
+    "queue:found", "queue:then", "status:overview_then", "queue:chosen",
+    "queue:recipients", "queue:waiting", "queue:eml", "destinations:list_stream",
     "destinations:one_stream", "tuning:prediction", "tuning:windows", "tuning:return_batch", "tuning:return_change",
     "routes:resolve", "reports:csv", "reports:parquet", "audit:csv", "admin:login",
     "api:openapi", "api:nothing", "palette:found",

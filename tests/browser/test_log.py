@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from playwright.async_api import expect
 
 from mailcore.lab.lab import Lab
 from tests.browser.site import site
+from tests.browser.test_access import faults
+from tests.running.exported_only import EXPORTING
 
 SHOTS = os.environ.get("WAYPOST_SHOTS", "")  # a directory, for a person who wants to look
 
@@ -33,3 +36,24 @@ async def test_lines_come_as_they_are_written_and_are_filtered(tmp_path: Path) -
         await expect(page.locator("table.log")).not_to_contain_text(other)
         await page.click("text=The whole message")
         await expect(page.locator("main")).to_contain_text("reader@example.org")
+
+
+async def test_older_lines_come_out_of_events_when_the_files_are_gone(tmp_path: Path) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab, EXPORTING) as it:
+        queue_id = await it.core.send("reader@example.org")
+        await it.core.until_removed(queue_id)
+        await it.core.ask("size_at", time=time.time())  # which exports
+        it.core.stop()
+        await it.core.control.close()
+        for path in (it.core.home / "log").glob("mail.*"):
+            path.unlink()
+        await it.core.start()
+        page = await it.sign_in("viewer")
+        await page.goto(it.url("/log/"))
+        await expect(page.locator("table.log tr.from-events")).to_have_count(1)
+        row = page.locator("table.log tr", has_text="reader@example.org")
+        await expect(row.first).to_contain_text("sent")
+        assert not (await faults(page, "the log out of events"))
+        for width in (1440, 360) if SHOTS else ():
+            await page.set_viewport_size({"width": width, "height": 900})
+            await page.screenshot(path=f"{SHOTS}/log-events-{width}.png", full_page=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from mailcore.lookup import past_lines
 from mailcore.lookup.log_selection import Selection
-from mailcore.lookup.past_lines import PlaceError, last, newer
+from mailcore.lookup.past_lines import Lines, PlaceError, last, newer
 
 
 def everything() -> Selection:
@@ -103,24 +104,60 @@ def test_newer_lines_come_once_also_over_a_rotation(tmp_path: Path) -> None:
     assert [line.values["time"] for line in newer(path, everything(), 2, place).lines] == [3, 4], "the last of them"
 
 
-def test_a_place_in_a_file_that_is_compressed_since_ends_it(tmp_path: Path) -> None:
+def compress(path: Path) -> Path:
+    """As logrotate does: another file with the same time."""
+    status = path.stat()
+    made = path.with_name(f"{path.name}.gz")
+    with gzip.open(made, "wb") as file:
+        file.write(path.read_bytes())
+    os.utime(made, (status.st_atime, status.st_mtime))
+    path.unlink()
+    return made
+
+
+@pytest.mark.parametrize("limit", [1, 3, 100])
+def test_a_place_stays_good_when_its_file_is_rotated_and_compressed(tmp_path: Path, limit: int) -> None:
     path = tmp_path / "mail.jsonl"
     write(path, *range(10))
-    place = last(path, everything, 3).older
-    with gzip.open(tmp_path / "mail.jsonl.2.gz", "wb") as file:
-        file.write(path.read_bytes())
-    path.unlink()
+    page = last(path, everything, 3)
+    os.utime(path, (1.0, 1.0))
+    path.rename(tmp_path / "mail.jsonl.2")
+    compress(tmp_path / "mail.jsonl.2")
     (tmp_path / "other").write_text("x")  # takes the inode, perhaps
     write(path, 20)
-    assert [line.values["time"] for line in last(path, everything, 10).lines] == [20]
-    found = last(path, everything, 10, place)
-    assert [line.values["time"] for line in found.lines] in ([], [20])
-    assert found.older == ""
+    assert [line.values["time"] for line in page.lines] == [7, 8, 9]
+    assert [line.values["time"] for line in last(path, everything, 100, page.older).lines] == list(range(7))
+    assert walked(path, everything, limit) == [*range(10), 20]
+    assert walked(path, lambda: Selection(queue_id="Q3"), limit) == [3]
+    assert not newer(path, everything(), 10, last(path, everything, 1).newest).lines
+
+
+def test_a_file_that_is_just_being_compressed_comes_once(tmp_path: Path) -> None:
+    path = tmp_path / "mail.jsonl"
+    write(path, *range(3))
+    os.utime(path, (1.0, 1.0))
+    path.rename(tmp_path / "mail.jsonl.2")
+    (tmp_path / "mail.jsonl.2.gz").write_bytes(gzip.compress((tmp_path / "mail.jsonl.2").read_bytes())[:-9])
+    write(path, 20)
+    assert walked(path, everything, 100) == [0, 1, 2, 20]
+
+
+def test_a_damaged_compressed_file_is_named_and_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    path = tmp_path / "mail.jsonl"
+    write(path, *range(3))
+    os.utime(path, (1.0, 1.0))
+    path.rename(tmp_path / "mail.jsonl.2")
+    made = compress(tmp_path / "mail.jsonl.2")
+    made.write_bytes(made.read_bytes()[:-8])
+    write(path, 20)
+    page = last(path, everything, 100)
+    assert page.lines[-1].values["time"] == 20
+    assert made.name in page.note
 
 
 def test_without_a_file_there_are_no_lines_and_a_wrong_place_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "mail.jsonl"
-    assert last(path, everything, 10) == ([], "", "", 0)
+    assert last(path, everything, 10) == Lines([], "", "", 0)
     write(path, 1)
     for place in ("x", "1", "1:", ":1", "-1:5", "1:²"):
         with pytest.raises(PlaceError):

@@ -19,8 +19,8 @@ MUTATIONS = [
     Mutation(
         "a rule that fails is good",
         "appliance/alerts/rules.py",
-        'found = _Found(unknown=[Unknown(f"this rule failed: {type(error).__name__}: {error}")])',
-        "found = _Found(held={str(error)})",
+        'found = Found(unknown=[Unknown(f"this rule failed: {type(error).__name__}: {error}")])',
+        "found = Found(held={str(error)})",
         "tests/appliance/alerts/test_rules.py",
     ),
     Mutation(
@@ -67,5 +67,12 @@ MUTATIONS = [
         "        alert.true_s += elapsed_s\n",
         "        alert.true_s = (now - alert.began_at).total_seconds()\n",
         BOOK,
+    ),
+    Mutation(
+        "recipients that are deferred count as ended for their sender domain",
+        "mailcore/lookup/outcomes.py",
+        "        elif verdict.status in (Status.BOUNCED, Status.EXPIRED):\n",
+        "        else:\n",
+        "tests/lookup/test_outcomes.py",
     ),
 ]

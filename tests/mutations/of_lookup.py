@@ -70,4 +70,32 @@ MUTATIONS = [
         "            replaced = {}\n",
         "tests/lookup/test_browse.py -k just_before_the_manager_stopped",
     ),
+    Mutation(
+        "a move to the hold lane holds no recipient in the past",
+        "mailcore/lookup/past_message.py",
+        "            if kind is not AsideKind.HELD:\n",
+        "            if kind is AsideKind.HELD:\n",
+        "tests/lookup/test_past_message.py",
+    ),
+    Mutation(
+        "a queue with messages missing is called complete",
+        "mailcore/events/read/past_queue.py",
+        "        return self.count is not None and self.found == self.expected and same_sum\n",
+        "        return self.count is not None\n",
+        "tests/events/test_past_queue.py -k missing",
+    ),
+    Mutation(
+        "rows that were exported twice count twice",
+        "mailcore/events/read/past_queue.py",
+        "        return min((start for start in self._starts.get(file.lane, ()) if start > file.start), default=1 << 62)\n",
+        "        return 1 << 62\n",
+        "tests/events/test_past_queue.py -k twice",
+    ),
+    Mutation(
+        "lines of one microsecond are given twice",
+        "mailcore/lookup/event_lines.py",
+        "        inside += [each for each in timed if each[0] == place.at_us][: -place.given]\n",
+        "        inside += [each for each in timed if each[0] == place.at_us]\n",
+        "tests/lookup/test_event_lines.py",
+    ),
 ]

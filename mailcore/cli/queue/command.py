@@ -12,9 +12,10 @@ import msgspec
 from msgspec import UNSET
 
 from mailcore.cli.pages import Pages, print_pages, say_pages
-from mailcore.cli.queue import changes, history, message, overview
+from mailcore.cli.queue import changes, history, message, overview, past
 from mailcore.cli.queue.filter import add_filters, filter_of
 from mailcore.control.protocol.messages import PAGE_MAX, Item, ListPage, Reason, Reasons, ShownRecipient, ShowPart
+from mailcore.control.protocol.past import PastItem
 from mailcore.counted import counted
 from mailcore.mail_state import next_attempt, other_states
 from mailcore.manager_answers import Size
@@ -40,6 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--cursor", type=not_empty, metavar="CURSOR", help="continue after the last page; printed below it"
     )
     listing.add_argument("--all", action="store_true", help="list all messages")
+    past.add_at(listing)
     add_common(listing, document=False)
     listing.set_defaults(run=_list)
     showing = commands.add_parser("show", help="show one message: recipients, replies, reason for waiting")
@@ -51,6 +53,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_common(explaining)
     explaining.set_defaults(run=_explain)
     size = commands.add_parser("size", help="count messages and recipients by lane and destination")
+    past.add_at(size)
     add_common(size)
     size.set_defaults(run=_size)
     history.configure(commands)
@@ -62,6 +65,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _list(arguments: argparse.Namespace) -> int:
     if arguments.limit < 1:
         raise UsageError(f"queue list: --limit {arguments.limit}; allowed: 1 or more")
+    if arguments.at is not None:
+        return past.list_at(arguments, _item_lines)
     with control_client(arguments) as control:
         pages = Pages(
             control,
@@ -109,7 +114,7 @@ class _Notes:
         return {"manager_away": self._manager_away, "note": self._note, "damage": list(self._damage)}
 
 
-def _item_lines(item: Item, now: float) -> list[str]:
+def _item_lines(item: Item | PastItem, now: float) -> list[str]:
     """Formats a message as mailq does: sender and time, recipients, and the reason for waiting."""
     sender = plain(item.sender) or "<>"
     head = f"{item.queue_id:<13}  {item.state:<8}  {size_shown(item.size_bytes):>6}  {shown(item.arrived_at)}"
@@ -234,6 +239,8 @@ def _next_try(item: Item) -> str:
 
 
 def _size(arguments: argparse.Namespace) -> int:
+    if arguments.at is not None:
+        return past.size_at(arguments)
     with control_client(arguments) as control:
         size = control.ask("size", Size)
     if arguments.json:

@@ -1,4 +1,7 @@
-"""Defines the operation about the mail log: lines that were written before, or since the last look."""
+"""Defines the operation about the mail log: lines that were written before, or since the last look.
+
+Where its files end, the lines continue with those that events have, in the same form.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ __all__ = ["LINES_MAX", "OPERATIONS", "LogArguments", "LogLine", "LogLines"]
 
 LINES_MAX = 500
 Pattern = Annotated[str, Meta(max_length=512)]
-PlaceText = Annotated[str, Meta(pattern="^([0-9]{1,20}:[0-9]{1,20})?$")]
+PlaceText = Annotated[str, Meta(pattern=r"^([0-9]{1,20}:[0-9]{1,20}|events:[0-9]{1,18}:[0-9]{1,9})?$")]
 
 
 class LogArguments(Arguments, frozen=True, kw_only=True):
@@ -39,11 +42,12 @@ class LogArguments(Arguments, frozen=True, kw_only=True):
 
 
 class LogLine(Result):
-    """A line of mail.jsonl: its place, its level, and its values."""
+    """A line of mail.jsonl, or one in the same form out of events: its place, its level, and its values."""
 
     place: str
     level: str
     values: dict[str, Any]
+    source: str = "file"  # or events
 
 
 class LogLines(Result):
@@ -52,7 +56,8 @@ class LogLines(Result):
     lines: list[LogLine]
     older: str
     newest: str
-    examined_bytes: int
+    examined_bytes: int  # of files
+    note: str = ""  # why it is not complete; "" if it is
 
 
 OPERATIONS = (

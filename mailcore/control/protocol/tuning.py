@@ -19,7 +19,7 @@ from mailcore.control.protocol.operation import (
     WrongArgument,
 )
 from mailcore.faults import Fault
-from mailcore.lookup.answers import ServiceTimes
+from mailcore.lookup.answers import HostInTheClear, MailOutcomes, SenderOutcome, ServiceTimes
 from mailcore.manager_answers import Destinations, Transports, ValueSet
 from mailcore.scheduler.snapshot import PlainValue
 from mailcore.simulator.result import SimulationResult
@@ -32,9 +32,14 @@ __all__ = [
     "ChangesChecked",
     "CheckChangesArguments",
     "DestinationsArguments",
+    "HostInTheClear",
+    "MailOutcomes",
+    "OutcomesArguments",
+    "OutcomesPart",
     "ParameterKnown",
     "ParametersKnown",
     "ResumeArguments",
+    "SenderOutcome",
     "ServiceTimesArguments",
     "ServiceTimesPart",
     "SetArguments",
@@ -196,6 +201,20 @@ class SimulatePart(Result):
     unread_files: int = 0  # of events: measurements in them are missing
 
 
+class OutcomesArguments(Arguments, frozen=True, kw_only=True):
+    """How far back outcomes are counted, in seconds and in records."""
+
+    since_s: Seconds = 3600
+    records_max: Annotated[int, Meta(ge=1, le=10_000_000)] = 1_000_000  # of the journal, the newest: some seconds
+
+
+class OutcomesPart(Result):
+    """The progress of a count; the last part has ``done`` and the outcomes."""
+
+    done: bool = False
+    outcomes: MailOutcomes | None = None
+
+
 class ServiceTimesPart(Result):
     """The progress of a measurement; the last part has ``done`` and the times."""
 
@@ -243,6 +262,14 @@ OPERATIONS = (
     Operation("suspend", SuspendArguments, _CHANGE, _MANAGER, "no deliveries to a destination", ValueSet),
     Operation("resume", ResumeArguments, _CHANGE, _MANAGER, "ends a suspension", ValueSet),
     Operation("simulate", SimulateArguments, _READ, _CONTROL, "a simulation with other parameters", SimulatePart),
+    Operation(
+        "outcomes",
+        OutcomesArguments,
+        _READ,
+        _CONTROL,
+        "bounces by sender domain, and hosts with TLS that got mail in the clear",
+        OutcomesPart,
+    ),
     Operation(
         "service_times",
         ServiceTimesArguments,

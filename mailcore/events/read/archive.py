@@ -12,12 +12,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Generator, Iterator
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mailcore.config.settings import Settings
-from mailcore.events.read.files import EventFile, EventFiles, Place
+from mailcore.events.read.cuts import last_count, last_count_at
+from mailcore.events.read.files import EventFile, EventFiles, Place, words_of
 from mailcore.log.disk import Disk
-from mailcore.lookup.archive import Scanned, Trouble, Window
+from mailcore.lookup.archive import LogPart, QueueThen, Scanned, Trouble, Window
 from mailcore.lookup.browse import Found
 from mailcore.lookup.query import Matches, Query
 from mailcore.lookup.tracing import Body, Steps
@@ -28,7 +29,6 @@ __all__ = ["EventArchive", "open_archive"]
 T = TypeVar("T")
 Y = TypeVar("Y")
 TOGETHER_MAX = 200  # envelopes read at once: a page of a search
-WORDS_CHARACTERS = 200  # of the message about a damaged file
 
 
 class EventArchive:
@@ -102,6 +102,27 @@ class EventArchive:
             yield from _pieces(file, _journal().deliveries_in(file.path, end, since), trouble)
             yield []
 
+    def counted_until(self) -> float:
+        """Returns the time of the last count of the queue: everything before it is exported."""
+        return last_count_at(self._files.disk, self._files.directory)
+
+    def queue_at(self, at: float, undo_s: float, trouble: Trouble) -> Steps[QueueThen]:
+        """Returns the queue as it was, as ``Archive.queue_at``."""
+        count = last_count(self._files.disk, self._files.directory, at, trouble)
+        found: Steps[QueueThen] = _past_queue().find_queued(self._files, at, count, undo_s, trouble)
+        then = yield from found
+        return then
+
+    def log_lines(
+        self, window: Window, part: LogPart, trouble: Trouble
+    ) -> Steps[list[tuple[float, dict[str, Any]]] | None]:
+        """Returns lines of the mail log out of events, as ``Archive.log_lines``."""
+        found: Steps[list[tuple[float, dict[str, Any]]] | None] = _log_lines().log_lines(
+            self._files, window, part, trouble
+        )
+        lines = yield from found
+        return lines
+
 
 def open_archive(settings: Settings) -> EventArchive:
     """Returns the archive of what this home has exported; it answers also when the export is off now."""
@@ -123,6 +144,20 @@ def _arrivals() -> ModuleType:
     from mailcore.events.read import arrivals
 
     return arrivals
+
+
+def _past_queue() -> ModuleType:
+    _limit_memory()
+    from mailcore.events.read import past_queue
+
+    return past_queue
+
+
+def _log_lines() -> ModuleType:
+    _limit_memory()
+    from mailcore.events.read import log_lines
+
+    return log_lines
 
 
 def _rows() -> ModuleType:
@@ -164,7 +199,7 @@ def _pieces(file: EventFile, pieces: Iterator[Y], trouble: Trouble) -> Iterator[
     try:
         yield from pieces
     except _rows().DAMAGED as error:
-        trouble.add(_words(file, error))
+        trouble.add(words_of(file, error))
 
 
 def _told(file: EventFile, steps: Steps[T], trouble: Trouble) -> Steps[T | None]:
@@ -172,7 +207,7 @@ def _told(file: EventFile, steps: Steps[T], trouble: Trouble) -> Steps[T | None]
     try:
         told = yield from steps
     except _rows().DAMAGED as error:
-        trouble.add(_words(file, error))
+        trouble.add(words_of(file, error))
         return None
     return told
 
@@ -181,14 +216,6 @@ def _first_at(file: EventFile, trouble: Trouble) -> float | None:
     try:
         at: float | None = _rows().first_at(file.path)
     except _rows().DAMAGED as error:
-        trouble.add(_words(file, error))
+        trouble.add(words_of(file, error))
         return None
     return at
-
-
-def _words(file: EventFile, error: BaseException) -> str:
-    name = os.path.join(f"dt={file.day}", os.path.basename(file.path))
-    if isinstance(error, FileNotFoundError):
-        return f"{name} has gone"
-    words = " ".join(str(error).split()) or type(error).__name__
-    return f"{name}: {words[:WORDS_CHARACTERS]}"

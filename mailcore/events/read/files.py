@@ -17,12 +17,13 @@ from mailcore.lookup.browse import CursorError, lane_order
 from mailcore.queue.exported import EXPORTED, read_exported
 from mailcore.queue.lanes import JOURNAL
 
-__all__ = ["EventFile", "EventFiles", "Place"]
+__all__ = ["EventFile", "EventFiles", "Place", "words_of"]
 
 _DAY = re.compile(r"dt=(\d{4}-\d{2}-\d{2})", re.ASCII)
 _FILE = re.compile(r"([^._:;][^:;]*)\.(\d{1,19})\.parquet", re.ASCII)
 _PLACE = re.compile(r"(\d{4}-\d{2}-\d{2}):([^:]+):(\d{1,19}):(\d{1,9}):(\d{1,9})", re.ASCII)
 _WINDOWS = "windows"  # as a lane's name: samples, no records
+WORDS_CHARACTERS = 200  # of the message about a damaged file
 _LAST_S = 253_402_300_799.0  # the last second of the year 9999
 
 
@@ -134,3 +135,12 @@ class EventFiles:
 def _day_of(at: float) -> str:
     """Returns the day as ``day.day_of``; a time out of range gives the first or the last day."""
     return datetime.fromtimestamp(min(max(at, 0.0), _LAST_S), UTC).date().isoformat()
+
+
+def words_of(file: EventFile, error: BaseException) -> str:
+    """Returns what is wrong with a file that cannot be read, for a person."""
+    name = os.path.join(f"dt={file.day}", os.path.basename(file.path))
+    if isinstance(error, FileNotFoundError):
+        return f"{name} has gone"
+    words = " ".join(str(error).split()) or type(error).__name__
+    return f"{name}: {words[:WORDS_CHARACTERS]}"

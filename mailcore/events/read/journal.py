@@ -33,6 +33,7 @@ _TRIED = (
     "offset", "part", "at", "delay_a", "delay_b", "delay_c", "delay_d", "destination", "relay", "status", "dsn", "reply",
 )  # fmt: skip
 _SIZE = "size_bytes"
+_LATER = ("tls", "tls_level", "sender_domain")  # files of earlier versions lack some of these
 _Tried = tuple[tuple[Any, ...], list[Verdict]]  # the first row of a record, and what all of its rows say
 _OF_THE_JOURNAL: dict[str, tuple[str, ...]] = {
     "attempt": _ATTEMPT,
@@ -175,12 +176,14 @@ def deliveries_in(path: str, end: int, since: float) -> Iterator[list[Delivery]]
                     tuple(verdicts),
                     at or 0.0,
                     relay or "",
-                    "",
+                    tls or "",
                     (a or 0.0, b or 0.0, c or 0.0, d or 0.0),
                     to or "",
+                    sender_domain=sender or "",
                     size_bytes=size or 0,
+                    tls_level=level or "",
                 )
-                for (_, _, at, a, b, c, d, to, relay, *_, size), verdicts in tried
+                for (_, _, at, a, b, c, d, to, relay, *_, tls, level, sender, size), verdicts in tried
             ]
 
 
@@ -190,12 +193,15 @@ def _tried(group: Group, end: int) -> list[_Tried]:
     tried: list[_Tried] = []
     before: int | None = None
     verdicts: list[Verdict] = []
-    for _, batch in group.batches((*_TRIED, _SIZE)):
+    for _, batch in group.batches((*_TRIED, *_LATER, _SIZE)):
         columns = [batch.column(name).to_pylist() for name in _TRIED[:7]]
         texts = [shared(batch.column(name)) for name in _TRIED[7:]]
+        later = [
+            shared(batch.column(name)) if name in batch.schema.names else repeat("", batch.num_rows) for name in _LATER
+        ]
         has_size = _SIZE in batch.schema.names  # files of earlier versions lack it
         sizes = batch.column(_SIZE).to_pylist() if has_size else repeat(0, batch.num_rows)
-        for row in zip(*columns, *texts, sizes, strict=True):
+        for row in zip(*columns, *texts, *later, sizes, strict=True):
             offset = row[0]
             if offset >= end:
                 continue

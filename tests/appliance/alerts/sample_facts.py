@@ -6,14 +6,15 @@ from typing import Any
 
 import msgspec
 
+from appliance.alerts.causes import Cause, Judgement, Severity
 from appliance.alerts.facts import DiskSpace, Facts, LastReport, Queued, Unknown
-from appliance.alerts.rules import Cause, Judgement, Severity
 from mailcore.control.protocol.messages import AgesPart
 from mailcore.control.protocol.state import Certificates
+from mailcore.lookup.answers import MailOutcomes
 from mailcore.manager_answers import Destinations, State
 from tests.answers import complete
 
-__all__ = ["AWAY", "NOW", "ages", "cause", "destinations", "facts", "found", "reply", "state"]
+__all__ = ["AWAY", "NOW", "ages", "cause", "destinations", "facts", "found", "outcomes", "reply", "state"]
 
 NOW = 1_800_000_000.0
 AWAY = Unknown("the core does not answer: no answer to state in time", expected=True)
@@ -50,6 +51,10 @@ def ages(oldest: dict[str, Any] | None = None, **given: Any) -> AgesPart:
     return msgspec.convert(complete(AgesPart, {**told, "oldest": oldest, **given}), AgesPart)
 
 
+def outcomes(**given: Any) -> MailOutcomes:
+    return msgspec.convert(complete(MailOutcomes, {"since": NOW - 3_600, "note": "", **given}), MailOutcomes)
+
+
 def facts(**given: Any) -> Facts:
     well: dict[str, Any] = {
         "at": NOW,
@@ -62,6 +67,7 @@ def facts(**given: Any) -> Facts:
         "certificates": Certificates(certificates=[]),
         "key_records": (),
         "report": LastReport(),
+        "outcomes": outcomes(),
     }
     return Facts(**{**well, **given})
 

@@ -10,8 +10,8 @@ from django.db import IntegrityError, transaction
 
 from appliance.alerts import book
 from appliance.alerts.book import Target
+from appliance.alerts.causes import Judgement, Severity
 from appliance.alerts.models import Alert, Notice, RuleCheck, Silence, Watch
-from appliance.alerts.rules import Judgement, Severity
 from mailcore.config.alerts import Alerts
 from tests.appliance.alerts.sample_facts import cause, found
 

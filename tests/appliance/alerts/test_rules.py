@@ -10,14 +10,15 @@ import pytest
 from django.test import Client
 from django.urls import resolve
 
+from appliance.alerts.causes import CAUSES_MAX, Cause, Judgement, key_of
 from appliance.alerts.facts import DiskSpace, Facts, KeyRecord, LastReport, Queued, Unknown
-from appliance.alerts.rules import ABOUT, CAUSES_MAX, DATABASE, WATCH_AWAY, Cause, Judgement, for_s, judge, key_of
+from appliance.alerts.rules import ABOUT, DATABASE, WATCH_AWAY, for_s, judge
 from mailcore.bounds import bounds_by_name
 from mailcore.config.alerts import RULES, Alerts
 from mailcore.control.protocol.state import Certificate, Certificates
 from mailcore.manager_answers import State
 from tests.appliance.accounts.sample_users import client_of
-from tests.appliance.alerts.sample_facts import AWAY, NOW, ages, destinations, facts, reply, state
+from tests.appliance.alerts.sample_facts import AWAY, NOW, ages, destinations, facts, outcomes, reply, state
 
 DAY_S = 86_400.0
 MX = "smtp:example.org"
@@ -62,7 +63,7 @@ def test_each_setting_of_a_rule_names_it() -> None:
 FAILING = {
     "core_away": facts(
         core_away="no answer to state in time", state=AWAY, destinations=AWAY, queued=AWAY, ages=AWAY, disks=AWAY,
-        certificates=AWAY, key_records=AWAY,
+        certificates=AWAY, key_records=AWAY, outcomes=AWAY,
     ),
     "active_set_full": facts(state=state(active_full="20 000 messages, 19 000 of them for smtp:slow.example")),
     f"destination_dead:{MX}": facts(
@@ -76,6 +77,22 @@ FAILING = {
     ),
     "queue_growth": facts(queued=Queued(15_000, 5_000, NOW - 3_600, 0, 0)),
     "bounces": facts(queued=Queued(0, 0, NOW - 3_600, 160, 40)),
+    "sender_bounces:a.example": facts(
+        outcomes=outcomes(
+            senders=[
+                {"domain": "a.example", "ended": 200, "bounced": 10}, {"domain": "b.example", "ended": 199, "bounced": 199},
+                {"domain": "c.example", "ended": 10_000, "bounced": 499},
+            ]
+        )
+    ),
+    "tls_clear:mx.a.example[192.0.2.1]:25": facts(
+        outcomes=outcomes(
+            hosts=[
+                {"host": "mx.a.example[192.0.2.1]:25", "over_tls": 3, "failed": 10, "not_offered": 0, "reason": "bad\r\nX"},
+                {"host": "mx.b.example[192.0.2.2]:25", "over_tls": 3, "failed": 0, "not_offered": 9, "reason": ""},
+            ]
+        )
+    ),
     "disk:space:queue": facts(
         disks=(DiskSpace(what="queue", path="/q", device=1, free_bytes=100, reserve_bytes=60),)
     ),
@@ -110,7 +127,7 @@ def test_a_cause_is_found_alone_and_its_rule_may_be_turned_off(key: str) -> None
 @pytest.mark.parametrize("key", FAILING)
 def test_the_page_that_shows_why_is_there(key: str) -> None:
     (found,) = causes(FAILING[key]).values()
-    match = resolve(found.link)
+    match = resolve(found.link.partition("?")[0])
     assert match.func is not None
     client: Client = client_of("viewer")
     answer = client.get(found.link)
@@ -122,7 +139,7 @@ def test_what_is_unknown_is_said_and_is_never_good() -> None:
     """A rule that has no facts says so, each for itself, and the reason that another alert has does not count twice."""
     lost = {
         name: Unknown(f"no {name}")
-        for name in ("destinations", "queued", "ages", "disks", "certificates", "key_records", "report")
+        for name in ("destinations", "queued", "ages", "disks", "certificates", "key_records", "report", "outcomes")
     }
     given = facts(core_away=Unknown("of two versions"), state=Unknown("of two versions"), **lost)
     rules = set(RULES) - {"not_checked", WATCH_AWAY, DATABASE}
@@ -314,3 +331,21 @@ def test_a_report_is_missing_when_it_is_late() -> None:
 def test_how_long_a_cause_must_last() -> None:
     settings = Alerts(core_away_s=5, destination_dead_s=6)
     assert [for_s(rule, settings) for rule in ("core_away", "destination_dead", "disk", "queue_age")] == [5, 6, 0, 0]
+
+
+def test_a_sender_domain_is_linked_to_the_log_with_its_bounces() -> None:
+    sender = {"domain": "a*b.example", "ended": 200, "bounced": 200}
+    (found,) = causes(facts(outcomes=outcomes(senders=[sender]))).values()
+    assert found.link == "/log/?sender=%2A%40a%5C%2Ab.example&status=bounced"
+    assert found.detail.startswith("200 of 200 since ")
+
+
+def test_many_sender_domains_are_bounded_and_each_is_held() -> None:
+    senders = [{"domain": f"d{number}.example", "ended": 200, "bounced": 100} for number in range(CAUSES_MAX + 3)]
+    found = causes(facts(outcomes=outcomes(senders=senders)))
+    assert len(found) == CAUSES_MAX + 1
+    assert found["sender_bounces:*"].summary.startswith("3 more sender domains")
+
+
+def test_outcomes_that_could_not_be_read_whole_are_not_good() -> None:
+    assert unknown(facts(outcomes=outcomes(note="a file is damaged"))).keys() == {"sender_bounces", "tls_clear"}

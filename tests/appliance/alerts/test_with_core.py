@@ -20,7 +20,7 @@ from typing import Any
 
 from mailcore.lab.lab import Lab
 from tests.running.catcher import Catcher
-from tests.running.running_core import RunningCore, running
+from tests.running.running_core import RunningCore, route_to, running
 from tests.test_tidy import ROOT
 
 
@@ -134,3 +134,35 @@ async def test_the_mail_about_a_core_that_is_stopped_arrives_and_so_does_its_end
                 finally:
                     end(watching)
                     end(other)
+
+
+async def test_bounces_of_one_sender_domain_are_told_once_also_over_a_restart_of_the_watch(tmp_path: Path) -> None:
+    with hooked() as hook:
+        async with Lab(["accept:127.0.0.1:0", "reject(1, 550):127.0.0.1:0"]) as lab:
+            alerts = {
+                "webhook": f"http://127.0.0.1:{hook.server.server_port}/",
+                "interval_s": 1.0,
+                "sender_bounces_recipients": 5,
+                "off": ["disk", "bounces"],
+            }
+            routes = {"bad.example": route_to(lab, 1)}
+            async with running(tmp_path, lab, {"alerts": alerts}, routes=routes) as core:
+                migrate = [sys.executable, "manage.py", "migrate", "--verbosity", "0"]
+                await asyncio.to_thread(subprocess.run, migrate, cwd=ROOT, env=environment(core), check=True)
+                for number in range(4):
+                    await core.until_removed(await core.send(f"{number}@bad.example", f"{number}@good.example"))
+                    await core.until_removed(await core.send(f"{number}@good.example", sender="a@other.example"))
+                watching = watch(core)
+                try:
+                    await core.eventually(lambda: _later(hook.got), "an alert")
+                    end(watching)
+                    watching = watch(core)
+                    await asyncio.sleep(5.0)
+                    # Mail to the sender is mail without a sender, and the other domain has no bounces.
+                    assert hook.got == ["opened sender_bounces:sender.example"]
+                finally:
+                    end(watching)
+
+
+async def _later(got: list[str]) -> bool:
+    return bool(got)

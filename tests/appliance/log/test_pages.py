@@ -46,7 +46,7 @@ def test_the_newest_line_is_first_and_what_strangers_wrote_is_harmless() -> None
 def test_older_lines_are_not_followed() -> None:
     with FakeCore({"log": answered(delivery())}):
         page = markup_of(signed_in("viewer").get("/log/?before=1:50"))
-    assert "hx-get" not in page
+    assert "/log/newer/" not in page
     assert "The newest lines" in page
 
 
@@ -72,3 +72,14 @@ def test_an_empty_log_says_so() -> None:
         client = signed_in("viewer")
         assert "The log is empty" in markup_of(client.get("/log/"))
         assert "No line in the last" in markup_of(client.get("/log/?status=bounced"))
+
+
+def test_lines_out_of_events_are_marked_once_and_a_note_is_shown() -> None:
+    answer = answered(delivery(reply="old"), delivery(reply="ancient"), delivery(reply="new"), note="a file is damaged")
+    for line in answer["lines"][:2]:
+        line["source"] = "events"
+    with FakeCore({"log": answer}):
+        page = markup_of(signed_in("viewer").get("/log/"))
+    assert page.count("From events") == 1
+    assert page.index("new") < page.index("From events") < page.index("ancient")
+    assert "a file is damaged" in page
