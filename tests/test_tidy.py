@@ -128,6 +128,7 @@ def _is_introduced(name: str) -> bool:
 IMPORTS_ON_DEMAND = {
     "mailcore/processes.py": "a process loads its own room only",
     "mailcore/cli/commands.py": "a command loads its own module only",
+    "mailcore/cli/main.py": "HTTP and TLS are needed for --remote only",
     "mailcore/cli/postfix/main.py": "a command loads its own module only",
     "mailcore/cli/simulate/command.py": "matplotlib takes half a second, and is needed for --chart only",
     "mailcore/events/write/export.py": "pyarrow, as below: it is needed when there is something to write",

@@ -19,6 +19,7 @@ from appliance.accounts.middleware import TAKES_TOKENS
 from appliance.api import (
     alerts,
     audit,
+    control,
     destinations,
     mail_log,
     managed,
@@ -45,7 +46,7 @@ __all__ = ["OPERATIONS", "app_name", "urlpatterns"]
 # Importing them registers their operations.
 MODULES = (
     overview, status, queue_reads, searching, queue_changes, destinations, tuning, predictions, managed, alerts, mail_log,
-    reports, report_runs, report_settings, users, audit, sending,
+    reports, report_runs, report_settings, users, audit, sending, control,
 )  # fmt: skip
 View = Callable[..., HttpResponse]
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from tests.appliance.api.access import CONTROL
+
 __all__ = ["TABLE", "Least"]
 
 
@@ -205,3 +207,5 @@ TABLE: dict[str, tuple[Least, Least]] = {
     "admin:django_celery_beat_periodictask_change": (ADMINISTRATOR, ADMINISTRATOR),
     "account_logout": (OPEN, OPEN),
 }
+
+TABLE |= {f"api:control_{name}": (NEVER, TOKEN) for name in CONTROL}

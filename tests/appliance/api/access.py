@@ -9,7 +9,7 @@ from __future__ import annotations
 from appliance.accounts.roles import Role
 from appliance.api.scopes import Scope
 
-__all__ = ["TABLE"]
+__all__ = ["CONTROL", "TABLE"]
 
 READ, QUEUE, TUNE, SEND, REPORT, BODY, ALERTS, SETTINGS, USERS = Scope
 VIEWER, OPERATOR, ADMINISTRATOR = Role
@@ -85,3 +85,24 @@ TABLE: dict[str, tuple[str, str, set[Scope], Role]] = {
     "unlock": ("POST", "/locks/1/unlock", {USERS}, ADMINISTRATOR),
     "send": ("POST", "/messages", {SEND}, OPERATOR),
 }
+
+_LOOKS = (
+    "ages", "certificates", "destinations", "disks", "explain", "headers", "history", "list", "log", "parameters", "ping",
+    "positions", "processes", "resolve", "routes", "search", "service_times", "settings", "settings_history", "show", "size",
+    "state", "transports", "working",
+)  # fmt: skip
+_OF_QUEUE = (
+    "add_recipients", "bounce", "change_matching", "delay", "delete", "hold", "release", "reroute", "retry", "undelete",
+)  # fmt: skip
+_OF_TUNING = ("check_changes", "resume", "set", "simulate", "suspend", "transport_set")
+# The operations of the control socket, for `waypost --remote`.
+CONTROL: dict[str, tuple[Scope, Role]] = {
+    **dict.fromkeys(_LOOKS, (READ, VIEWER)),
+    **dict.fromkeys(_OF_QUEUE, (QUEUE, OPERATOR)),
+    **dict.fromkeys(_OF_TUNING, (TUNE, OPERATOR)),
+    "data": (BODY, VIEWER),
+    "settings_change": (SETTINGS, ADMINISTRATOR),
+    "settings_return": (SETTINGS, ADMINISTRATOR),
+    "inject": (SEND, OPERATOR),
+}
+TABLE |= {f"control_{name}": ("POST", f"/control/{name}", {scope}, least) for name, (scope, least) in CONTROL.items()}
