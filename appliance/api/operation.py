@@ -57,6 +57,7 @@ PREFIX = "/api/v1"
 VERSION = "1"
 MESSAGE = "message/rfc822"
 _BODY = "_waypost_body"
+BINARY = {"type": "string", "format": "binary"}
 SCHEMAS = "#/components/schemas/{name}"
 F = TypeVar("F", bound=Callable[..., Any])
 Body = Callable[[HttpRequest], AbstractContextManager[bytes]]
@@ -204,7 +205,7 @@ def _description(registered: Registered, more: str) -> str:
 def _described(registered: Registered, status: int, kind: str, has_other_bodies: bool) -> dict[str, Any]:
     """Returns the responses of an operation, and the header of its key."""
     fault = msgspec.json.schema_components([Fault], ref_template=SCHEMAS)[0][0]
-    success = _response(HTTPStatus(status), {"type": "string", "format": "binary"}, kind)
+    success = _response(HTTPStatus(status), BINARY, kind)
     if registered.answer is not bytes:
         answer = msgspec.json.schema_components([registered.answer], ref_template=SCHEMAS)[0][0]
         success = _response(HTTPStatus(status), answer)
@@ -214,7 +215,10 @@ def _described(registered: Registered, status: int, kind: str, has_other_bodies:
         errors.append(413)
     if has_other_bodies:
         errors.append(415)
-    responses |= {each: _response(HTTPStatus(each), fault) for each in sorted(errors)}
+    for each in sorted(errors):
+        responses[each] = _response(HTTPStatus(each), fault)
+        if kind != MESSAGE:  # a fault of the core comes as its answers do
+            responses[each]["content"][kind] = {"schema": BINARY}
     described: dict[str, Any] = {"responses": responses}
     if registered.method == "POST":
         schema = {"type": "string", "minLength": 1, "maxLength": KEY_MAX, "pattern": "^[!-~]+$"}
