@@ -80,6 +80,7 @@ RIGHTS: dict[str, Right] = {
     "suspend": Right(Scope.TUNE, Role.OPERATOR, "destination.suspend"),
     "resume": Right(Scope.TUNE, Role.OPERATOR, "destination.resume"),
     "settings_change": Right(Scope.SETTINGS, Role.ADMINISTRATOR, "settings.change"),
+    "settings_effects": Right(Scope.SETTINGS, Role.ADMINISTRATOR),
     "settings_return": Right(Scope.SETTINGS, Role.ADMINISTRATOR, "settings.change"),
     "data": Right(Scope.BODY, Role.VIEWER, READ_BODY),  # and the right to read bodies
 }

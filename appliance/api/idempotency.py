@@ -80,7 +80,7 @@ def once(request: HttpRequest, body: bytes, work: Callable[[], HttpResponseBase]
         response.streaming_content = _kept_at_its_end(row, response.streaming_content)
         return response
     assert isinstance(response, HttpResponse)
-    _keep(row, response.status_code, response.content, is_frames=response["Content-Type"] == FRAMES)
+    _try_to_keep(row, response.status_code, response.content, is_frames=response["Content-Type"] == FRAMES)
     return response
 
 
@@ -92,20 +92,24 @@ async def _kept_at_its_end(row: KeptAnswer, pieces: Any) -> AsyncIterator[bytes]
         yield piece
     fault = next((each.error for each in FrameDecoder().feed(last) if isinstance(each, Response)), None)
     status = STATUSES[fault.code] if fault is not None else HTTPStatus.OK
-    await sync_to_async(_keep)(row, status, last, is_frames=True)
+    await sync_to_async(_try_to_keep)(row, status, last, is_frames=True)
+
+
+def _try_to_keep(row: KeptAnswer, status: int, content: bytes, *, is_frames: bool) -> None:
+    """Keeps an answer. If the database fails, the work is done all the same, and the row says that it was begun."""
+    try:
+        _keep(row, status, content, is_frames=is_frames)
+    except DatabaseError as error:
+        _log.error("the answer is not kept for its %s: %s", HEADER, error)
 
 
 def _keep(row: KeptAnswer, status: int, content: bytes, *, is_frames: bool) -> None:
-    """Keeps an answer. If the database fails, the work is done all the same, and the row says that it was begun."""
-    try:
-        if status in _NOTHING_DONE:
-            row.delete()
-            return
-        row.status = status
-        row.body = AS_FRAMES + base64.b64encode(content).decode() if is_frames else content.decode()
-        row.save(update_fields=("status", "body"))
-    except DatabaseError as error:
-        _log.error("the answer is not kept for its %s: %s", HEADER, error)
+    if status in _NOTHING_DONE:
+        row.delete()
+        return
+    row.status = status
+    row.body = AS_FRAMES + base64.b64encode(content).decode() if is_frames else content.decode()
+    row.save(update_fields=("status", "body"))
 
 
 def _earlier(row: KeptAnswer, digest: str) -> HttpResponse:

@@ -20,6 +20,7 @@ from appliance.common.door import door
 from appliance.managed.applying import Faulty, applied, exported
 from appliance.managed.draft import TEXT_MAX, Draft, from_form
 from mailcore.config.managed import dotted
+from mailcore.control.protocol.effects import SettingsEffects
 from mailcore.control.protocol.settings import (
     CHANGES_MAX,
     HISTORY_MAX,
@@ -28,9 +29,17 @@ from mailcore.control.protocol.settings import (
     SettingsKnown,
 )
 
-__all__ = ["change_settings", "check_settings", "settings", "settings_export", "settings_history"]
+__all__ = [
+    "change_settings",
+    "check_settings",
+    "effects_of_settings",
+    "settings",
+    "settings_export",
+    "settings_history",
+]
 
 STATES = 50
+EFFECTS_S = 30.0  # the core looks for ten seconds
 KEY_PARTS_MAX, KEY_PART_MAX = 6, 400  # as the core allows
 DEPTH_MAX = 8  # of lists and tables in one value
 INT_MAX = (1 << 63) - 1
@@ -125,6 +134,26 @@ def check_settings(request: HttpRequest, body: SettingsCheckBody) -> SettingsCha
     revision = core.ask("settings", SettingsKnown).revision
     draft = _draft(body, revision)
     return core.ask(draft.operation, SettingsChanged, draft.arguments(check=True))
+
+
+@operation(
+    "POST",
+    "/settings/effects",
+    tag="Settings",
+    scopes={Scope.SETTINGS},
+    least=Role.ADMINISTRATOR,
+    answer=SettingsEffects,
+)
+def effects_of_settings(request: HttpRequest, body: SettingsCheckBody) -> SettingsEffects:
+    """Returns what a change would do to queued mail, to clients of the last week, and to next hops; nothing is changed.
+
+    It looks for up to ten seconds, and says what it did not reach.
+    """
+    draft = _draft(body, "")
+    given = draft.arguments(check=True)
+    question: dict[str, Any] = {name: value for name, value in given.items() if name in ("changes", "to")}
+    parts = door(request).ask_parts("settings_effects", SettingsEffects, question, timeout_s=EFFECTS_S)
+    return list(parts)[-1]
 
 
 @operation(

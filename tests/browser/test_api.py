@@ -243,6 +243,7 @@ async def test_every_answer_is_of_the_type_that_the_description_names(tmp_path: 
             "check_parameters": {"scope": destination, "changes": [change]},
             "what_if": {"scope": destination, "changes": [change], "duration_s": 60},
             "check_settings": {"changes": [{"key": ["relay", "domains"], "value": ["a.example"]}]},
+            "effects_of_settings": {"changes": [{"key": ["relay", "domains"], "value": ["a.example"]}]},
             "silence_rule": {"for_s": 60, "why": WHY},
             "create_user": {"username": "anna", "password": f"{PASSWORD} of anna", "why": WHY},
             "change_role": {"reads_bodies": False, "why": WHY},

@@ -34,6 +34,7 @@ __all__ = [
     "CheckedChanges",
     "Child",
     "ChosenBody",
+    "ClientEffects",
     "Code",
     "CountBody",
     "Deferred",
@@ -48,6 +49,7 @@ __all__ = [
     "Finished",
     "Found",
     "Hit",
+    "HopEffects",
     "Host",
     "Item",
     "JournalPositions",
@@ -60,6 +62,7 @@ __all__ = [
     "LockShown",
     "LogLine",
     "LogLines",
+    "MailMove",
     "MessageBody",
     "MessageFound",
     "MessagesPage",
@@ -78,10 +81,12 @@ __all__ = [
     "PredictionShown",
     "PreferencesBody",
     "QueueSize",
+    "QueuedEffects",
     "Reason",
     "RecipientRow",
     "RecipientsPage",
     "Recovery",
+    "RefusedClient",
     "Reply",
     "ReportFound",
     "ReportLine",
@@ -110,6 +115,7 @@ __all__ = [
     "SettingsBody",
     "SettingsChanged",
     "SettingsCheckBody",
+    "SettingsEffects",
     "SettingsExport",
     "SettingsHistory",
     "SettingsKnown",
@@ -131,6 +137,7 @@ __all__ = [
     "TuningChange",
     "TuningChanges",
     "UndoBody",
+    "UnreachableHop",
     "UserBody",
     "UserList",
     "UserShown",
@@ -389,6 +396,17 @@ class ChosenBody(msgspec.Struct, kw_only=True):
     why: str
 
 
+class ClientEffects(msgspec.Struct, kw_only=True):
+    """The effects on clients, as far as the mail of the last week tells."""
+
+    since: float
+    examined: int
+    complete: bool
+    unexplained: int
+    clients: list[RefusedClient]
+    more: int
+
+
 class Code(enum.StrEnum):
     """The kinds of errors that a program has to tell apart."""
 
@@ -556,6 +574,15 @@ class Hit(msgspec.Struct, kw_only=True):
     finished_at: float | None
 
 
+class HopEffects(msgspec.Struct, kw_only=True):
+    """The effects on next hops: those whose policy changes, and those that mail moves to."""
+
+    concerned: int
+    tried: int
+    unreachable: list[UnreachableHop]
+    not_tried: list[str]
+
+
 class Host(msgspec.Struct, kw_only=True):
     """A host that takes mail for a next hop."""
 
@@ -690,6 +717,16 @@ class LogLines(msgspec.Struct, kw_only=True):
     older: str
     newest: str
     examined_bytes: int
+
+
+class MailMove(msgspec.Struct, kw_only=True):
+    """Queued recipients that go elsewhere after the change. Destinations, or what happens instead ("bounced: …")."""
+
+    before: str
+    after: str
+    messages: int
+    recipients: int
+    bounces: bool
 
 
 class MessageBody(msgspec.Struct, kw_only=True):
@@ -902,6 +939,17 @@ class QueueSize(msgspec.Struct, kw_only=True):
     lanes: dict[str, LaneSize]
 
 
+class QueuedEffects(msgspec.Struct, kw_only=True):
+    """The effects on mail in the queue."""
+
+    examined: int
+    complete: bool
+    messages: int
+    recipients: int
+    moves: list[MailMove]
+    more: int
+
+
 class Reason(msgspec.Struct, kw_only=True):
     """Why a group of a message's recipients waits. The numbers are those of the sentence; a reason has only some of
     them. Times are wall clock, in seconds since 1970.
@@ -962,6 +1010,18 @@ class Recovery(msgspec.Struct, kw_only=True):
     seconds_estimate: float
     messages: int | None
     sentence: str
+
+
+class RefusedClient(msgspec.Struct, kw_only=True):
+    """A client whose mail was accepted, and would be refused after the change."""
+
+    client_address: str
+    login: str
+    reason: str
+    messages: int
+    last_at: float
+    example: str
+    certain: bool
 
 
 class Reply(msgspec.Struct, kw_only=True):
@@ -1239,6 +1299,17 @@ class SettingsCheckBody(msgspec.Struct, kw_only=True):
     to: str | UnsetType | None = UNSET
 
 
+class SettingsEffects(msgspec.Struct, kw_only=True):
+    """The effects that a change would have. A part is None where the change does not concern it."""
+
+    queued: QueuedEffects | None
+    clients: ClientEffects | None
+    hops: HopEffects | None
+    not_judged: list[str]
+    took_s: float
+    error: str = ""
+
+
 class SettingsExport(msgspec.Struct, kw_only=True):
     """All settings that can be managed, without places and names of files."""
 
@@ -1424,6 +1495,17 @@ class UndoBody(msgspec.Struct, kw_only=True):
     """The reason to undo a delete."""
 
     why: str
+
+
+class UnreachableHop(msgspec.Struct, kw_only=True):
+    """A next hop that could not be reached as the settings demand after the change."""
+
+    destination: str
+    policy: str
+    reason: str
+    now: str
+    queued: int
+    week: int
 
 
 class UserBody(msgspec.Struct, kw_only=True):

@@ -271,6 +271,13 @@ class Waypost(Transport):
         """
         return self.ask("POST", "/api/v1/settings/check", models.SettingsChanged, body=body, key=key)
 
+    def effects_of_settings(self, body: models.SettingsCheckBody, *, key: str | None = None) -> models.SettingsEffects:
+        """Returns what a change would do to queued mail, to clients of the last week, and to next hops; nothing is
+        changed. It looks for up to ten seconds, and says what it did not reach. Needs the scope `settings`, and
+        the role administrator.
+        """
+        return self.ask("POST", "/api/v1/settings/effects", models.SettingsEffects, body=body, key=key)
+
     def overview(self) -> models.Overview:
         """Returns the state of the appliance now. Needs the scope `read`."""
         return self.ask("GET", "/api/v1/overview", models.Overview)

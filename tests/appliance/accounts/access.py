@@ -145,6 +145,7 @@ TABLE: dict[str, tuple[Least, Least]] = {
     "api:settings_history": (TOKEN, NEVER),
     "api:settings_export": (TOKEN, NEVER),
     "api:check_settings": (NEVER, TOKEN),
+    "api:effects_of_settings": (NEVER, TOKEN),
     "api:report_settings": (TOKEN, TOKEN),
     "api:change_schedule": (NEVER, TOKEN),
     "api:log_lines": (TOKEN, NEVER),

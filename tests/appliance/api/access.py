@@ -56,6 +56,7 @@ TABLE: dict[str, tuple[str, str, set[Scope], Role]] = {
     "settings_history": ("GET", "/settings/history", {READ}, VIEWER),
     "settings_export": ("GET", "/settings/export", {READ}, VIEWER),
     "check_settings": ("POST", "/settings/check", {SETTINGS}, ADMINISTRATOR),
+    "effects_of_settings": ("POST", "/settings/effects", {SETTINGS}, ADMINISTRATOR),
     "change_settings": ("POST", "/settings", {SETTINGS}, ADMINISTRATOR),
     "report_settings": ("GET", "/report-settings", {READ}, VIEWER),
     "change_report_preferences": ("POST", "/report-settings", {SETTINGS}, ADMINISTRATOR),
@@ -102,6 +103,7 @@ CONTROL: dict[str, tuple[Scope, Role]] = {
     **dict.fromkeys(_OF_TUNING, (TUNE, OPERATOR)),
     "data": (BODY, VIEWER),
     "settings_change": (SETTINGS, ADMINISTRATOR),
+    "settings_effects": (SETTINGS, ADMINISTRATOR),
     "settings_return": (SETTINGS, ADMINISTRATOR),
     "inject": (SEND, OPERATOR),
 }

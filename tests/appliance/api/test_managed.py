@@ -54,6 +54,24 @@ def test_a_check_changes_nothing_and_a_change_is_made_as_it_was_given() -> None:
     assert (entry.who, entry.token, entry.outcome, entry.why) == ("administrator", "a program", "done", "a new domain")
 
 
+def test_effects_are_looked_for_and_nothing_is_changed() -> None:
+    effects = {
+        "queued": None,
+        "clients": None,
+        "hops": None,
+        "not_judged": ["relay.domains"],
+        "took_s": 0.1,
+        "error": "",
+    }
+    with FakeCore({"settings_effects": effects}) as core:
+        told = administrator().post("/settings/effects", {"changes": CHANGE["changes"]})
+        assert json.loads(told.content)["not_judged"] == ["relay.domains"]
+        administrator_of_state = client_with({Scope.SETTINGS}, "administrator", "other")
+        assert administrator_of_state.post("/settings/effects", {"to": THEN}).status_code == 200
+    assert core.asked("settings_effects") == [{"changes": CHANGE["changes"]}, {"to": THEN}]
+    assert not Entry.objects.exists()
+
+
 def test_an_export_is_the_import_of_another_and_a_state_is_returned_to() -> None:
     with FakeCore({"settings": known(), "settings_change": changed(), "settings_return": changed()}) as core:
         client = administrator()
