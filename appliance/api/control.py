@@ -63,7 +63,8 @@ class Right:
 
 _LOOK = Right(Scope.READ, Role.VIEWER)
 _LOOKS = (
-    "ages", "certificates", "destinations", "disks", "explain", "headers", "history", "list", "log", "parameters", "ping",
+    "ages", "list_at", "outcomes", "size_at",
+    "certificates", "destinations", "disks", "explain", "headers", "history", "list", "log", "parameters", "ping",
     "positions", "processes", "resolve", "routes", "search", "service_times", "settings", "settings_history", "show", "size",
     "state", "transports", "working",
 )  # fmt: skip

@@ -22,7 +22,7 @@ WORKS = frozenset(
         "queue purge", "route list", "route resolve",
         "transport list", "transport set", "transport parameters", "transport check", "transport what-if",
         "destination list", "destination show", "destination set", "destination suspend", "destination resume",
-        "destination unset", "destination slow", "destination service-times", "simulate",
+        "destination unset", "destination outcomes", "destination slow", "destination service-times", "simulate",
     )
 )  # fmt: skip
 ANYWHERE = frozenset(("help", "completion"))  # do the same with and without --remote

@@ -69,4 +69,4 @@ CHANGING = {
 }
 # Not compared: it draws until it is interrupted, and asks what status, destination list and queue size ask; and one that asks
 # the core only for its next hops as measured.
-SHOWN_LIVE = ("top", "simulate", "settings return", "queue bounce")
+SHOWN_LIVE = ("destination outcomes", "top", "simulate", "settings return", "queue bounce")

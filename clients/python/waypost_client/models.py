@@ -701,11 +701,12 @@ class LockShown(msgspec.Struct, kw_only=True):
 
 
 class LogLine(msgspec.Struct, kw_only=True):
-    """A line of mail.jsonl: its place, its level, and its values."""
+    """A line of mail.jsonl, or one in the same form out of events: its place, its level, and its values."""
 
     place: str
     level: str
     values: dict[str, Any]
+    source: str = "file"
 
 
 class LogLines(msgspec.Struct, kw_only=True):
@@ -717,6 +718,7 @@ class LogLines(msgspec.Struct, kw_only=True):
     older: str
     newest: str
     examined_bytes: int
+    note: str = ""
 
 
 class MailMove(msgspec.Struct, kw_only=True):

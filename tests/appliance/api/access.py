@@ -88,7 +88,8 @@ TABLE: dict[str, tuple[str, str, set[Scope], Role]] = {
 }
 
 _LOOKS = (
-    "ages", "certificates", "destinations", "disks", "explain", "headers", "history", "list", "log", "parameters", "ping",
+    "ages", "list_at", "outcomes", "size_at",
+    "certificates", "destinations", "disks", "explain", "headers", "history", "list", "log", "parameters", "ping",
     "positions", "processes", "resolve", "routes", "search", "service_times", "settings", "settings_history", "show", "size",
     "state", "transports", "working",
 )  # fmt: skip

@@ -10,10 +10,13 @@ __all__ = ["TABLE"]
 
 FRAGMENT = "a part of a page, as HTML; the operations of the page have its values"
 OF_A_PERSON = "the sign-in of a person, which a token replaces"
+PAST = "the queue as it was at a time: not by the API yet; `waypost --remote` has it"
 FORM = "only shows a form or a question before a change; the change has an operation"
 
 TABLE: dict[str, tuple[str, ...] | str] = {
     "status:overview": ("overview",),
+    "status:overview_then": PAST,
+    "queue:then": PAST,
     "status:overview_stream": FRAGMENT,
     "live:stream": FRAGMENT,
     "live:numbers": FRAGMENT,
