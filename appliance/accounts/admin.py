@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 from allauth.mfa.models import Authenticator
 from axes.models import AccessAttempt
-from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.auth.models import Group, User
-from django.core.exceptions import PermissionDenied
-from django.db import transaction
-from django.db.models import Sum
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import URLPattern, path
-from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.debug import sensitive_post_parameters
 
 from appliance.accounts.admin_forms import NewUserForm, PasswordForm, RoleForm, UserForm
+from appliance.accounts.administering import (
+    describe_lock,
+    locked_until,
+    other_user,
+    remove_totp,
+    reset_password,
+    same_lock,
+    user_of_lock,
+    why_not_deleted,
+)
 from appliance.accounts.audited_admin import AuditedAdmin, ReasonForm
-from appliance.accounts.permissions import is_last_administrator, read_bodies, rights_of, role_name, set_rights
+from appliance.accounts.permissions import read_bodies, rights_of, role_name, set_rights
 from appliance.accounts.roles import Role
-from appliance.accounts.sessions import end_sessions
-from appliance.audit.record import record
 from appliance.common.templatetags.waypost import clock, shown, when
 
 __all__ = ["LockAdmin", "RoleAdmin", "UserAdmin"]
@@ -97,12 +99,7 @@ class UserAdmin(AuditedAdmin):
 
     def refusal(self, request: HttpRequest, obj: User) -> str:
         """Returns why the user cannot be deleted, or ""."""
-        if obj.pk == request.user.pk:
-            return "You cannot delete your own account. Ask another administrator."
-        with transaction.atomic():
-            return (
-                "This is the last active administrator. Create another one first." if is_last_administrator(obj) else ""
-            )
+        return why_not_deleted(request, obj)
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
         """Returns the objects deleted with a user, without asking for permissions on them; the audit keeps the name."""
@@ -118,23 +115,13 @@ class UserAdmin(AuditedAdmin):
             *super().get_urls(),
         ]
 
-    def _other(self, request: HttpRequest, pk: int) -> User:
-        user = User.objects.filter(pk=pk).first()
-        if user is None:
-            raise Http404
-        if user.pk == request.user.pk:
-            raise PermissionDenied("change your own password and two-factor sign-in on the page of your account")
-        return user
-
     @method_decorator(sensitive_post_parameters())
     def password(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Resets another user's password."""
-        user = self._other(request, pk)
+        user = other_user(request, pk)
         form = PasswordForm(user, request.POST or None)
         if request.method == "POST" and form.is_valid():
-            with transaction.atomic():
-                form.save()
-                record(request, "user.password", user.get_username(), why=form.cleaned_data["why"], words="reset")
+            reset_password(request, user, form)
             messages.success(request, f"{user.get_username()} has a new password; all sessions were ended.")
             return redirect("admin:auth_user_change", pk)
         context = {**self.admin_site.each_context(request), "title": f"New password for {user.get_username()}",
@@ -143,15 +130,10 @@ class UserAdmin(AuditedAdmin):
 
     def remove_totp(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Removes two-factor sign-in, for users who lost the authenticator app and the recovery codes."""
-        user = self._other(request, pk)
+        user = other_user(request, pk)
         form = ReasonForm(request.POST or None)
         if request.method == "POST" and form.is_valid():
-            with transaction.atomic():
-                before = rights_of(user)
-                count, _ = Authenticator.objects.filter(user=user).delete()
-                end_sessions({user.pk})
-                record(request, "user.totp", user.get_username(), before=before, after=rights_of(user),
-                       why=form.cleaned_data["why"], words="removed" if count else "there was none")  # fmt: skip
+            remove_totp(request, user, form.cleaned_data["why"])
             messages.success(
                 request, f"{user.get_username()} signs in with the password alone until TOTP is set up again."
             )
@@ -233,19 +215,14 @@ class LockAdmin(AuditedAdmin):
     @admin.display(description="User", ordering="username")
     def user(self, attempt: AccessAttempt) -> str:
         """Returns the user name that was typed, or "(no such user)"."""
-        known = User.objects.filter(username=attempt.username).exists()
-        return shown(attempt.username) if known else "(no such user)"
+        name = user_of_lock(attempt)
+        return shown(name) if name else "(no such user)"
 
     @admin.display(description="Locked until")
     def locked(self, attempt: AccessAttempt) -> str:
         """Returns until when the account is locked for that client, or "not locked"."""
-        failures = self._same(attempt).aggregate(sum=Sum("failures_since_start"))["sum"] or 0
-        until = attempt.attempt_time + timedelta(seconds=settings.PORTAL.lockout_s)
-        return clock(until) if failures >= settings.AXES_FAILURE_LIMIT and until > timezone.now() else "not locked"
-
-    def _same(self, attempt: AccessAttempt) -> Any:
-        """Returns the attempts of this user from this address with any browser: they are counted together."""
-        return AccessAttempt.objects.filter(username=attempt.username, ip_address=attempt.ip_address)
+        until = locked_until(attempt)
+        return clock(until) if until is not None else "not locked"
 
     @admin.display(description="Last", ordering="attempt_time")
     def last(self, attempt: AccessAttempt) -> str:
@@ -263,7 +240,7 @@ class LockAdmin(AuditedAdmin):
 
     def described(self, obj: AccessAttempt) -> dict[str, Any]:
         """Returns what the audit records of the lock that is removed."""
-        return {"failures": obj.failures_since_start, "address": obj.ip_address}
+        return describe_lock(obj)
 
     def response_delete(self, request: HttpRequest, obj_display: str, obj_id: object) -> HttpResponse:
         """Reports that the user is unlocked and returns to the list."""
@@ -271,7 +248,7 @@ class LockAdmin(AuditedAdmin):
 
     def delete(self, obj: AccessAttempt) -> None:
         """Deletes all failures that count towards this lock."""
-        self._same(obj).delete()
+        same_lock(obj).delete()
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
         """Returns empty lists: no other object depends on a lock."""

@@ -16,13 +16,12 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from appliance.accounts.roles import operator, viewer
-from appliance.alerts import book
+from appliance.alerts import handling
 from appliance.alerts.forms import AcknowledgeForm, SilenceForm
 from appliance.alerts.models import Alert, Kind, Notice, RuleCheck, Silence, Watch
 from appliance.alerts.open_alerts import in_order, is_away
 from appliance.alerts.rules import ABOUT
 from appliance.alerts.sending import WEBHOOK, targets_of
-from appliance.audit.record import audited
 from appliance.common.templatetags.waypost import number, size
 from appliance.common.units import duration
 from mailcore.bounds import bounds_by_name
@@ -124,12 +123,7 @@ def acknowledge(request: HttpRequest, pk: int) -> HttpResponse:
     form = AcknowledgeForm(request.POST, prefix="acknowledge")
     if not form.is_valid():
         return _alert_page(request, it, acknowledging=form)
-    why = form.cleaned_data["why"]
-    with audited(request, "alert.acknowledge", it.cause, why=why) as entry:
-        changed = Alert.objects.filter(pk=pk, ended_at__isnull=True, opened_at__isnull=False).update(
-            acknowledged_at=timezone.now(), acknowledged_by=request.user.get_username()[:150], acknowledged_why=why
-        )
-        entry.words = f"alert {pk}" if changed else f"alert {pk} is not open"
+    changed = handling.acknowledge(request, it, form.cleaned_data["why"])
     if changed:
         messages.success(request, "The alert is acknowledged. It stays open until its cause is gone.")
     else:
@@ -161,12 +155,7 @@ def silence_rule(request: HttpRequest, rule: str) -> HttpResponse:
 
 
 def _silence(request: HttpRequest, form: SilenceForm, rule: str, cause: str) -> None:
-    now = timezone.now()
-    until, why = now + form.lasts, form.cleaned_data["why"]
-    with audited(request, "alert.silence", cause or rule, after={"until": until.timestamp()}, why=why):
-        Silence.objects.create(
-            rule=rule, cause=cause, until=until, made_at=now, made_by=request.user.get_username()[:150], why=why
-        )
+    handling.silence(request, rule, cause, form.lasts, form.cleaned_data["why"])
     messages.success(request, "Nothing is sent about it until then. Alerts are still shown here.")
 
 
@@ -175,11 +164,7 @@ def _silence(request: HttpRequest, form: SilenceForm, rule: str, cause: str) -> 
 def end_silence(request: HttpRequest, pk: int) -> HttpResponse:
     """Ends a silence now. Open alerts that it covered are sent."""
     it = get_object_or_404(Silence, pk=pk)
-    with audited(
-        request, "alert.end_silence", str(it), before={"until": it.until.timestamp()}, why="End the silence"
-    ) as entry:
-        changed = Silence.objects.filter(pk=pk, ended_at__isnull=True).update(ended_at=timezone.now())
-        entry.words = "" if changed else "it had ended"
+    handling.end_silence(request, it, "End the silence")
     messages.success(request, "The silence has ended. Open alerts that it kept back are sent with the next check.")
     return redirect("alerts:alerts")
 
@@ -188,22 +173,14 @@ def end_silence(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 def test(request: HttpRequest) -> HttpResponse:
     """Leaves a test for each target, which the watch sends as it sends alerts."""
-    targets = targets_of(_settings())
-    if not targets:
+    if not handling.send_test(request, "Send a test"):
         messages.warning(request, "Nothing was sent: set [alerts] recipients or webhook.")
         return redirect("alerts:alerts")
-    with audited(request, "alert.test", f"{len(targets)} targets", why="Send a test"):
-        book.test(request.user.get_username(), timezone.now(), targets)
     messages.success(request, "The watch sends the test within its interval; the answer is shown below.")
     return redirect("alerts:alerts")
 
 
 # -- what the pages show
-
-
-def _settings() -> Alerts:
-    alerts_settings: Alerts = settings.WAYPOST.alerts
-    return alerts_settings
 
 
 def _known(rule: str) -> str:
@@ -229,14 +206,14 @@ def _with_silences(found: list[Alert], silences: list[Silence]) -> list[tuple[Al
 
 def _targets() -> list[str]:
     """Returns the places that notices go to. Of the webhook's address only the host: the rest may be a secret."""
-    own = _settings()
+    own = handling.own_settings()
     hook = urlsplit(own.webhook).hostname or ""
     return [f"webhook at {hook}" if each.channel == WEBHOOK else each.address for each in targets_of(own)]
 
 
 def _rules(silences: list[Silence], *, away: bool) -> list[dict[str, Any]]:
     checks = {check.rule: check for check in RuleCheck.objects.all()}
-    off = _settings().off
+    off = handling.own_settings().off
     return [
         {
             "name": name,
@@ -252,7 +229,7 @@ def _rules(silences: list[Silence], *, away: bool) -> list[dict[str, Any]]:
 
 def _limits(rule: str) -> list[tuple[str, str, str]]:
     """Returns the settings of a rule with their values in units that people read, and their meanings."""
-    own = _settings()
+    own = handling.own_settings()
     return [
         (name, _in_units(getattr(own, name), bounds.unit), bounds.doc.partition(": ")[2])
         for name, bounds in bounds_by_name(Alerts).items()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import msgspec
-from django.http import HttpRequest, QueryDict
-from ninja import Query
+from django.http import Http404, HttpRequest, QueryDict
+from ninja import Path, Query
 from pydantic import BaseModel, Field
 
 from appliance.accounts.roles import Role
@@ -17,7 +17,7 @@ from appliance.api.scopes import Scope
 from appliance.audit.filters import PAGE, FilterForm, page
 from appliance.audit.models import Entry
 
-__all__ = ["audit"]
+__all__ = ["audit", "audit_entry"]
 
 ENTRIES_MAX = 1_000
 ID_MAX = (1 << 63) - 1
@@ -79,6 +79,15 @@ def audit(
         raise ApiError(f"{name}: an empty value is not allowed", argument=name)
     found = page(form, cursor, limit)
     return AuditPage(entries=[_entry(each) for each in found.entries], cursor=found.older, examined=found.examined)
+
+
+@operation("GET", "/audit/{number}", tag="Audit", scopes={Scope.READ}, least=Role.OPERATOR, answer=AuditEntry)
+def audit_entry(request: HttpRequest, number: Path[Annotated[int, Field(ge=1, le=ID_MAX)]]) -> AuditEntry:
+    """Returns one entry of the audit log."""
+    found = Entry.objects.filter(pk=number).first()
+    if found is None:
+        raise Http404(f"{number}: there is no such entry")
+    return _entry(found)
 
 
 def _entry(it: Entry) -> AuditEntry:

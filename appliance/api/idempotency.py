@@ -12,29 +12,36 @@ Keeps law: a-key-works-once (docs/laws.md).
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from http import HTTPStatus
+from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import DatabaseError, OperationalError
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
 from django.utils import timezone
 
 from appliance.api.authentication import token_of
-from appliance.api.errors import CONTENT_TYPE, ApiError
+from appliance.api.errors import CONTENT_TYPE, STATUSES, ApiError
 from appliance.api.models import KEY_MAX, KeptAnswer
 from appliance.common.faults import NotEntered
 from appliance.queue.models import SILENT_S
 from appliance.queue.owner_process import is_gone, own
+from mailcore.control.passage import FRAMES, KEY_HEADER
 from mailcore.faults import Code
+from mailcore.frames import FrameDecoder, Response
 
 __all__ = ["HEADER", "REPEATED", "once"]
 
-HEADER = "Idempotency-Key"
+HEADER = KEY_HEADER
+AS_FRAMES = "frames:"  # before frames in base64; no JSON begins so
 REPEATED = "Idempotency-Replayed"  # a header of an answer that is not the first
 _KEY = re.compile(rf"[\x21-\x7e]{{1,{KEY_MAX}}}")
 # Of answers after which nothing was done.
@@ -48,7 +55,7 @@ _NOTHING_DONE = frozenset(
 _log = logging.getLogger("waypost.portal")
 
 
-def once(request: HttpRequest, body: bytes, work: Callable[[], HttpResponse]) -> HttpResponse:
+def once(request: HttpRequest, body: bytes, work: Callable[[], HttpResponseBase]) -> HttpResponseBase:
     """Returns the response of ``work``, or the first one for the request's key. Without a key it always does the work.
 
     Raises ApiError, NotEntered: then nothing was done.
@@ -69,18 +76,39 @@ def once(request: HttpRequest, body: bytes, work: Callable[[], HttpResponse]) ->
     if not is_first:
         return _earlier(row, digest)
     response = work()
-    try:
-        _keep(row, response)
-    except DatabaseError as error:  # the work is done: the client gets its answer, and the row says that it was begun
-        _log.error("%s: the answer is not kept for its %s: %s", request.path, HEADER, error)
+    if isinstance(response, StreamingHttpResponse):
+        response.streaming_content = _kept_at_its_end(row, response.streaming_content)
+        return response
+    assert isinstance(response, HttpResponse)
+    _try_to_keep(row, response.status_code, response.content, is_frames=response["Content-Type"] == FRAMES)
     return response
 
 
-def _keep(row: KeptAnswer, response: HttpResponse) -> None:
-    if response.status_code in _NOTHING_DONE:
+async def _kept_at_its_end(row: KeptAnswer, pieces: Any) -> AsyncIterator[bytes]:
+    """Yields the pieces of a long answer, each a frame, and keeps the last one. If its reader goes, nothing is kept."""
+    last = b""
+    async for piece in pieces:
+        last = piece
+        yield piece
+    fault = next((each.error for each in FrameDecoder().feed(last) if isinstance(each, Response)), None)
+    status = STATUSES[fault.code] if fault is not None else HTTPStatus.OK
+    await sync_to_async(_try_to_keep)(row, status, last, is_frames=True)
+
+
+def _try_to_keep(row: KeptAnswer, status: int, content: bytes, *, is_frames: bool) -> None:
+    """Keeps an answer. If the database fails, the work is done all the same, and the row says that it was begun."""
+    try:
+        _keep(row, status, content, is_frames=is_frames)
+    except DatabaseError as error:
+        _log.error("the answer is not kept for its %s: %s", HEADER, error)
+
+
+def _keep(row: KeptAnswer, status: int, content: bytes, *, is_frames: bool) -> None:
+    if status in _NOTHING_DONE:
         row.delete()
         return
-    row.status, row.body = response.status_code, response.content.decode()
+    row.status = status
+    row.body = AS_FRAMES + base64.b64encode(content).decode() if is_frames else content.decode()
     row.save(update_fields=("status", "body"))
 
 
@@ -96,7 +124,10 @@ def _earlier(row: KeptAnswer, digest: str) -> HttpResponse:
                 code=Code.OUTCOME_UNKNOWN,
             )
         raise ApiError("The first request with this key is still being worked on.", code=Code.BUSY)
-    response = HttpResponse(row.body, status=row.status, content_type=CONTENT_TYPE)
+    body, kind = row.body.encode(), CONTENT_TYPE
+    if row.body.startswith(AS_FRAMES):
+        body, kind = base64.b64decode(row.body.removeprefix(AS_FRAMES)), FRAMES
+    response = HttpResponse(body, status=row.status, content_type=kind)
     response[REPEATED] = "true"
     return response
 

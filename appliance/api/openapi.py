@@ -20,7 +20,7 @@ from ninja.errors import AuthenticationError
 
 from appliance.accounts.roles import Role, role_of, viewer
 from appliance.api.authentication import Bearer
-from appliance.api.operation import MORE_SCHEMAS, OPERATIONS, PREFIX, SCHEMAS, Registered, api
+from appliance.api.operation import MORE_SCHEMAS, OPERATIONS, PREFIX, SCHEMAS, TYPES, Registered, api
 from mailcore.faults import Fault
 
 __all__ = ["described", "operations", "schema"]
@@ -29,7 +29,7 @@ __all__ = ["described", "operations", "schema"]
 @cache
 def _described() -> dict[str, Any]:
     found: dict[str, Any] = dict(api.get_openapi_schema(path_prefix=PREFIX))
-    types = [*dict.fromkeys(each.answer for each in OPERATIONS if each.answer is not bytes), Fault]
+    types = [*dict.fromkeys([*(each.answer for each in OPERATIONS if each.answer is not bytes), *TYPES]), Fault]
     _, components = msgspec.json.schema_components(types, ref_template=SCHEMAS)
     for address in found["paths"].values():
         for each in address.values():

@@ -25,7 +25,7 @@ from http import HTTPStatus
 from typing import Any, TypeVar
 
 import msgspec
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponseBase
 from ninja import NinjaAPI
 from ninja.parser import Parser
 from ninja.signature import ViewSignature
@@ -39,12 +39,25 @@ from appliance.api.models import KEY_MAX
 from appliance.api.scopes import Scope
 from mailcore.faults import Fault
 
-__all__ = ["MESSAGE", "MORE_SCHEMAS", "OPERATIONS", "PREFIX", "SCHEMAS", "Registered", "api", "body_of", "operation"]
+__all__ = [
+    "MESSAGE",
+    "MORE_SCHEMAS",
+    "OPERATIONS",
+    "PREFIX",
+    "SCHEMAS",
+    "TYPES",
+    "Registered",
+    "api",
+    "body_of",
+    "operation",
+    "whole",
+]
 
 PREFIX = "/api/v1"
 VERSION = "1"
 MESSAGE = "message/rfc822"
 _BODY = "_waypost_body"
+BINARY = {"type": "string", "format": "binary"}
 SCHEMAS = "#/components/schemas/{name}"
 F = TypeVar("F", bound=Callable[..., Any])
 Body = Callable[[HttpRequest], AbstractContextManager[bytes]]
@@ -87,6 +100,7 @@ class Registered:
 
 
 OPERATIONS: list[Registered] = []
+TYPES: list[type] = []  # of bodies that are Structs
 MORE_SCHEMAS: dict[str, Any] = {}  # of bodies that are described by ``extra``
 
 
@@ -98,7 +112,8 @@ def body_of(request: HttpRequest) -> bytes:
 
 
 @contextmanager
-def _whole(request: HttpRequest) -> Iterator[bytes]:
+def whole(request: HttpRequest) -> Iterator[bytes]:
+    """Reads a body of usual size."""
     yield request.body
 
 
@@ -111,13 +126,16 @@ def operation(
     answer: Any,
     least: Role = Role.VIEWER,
     status: int = HTTPStatus.OK,
-    body: Body = _whole,
+    body: Body = whole,
+    kind: str = MESSAGE,
+    types: Collection[type] = (),
     extra: dict[str, Any] | None = None,
 ) -> Callable[[F], F]:
     """Registers a function as an operation. ``answer``: the type of what it returns; bytes: a response with a message.
 
     ``body``: reads the body of a request that is not JSON alone; the function then asks ``body_of`` for it. ``extra``: what
-    OpenAPI says beyond the function's parameters, such as that body.
+    OpenAPI says beyond the function's parameters, such as that body; ``types``: to which it refers. ``kind``: the type of
+    an answer that is bytes.
     """
 
     def decorate(function: F) -> F:
@@ -130,9 +148,10 @@ def operation(
                 found = function(request, **values)
                 return found if isinstance(found, HttpResponseBase) else json_response(found, status)
 
-            def work() -> HttpResponse:
+            def work() -> HttpResponseBase:
                 try:
-                    return json_response(function(request, **values), status)
+                    found = function(request, **values)
+                    return found if isinstance(found, HttpResponseBase) else json_response(found, status)
                 except Exception as error:
                     return api.on_exception(request, error)
 
@@ -149,6 +168,7 @@ def operation(
             function.__name__, method, path, tag, tuple(sorted(scopes)), least, answer, " ".join(summary.split())
         )
         OPERATIONS.append(registered)
+        TYPES.extend(types)
         api.api_operation(
             [method],
             path,
@@ -158,7 +178,7 @@ def operation(
             summary=registered.summary,
             description=_description(registered, more),
             tags=[tag],
-            openapi_extra=_described(registered, int(status), extra is not None) | (extra or {}),
+            openapi_extra=_described(registered, int(status), kind, extra is not None) | (extra or {}),
         )(run)
         return function
 
@@ -182,10 +202,10 @@ def _description(registered: Registered, more: str) -> str:
     return f"{more}\n\n{needs}{role}.".strip()
 
 
-def _described(registered: Registered, status: int, has_other_bodies: bool) -> dict[str, Any]:
+def _described(registered: Registered, status: int, kind: str, has_other_bodies: bool) -> dict[str, Any]:
     """Returns the responses of an operation, and the header of its key."""
     fault = msgspec.json.schema_components([Fault], ref_template=SCHEMAS)[0][0]
-    success = _response(HTTPStatus(status), {"type": "string", "format": "binary"}, MESSAGE)
+    success = _response(HTTPStatus(status), BINARY, kind)
     if registered.answer is not bytes:
         answer = msgspec.json.schema_components([registered.answer], ref_template=SCHEMAS)[0][0]
         success = _response(HTTPStatus(status), answer)
@@ -195,7 +215,10 @@ def _described(registered: Registered, status: int, has_other_bodies: bool) -> d
         errors.append(413)
     if has_other_bodies:
         errors.append(415)
-    responses |= {each: _response(HTTPStatus(each), fault) for each in sorted(errors)}
+    for each in sorted(errors):
+        responses[each] = _response(HTTPStatus(each), fault)
+        if kind != MESSAGE:  # a fault of the core comes as its answers do
+            responses[each]["content"][kind] = {"schema": BINARY}
     described: dict[str, Any] = {"responses": responses}
     if registered.method == "POST":
         schema = {"type": "string", "minLength": 1, "maxLength": KEY_MAX, "pattern": "^[!-~]+$"}

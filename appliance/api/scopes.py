@@ -21,6 +21,9 @@ class Scope(enum.StrEnum):
     SEND = "send"
     REPORT = "report"
     BODY = "body"
+    ALERTS = "alerts"
+    SETTINGS = "settings"
+    USERS = "users"
 
 
 # scope -> the lowest role whose users can use it for anything
@@ -31,6 +34,9 @@ LEAST_ROLE = {
     Scope.SEND: Role.OPERATOR,
     Scope.REPORT: Role.OPERATOR,
     Scope.BODY: Role.VIEWER,  # with the right to read bodies, which is apart from the roles
+    Scope.ALERTS: Role.OPERATOR,
+    Scope.SETTINGS: Role.ADMINISTRATOR,
+    Scope.USERS: Role.ADMINISTRATOR,
 }
 
 SCOPE_CHOICES = (
@@ -40,4 +46,7 @@ SCOPE_CHOICES = (
     (Scope.SEND.value, "send: hand in messages"),
     (Scope.REPORT.value, "report: start and stop reports"),
     (Scope.BODY.value, "body: read whole messages, if you may read bodies; each is recorded in the audit log"),
+    (Scope.ALERTS.value, "alerts: acknowledge and silence alerts, send a test"),
+    (Scope.SETTINGS.value, "settings: change the configuration, schedules and preferences of reports"),
+    (Scope.USERS.value, "users: manage users, their roles and passwords, tokens and locks"),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+import uuid
 from typing import Annotated
 
 import msgspec
@@ -19,17 +20,17 @@ from appliance.api.bodies import ONE_LINE, Body, Why, one_line
 from appliance.api.errors import ApiError
 from appliance.api.operation import operation
 from appliance.api.scopes import Scope
-from appliance.common.door import door
+from appliance.common.door import Door, door
 from appliance.tuning.applying import Invalid, Stale, apply
-from appliance.tuning.draft import CHANGES_MAX, Draft, Wanted
-from appliance.tuning.models import Change
+from appliance.tuning.draft import CHANGES_MAX, Draft, Wanted, check
+from appliance.tuning.models import Change, Prediction
 from appliance.tuning.parameter import Known, Shown, in_force, read_known
 from appliance.tuning.value import TEXT_MAX, WHOLE_MAX, Value, is_value, same
 from mailcore.control.protocol.operation import WALL_CLOCK_MAX
 from mailcore.control.protocol.tuning import ParameterKnown
 from mailcore.faults import Code
 
-__all__ = ["parameters", "set_parameters", "tuning_changes"]
+__all__ = ["Given", "ParameterName", "ScopeName", "check_parameters", "parameters", "set_parameters", "tuning_changes"]
 
 FOR_S_MAX = 366 * 86_400  # as the tuning page
 CHANGES, CHANGES_SHOWN_MAX = 50, 200
@@ -43,6 +44,7 @@ ScopeName = Annotated[
 Whole = Annotated[int, Field(ge=-WHOLE_MAX, le=WHOLE_MAX)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Text = Annotated[str, StringConstraints(max_length=TEXT_MAX), AfterValidator(one_line), ONE_LINE]
+ParameterName = Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(one_line), ONE_LINE]
 Given = bool | Whole | Number | Text | None
 
 
@@ -96,21 +98,44 @@ class TuningChanges(msgspec.Struct, kw_only=True):
     cursor: int | None = None  # of the next page; None: this is the last
 
 
+class CheckedChange(msgspec.Struct, kw_only=True):
+    """A value that would be set. ``fault``: why the core would refuse it, "" if it would not."""
+
+    parameter: str
+    in_force: Value
+    value: Value
+    fault: str
+
+
+class CheckedChanges(msgspec.Struct, kw_only=True):
+    """Values that would be set; nothing was."""
+
+    scope: str  # as the core spells it
+    fault: str  # of the scope; "": it is valid
+    changes: list[CheckedChange]
+
+
 class ChangeBody(Body):
     """One value. ``before``: the value that the caller saw; if another one is in force, nothing is changed."""
 
-    parameter: Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(one_line), ONE_LINE]
+    parameter: ParameterName
     value: Given = Field(description="null removes the value; the wider scope's or the configured one applies")
     before: Given = None
 
 
-class SetBody(Body):
-    """Values of one scope, and how long they hold: until a time, for a number of seconds, or permanently."""
+class CheckBody(Body):
+    """Values of one scope."""
 
     scope: ScopeName
     changes: list[ChangeBody] = Field(min_length=1, max_length=CHANGES_MAX)
+
+
+class SetBody(CheckBody):
+    """Values of one scope, and how long they hold: until a time, for a number of seconds, or permanently."""
+
     until: float | None = Field(default=None, gt=0, le=WALL_CLOCK_MAX, description="seconds since 1970")
     for_s: float | None = Field(default=None, ge=1, le=FOR_S_MAX, description="seconds from now")
+    prediction: int | None = Field(default=None, ge=1, le=WHOLE_MAX, description="of a what-if of these very values")
     why: Why
 
 
@@ -134,9 +159,14 @@ def tuning_changes(
     request: HttpRequest,
     cursor: Annotated[int, Field(ge=1, le=WHOLE_MAX)] | None = None,
     limit: Annotated[int, Field(ge=1, le=CHANGES_SHOWN_MAX)] = CHANGES,
+    scope: ScopeName | None = None,
+    parameter: ParameterName | None = None,
+    batch: uuid.UUID | None = None,
 ) -> TuningChanges:
-    """Lists changes of parameters, newest first."""
+    """Lists changes of parameters, newest first: all, those of a scope or a parameter, those that were made together."""
     rows = Change.objects.order_by("-pk")
+    for name, value in (("scope", scope), ("parameter", parameter), ("batch", batch)):
+        rows = rows if value is None else rows.filter(**{name: value})
     if cursor is not None:
         rows = rows.filter(pk__lt=cursor)
     found = list(rows[: limit + 1])
@@ -150,8 +180,42 @@ def set_parameters(request: HttpRequest, body: SetBody) -> TuningChanges:
 
     Each change has an outcome of its own in the answer: after the first that fails, nothing more is sent.
     """
-    core = door(request)
     until = _until(body)
+    draft = _draft(door(request), body)
+    predicted = None
+    if body.prediction is not None:
+        predicted = Prediction.objects.filter(pk=body.prediction).first()
+        if predicted is None or predicted.changes != draft.as_changes():
+            raise ApiError("prediction: not of these values", code=Code.CONFLICT, argument="prediction")
+    try:
+        batch = apply(request, draft, why=body.why, until=until, prediction=predicted)
+    except Stale:
+        raise ApiError("A value was changed at the same moment; nothing was changed.", code=Code.CONFLICT) from None
+    except Invalid as error:
+        raise _invalid([each.parameter for each in body.changes], error) from error
+    return TuningChanges(changes=[_change(each) for each in Change.objects.filter(batch=batch).order_by("pk")])
+
+
+@operation("POST", "/tuning/check", tag="Tuning", scopes={Scope.TUNE}, least=Role.OPERATOR, answer=CheckedChanges)
+def check_parameters(request: HttpRequest, body: CheckBody) -> CheckedChanges:
+    """Returns the values in force beside those that would be set, and what the core would refuse. Nothing is changed."""
+    core = door(request)
+    draft = _draft(core, body)
+    found = check(core, draft)
+    changes = [
+        CheckedChange(
+            parameter=each.parameter,
+            in_force=each.seen.get("value"),
+            value=each.value,
+            fault=found.errors.get(each.parameter, ""),
+        )
+        for each in draft.wanted
+    ]
+    return CheckedChanges(scope=draft.scope, fault=found.errors.get("", ""), changes=changes)
+
+
+def _draft(core: Door, body: CheckBody) -> Draft:
+    """Returns the draft of the body's changes. Raises ApiError for unknown parameters and other values in force."""
     names = [each.parameter for each in body.changes]
     if len(set(names)) < len(names):
         raise ApiError("changes: a parameter is given twice", argument="changes")
@@ -167,14 +231,7 @@ def set_parameters(request: HttpRequest, body: SetBody) -> TuningChanges:
             raise _conflict(at, now)
         assert is_value(each.value)
         wanted.append(Wanted(each.parameter, each.value, now))
-    draft = Draft(scope, tuple(wanted))
-    try:
-        batch = apply(request, draft, why=body.why, until=until, prediction=None)
-    except Stale:
-        raise ApiError("A value was changed at the same moment; nothing was changed.", code=Code.CONFLICT) from None
-    except Invalid as error:
-        raise _invalid(names, error) from error
-    return TuningChanges(changes=[_change(each) for each in Change.objects.filter(batch=batch).order_by("pk")])
+    return Draft(scope, tuple(wanted))
 
 
 def _until(body: SetBody) -> float | None:

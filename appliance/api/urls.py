@@ -17,18 +17,25 @@ from django.views.decorators.csrf import csrf_exempt
 
 from appliance.accounts.middleware import TAKES_TOKENS
 from appliance.api import (
+    alerts,
     audit,
+    control,
     destinations,
+    mail_log,
+    managed,
     openapi,
     overview,
+    predictions,
     queue_changes,
     queue_reads,
     report_runs,
+    report_settings,
     reports,
     searching,
     sending,
     status,
     tuning,
+    users,
 )
 from appliance.api.errors import error_response
 from appliance.api.operation import OPERATIONS, api
@@ -38,7 +45,8 @@ __all__ = ["OPERATIONS", "app_name", "urlpatterns"]
 
 # Importing them registers their operations.
 MODULES = (
-    overview, status, queue_reads, searching, queue_changes, destinations, tuning, reports, report_runs, audit, sending,
+    overview, status, queue_reads, searching, queue_changes, destinations, tuning, predictions, managed, alerts, mail_log,
+    reports, report_runs, report_settings, users, audit, sending, control,
 )  # fmt: skip
 View = Callable[..., HttpResponse]
 

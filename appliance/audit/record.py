@@ -9,10 +9,11 @@ Keeps law: audit-before-change (docs/laws.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import OperationalError
@@ -22,7 +23,7 @@ from appliance.audit.models import Entry, Outcome
 from appliance.common.faults import NotEntered
 from mailcore.control.client import ControlError, Refused
 
-__all__ = ["TOKEN_OF_REQUEST", "audited", "client_address", "record"]
+__all__ = ["TOKEN_OF_REQUEST", "audited", "client_address", "ending", "record"]
 
 TOKEN_OF_REQUEST = "waypost_token"  # noqa: S105  # attribute of a request of the HTTP API: the token's name for the audit log
 
@@ -77,6 +78,17 @@ def audited(
         raise
     finally:
         entry.end()
+
+
+@asynccontextmanager
+async def ending(entered: ExitStack) -> AsyncIterator[None]:
+    """Ends what was entered in a thread, such as ``audited``, when an answer in pieces has ended, or its reader."""
+    try:
+        yield
+    except BaseException as error:
+        await sync_to_async(entered.__exit__)(type(error), error, error.__traceback__)
+        raise
+    await sync_to_async(entered.__exit__)(None, None, None)
 
 
 def client_address(request: HttpRequest) -> str | None:

@@ -55,6 +55,13 @@ class Door:
         with self._client(timeout_s or settings.PORTAL.core_timeout_s) as client:
             yield from client.ask_parts(operation, result, arguments, why=why)
 
+    def parts(
+        self, operation: str, arguments: dict[str, Any], *, why: str, timeout_s: float
+    ) -> Generator[Any, None, None]:
+        """Yields the parts of an answer as they are, for a caller that passes them on. Raises ControlError."""
+        with self._client(timeout_s) as client:
+            yield from client.parts(operation, arguments, why=why)
+
     def ask_change(self, operation: str, result: type[R], arguments: dict[str, Any], *, why: str) -> R:
         """Returns the answer as its type, once the change is synced. Raises ControlError."""
         with self._client(settings.PORTAL.change_timeout_s) as client:
@@ -70,13 +77,17 @@ class Door:
 
         ``not_before``: wall clock, in seconds; None: it is due at once.
         """
+        arguments = {"sender": sender, "recipients": recipients, "not_before": not_before}
+        return self.inject_as(arguments, message, why=why).queue_id
+
+    def inject_as(self, arguments: dict[str, Any], message: bytes, *, why: str) -> Injected:
+        """Puts a message into the queue with the arguments of ``inject_begin``. Raises ControlError."""
         with self._client(settings.PORTAL.change_timeout_s) as client:
-            arguments = {"sender": sender, "recipients": recipients, "not_before": not_before}
             try:
                 client.ask("inject_begin", Injected, arguments, why=why)
                 for begin in range(0, len(message), CHUNK_BYTES_MAX):
                     client.ask("inject_data", Nothing, {"data": message[begin : begin + CHUNK_BYTES_MAX]})
-                return client.ask("inject_end", Injected, why=why).queue_id
+                return client.ask("inject_end", Injected, why=why)
             except Refused as error:
                 raise as_outcome(error) from error
 

@@ -17,10 +17,10 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from appliance.accounts.roles import administrator, viewer
-from appliance.audit.record import audited
 from appliance.common.door import Door, door
+from appliance.managed.applying import Faulty, applied, exported
 from appliance.managed.draft import Draft, DraftError, from_form, from_json, value_text
-from mailcore.config.managed import document_text, dotted, manageable, not_managed
+from mailcore.config.managed import dotted, manageable
 from mailcore.control.client import ControlError, Refused
 from mailcore.control.protocol.settings import SettingsChanged, SettingsHistory, SettingsKnown
 from mailcore.control.protocol.state import Ping
@@ -115,12 +115,8 @@ def apply(request: HttpRequest) -> HttpResponse:
         return _checked(request, core, draft, form=form, status=422)
     why = form.cleaned_data["why"]
     try:
-        with audited(request, "settings.change", draft.subject, after=draft.arguments(check=False), why=why) as entry:
-            answer = core.ask_change(draft.operation, SettingsChanged, draft.arguments(check=False), why=why)
-            if answer.faults:
-                raise ValueError("; ".join(f"{fault.key} {fault.reason}" for fault in answer.faults))
-            entry.words = ", ".join(each.key for each in answer.changed)
-    except (Refused, ValueError) as error:
+        answer = applied(request, draft, why)
+    except (Refused, Faulty) as error:
         renewed = Draft(draft.changes, draft.to, core.ask("settings", SettingsKnown).revision)
         return _checked(request, core, renewed, form=form, words=str(error), status=409)
     if _is_in_force(core, answer.revision):
@@ -167,26 +163,9 @@ def history(request: HttpRequest) -> HttpResponse:
 def export(request: HttpRequest) -> HttpResponse:
     """Returns all settings that can be managed as one TOML text, which can be entered elsewhere."""
     answer = door(request).ask("settings", SettingsKnown)
-    document: dict[str, Any] = {}
-    for each in answer.settings:
-        if each.fixed or _names_files(each.value):
-            continue
-        table = document
-        for name in each.key[:-1]:
-            table = table.setdefault(name, {})
-        table[each.key[-1]] = each.value
-    text = document_text(
-        document, f"# Settings of Waypost, revision {answer.revision}, without places and names of files.\n"
-    )
-    response = HttpResponse(text, content_type="application/toml; charset=utf-8")
+    response = HttpResponse(exported(answer), content_type="application/toml; charset=utf-8")
     response["Content-Disposition"] = 'attachment; filename="waypost-settings.toml"'
     return response
-
-
-def _names_files(value: Any) -> bool:
-    """Returns whether a section [[name]] has a key that is not managed."""
-    tables = value if isinstance(value, list) else []
-    return any(not_managed(("", 0, name)) for table in tables if isinstance(table, dict) for name in table)
 
 
 def _shown(value: Any) -> str:

@@ -13,12 +13,15 @@ from datetime import datetime, time, timedelta
 from typing import Any
 
 from django import forms
+from django.db import transaction
 from django.db.models import QuerySet
+from django.http import HttpRequest
 from django.utils import timezone
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
 from appliance.accounts.audited_admin import reason_field
-from appliance.reports.preferences import in_force
+from appliance.audit.record import record
+from appliance.reports.preferences import PreferencesForm, in_force
 
 __all__ = [
     "EXPLANATIONS",
@@ -30,6 +33,8 @@ __all__ = [
     "scheduled",
     "scheduler_seen",
     "shown_tasks",
+    "store_preferences",
+    "store_schedule",
 ]
 
 NIGHTLY_REPORT, RETENTION, SIGN_OF_LIFE = "nightly report", "retention", "sign of life"
@@ -175,3 +180,21 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         if commit and was is not None and was != self.instance.crontab:
             _drop(was)
         return saved
+
+
+def store_schedule(request: HttpRequest, task: Any, form: ScheduleForm, before: dict[str, Any]) -> None:
+    """Stores a valid form and its audit entry. ``before``: the schedule as ``described`` before the form was checked."""
+    with transaction.atomic():
+        form.save()
+        after = described(task)
+        record(request, "schedule.change", task.name, before=before, after=after, why=form.cleaned_data["why"])
+
+
+def store_preferences(request: HttpRequest, form: PreferencesForm) -> None:
+    """Stores the preferences of a valid form and their audit entry; the schedules follow the time zone."""
+    before = in_force().described
+    with transaction.atomic():
+        form.save()
+        follow(in_force().zone)
+        after = in_force().described
+        record(request, "report.preferences", "reports", before=before, after=after, why=form.cleaned_data["why"])

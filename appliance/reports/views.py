@@ -16,7 +16,6 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from appliance.accounts.roles import administrator, viewer
-from appliance.audit.record import record
 from appliance.reports import downloads, report_store
 from appliance.reports.content import content_of, gone
 from appliance.reports.listing import ReportState, line_of, lines
@@ -30,10 +29,11 @@ from appliance.reports.schedules import (
     EXPLANATIONS,
     ScheduleForm,
     described,
-    follow,
     scheduled,
     scheduler_seen,
     shown_tasks,
+    store_preferences,
+    store_schedule,
 )
 from mailcore.balance import Scope, equation
 
@@ -163,20 +163,9 @@ def schedules(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def preferences(request: HttpRequest) -> HttpResponse:
     """Renders and saves the preferences: the time zone of a day, the recipients of the mail, the number format."""
-    before = in_force().described
     form = PreferencesForm.of(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
-        with transaction.atomic():
-            form.save()
-            follow(in_force().zone)
-            record(
-                request,
-                "report.preferences",
-                "reports",
-                before=before,
-                after=in_force().described,
-                why=form.cleaned_data["why"],
-            )
+        store_preferences(request, form)
         messages.success(request, "Saved. Existing reports do not change.")
         return redirect("reports:schedules")
     context = {"form": form, "zones": sorted(zoneinfo.available_timezones())}
@@ -192,15 +181,7 @@ def schedule(request: HttpRequest, pk: int) -> HttpResponse:
         before = described(task)
         form = ScheduleForm(request.POST or None, instance=task)
         if request.method == "POST" and form.is_valid():
-            form.save()
-            record(
-                request,
-                "schedule.change",
-                task.name,
-                before=before,
-                after=described(task),
-                why=form.cleaned_data["why"],
-            )
+            store_schedule(request, task, form, before)
             messages.success(request, f"{task.name}: saved.")
             return redirect("reports:schedules")
     context = {"form": form, "task": task, "explanation": EXPLANATIONS.get(task.name, "")}

@@ -8,15 +8,25 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from mailcore.cli.commands import COMMANDS, version
+from mailcore.cli.remote_commands import ANYWHERE, refuse_unless_remote
 from mailcore.cli.tree import parser_of, top_level, unknown_command
 from mailcore.config.load import ConfigError
-from mailcore.control.client import ControlError, NotRunning, TimedOut
+from mailcore.control.client import ControlClient, ControlError, NotRunning, TimedOut
 from mailcore.faults import Code, Fault
-from mailcore.terminal.command import DONE, INTERRUPTED, NOT_DONE, NOT_RUNNING, WRONG_USE, UsageError, fault_of
+from mailcore.terminal.command import (
+    DONE,
+    INTERRUPTED,
+    NOT_DONE,
+    NOT_RUNNING,
+    WORDS,
+    WRONG_USE,
+    UsageError,
+    fault_of,
+)
 from mailcore.terminal.output import complain_fault, say, set_json_errors
 
 __all__ = ["by_option", "main"]
@@ -33,17 +43,36 @@ def _run(argv: Sequence[str]) -> int:
         return WRONG_USE
     if top.command not in COMMANDS:
         raise unknown_command(top.command, COMMANDS)
+    remote = _remote(top)
     load, _ = COMMANDS[top.command]
     module = load()
     if hasattr(module, "main"):
+        if remote is not None:
+            refuse_unless_remote(top.command)
         common = [*(("--config", top.config) if top.config else ()), *(("--json",) if top.json else ())]
         status: int = module.main([*top.rest, *common])
         return status
-    given = argparse.Namespace(config=Path(top.config) if top.config else None, json=top.json, commands=COMMANDS)
+    given = argparse.Namespace(
+        config=Path(top.config) if top.config else None, json=top.json, commands=COMMANDS, remote=remote
+    )
     arguments = parser_of(COMMANDS, top.command).parse_args(top.rest, given)
+    if remote is not None:
+        refuse_unless_remote(getattr(arguments, WORDS, top.command))
     status = arguments.run(arguments)
     sys.stdout.flush()  # flush here, where BrokenPipeError is still caught
     return status
+
+
+def _remote(top: argparse.Namespace) -> Callable[[], ControlClient] | None:
+    """Returns what makes a client of the portal that the options or the environment name. Raises UsageError."""
+    given = (top.remote, top.token_file, top.ca_file, top.fingerprint, top.request_key)
+    if "WAYPOST_REMOTE" not in os.environ and all(each is None for each in given):
+        return None
+    from mailcore.terminal.remote import RemoteClient
+    from mailcore.terminal.remote_target import target_of
+
+    target = None if top.command in ANYWHERE else target_of(top)
+    return None if target is None else lambda: RemoteClient(target)
 
 
 def by_option(fault: Fault) -> Fault:

@@ -23,6 +23,17 @@ EXIT_STATUS = (
     ("130", "interrupted"),
 )
 _NAMED = {"QUEUE_ID": "queue ID"}  # of an argument whose help would say no more
+REMOTE = (
+    ("remote", "URL", "Address of the portal, https://HOST; default: WAYPOST_REMOTE."),
+    ("token-file", "FILE", "File with a token; default: WAYPOST_TOKEN_FILE, otherwise ~/.config/waypost/token."),
+    (
+        "ca-file",
+        "FILE",
+        "Certificates of authorities to trust; default: WAYPOST_CA_FILE, otherwise those of the system.",
+    ),
+    ("fingerprint", "SHA256", "The only certificate to trust, by its SHA-256; default: WAYPOST_FINGERPRINT."),
+    ("request-key", "KEY", "Key of a change that was interrupted, so that it is not made twice."),
+)
 OF_ALL = ("--config", "--json")  # explained in waypost(1)
 
 
@@ -38,7 +49,7 @@ def _first_page(tree: Command) -> Iterator[str]:
     yield from _head("waypost", tree.summary)
     yield ".SH SYNOPSIS"
     yield r".B waypost"
-    yield _text(r"[--config FILE] [--json] COMMAND ...")
+    yield _text(r"[--config FILE | --remote URL] [--json] COMMAND ...")
     yield ".SH DESCRIPTION"
     yield _text(tree.parser.description or "")
     yield _text("Each command has a page of its own, waypost-COMMAND(1), and --help.")
@@ -54,6 +65,9 @@ def _first_page(tree: Command) -> Iterator[str]:
         "Print one JSON document instead of text. Lists print one object a line; the last line says how the list ended."
     )
     yield from (".TP", r"\fB\-\-version\fR", _text("Print the version and exit."))
+    yield "Before the command only, to ask a Waypost on another host through its portal:"
+    for option, value, text in REMOTE:
+        yield from (".TP", rf"\fB\-\-{_text(option)}\fR \fI{value}\fR", _text(text))
     yield ".SH EXIT STATUS"
     for status, meaning in EXIT_STATUS:
         yield from (".TP", rf"\fB{status}\fR", _text(meaning))

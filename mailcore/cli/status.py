@@ -21,7 +21,7 @@ from mailcore.faults import Fault
 from mailcore.manager_answers import Size, State
 from mailcore.queue.lanes import incoming
 from mailcore.queue.queue_id import PICKUP
-from mailcore.terminal.command import DONE, NOT_DONE, add_common, control_client, settings_of
+from mailcore.terminal.command import DONE, NOT_DONE, add_common, control_client, is_remote, settings_of
 from mailcore.terminal.output import complain, plain, print_json, rows_to_lines, say, size_shown
 from mailcore.terminal.times import shown_duration
 from mailcore.users.user_file import UserFileError, read_users
@@ -38,6 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    remote = is_remote(arguments)
     with control_client(arguments) as control:
         processes = control.ask("processes", Processes)
         state: State | None = None
@@ -53,7 +54,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(
             {
-                "problems": _problems(settings_of(arguments), processes),
+                "problems": None if remote else _problems(settings_of(arguments), processes),
                 **msgspec.structs.asdict(processes),
                 "state": state,
                 "size": size,
@@ -66,8 +67,10 @@ def _run(arguments: argparse.Namespace) -> int:
         rows = [*_disks(disks), *_certificates(certificates)]
         for line in [*_lines(processes, state, size, error), *rows_to_lines(rows)]:
             say(line)
-        for problem in _problems(settings_of(arguments), processes):
+        for problem in () if remote else _problems(settings_of(arguments), processes):
             complain(problem)
+        if remote:
+            complain("problems of files and certificates are shown by waypost status on the host only")
     return NOT_DONE if error else DONE
 
 

@@ -65,12 +65,16 @@ def top_level(commands: Table) -> Parser:
         description="Waypost receives mail over SMTP, stores it in a queue, and delivers it.",
         epilog="Commands:\n"
         + "\n".join(lines)
-        + "\n\nRun waypost COMMAND --help for its options. Exit statuses: docs/cli.md.",
+        + "\n\nRun waypost COMMAND --help for its options. Exit statuses, and --remote: docs/cli.md.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="waypost [--config FILE] [--json] COMMAND ...",
+        usage="waypost [--config FILE | --remote URL] [--json] COMMAND ...",
     )
     parser.add_argument("--config", metavar="FILE", type=file_name, help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
+    for option in ("--remote", "--fingerprint", "--request-key"):
+        parser.add_argument(option, metavar="VALUE", help=argparse.SUPPRESS)
+    for option in ("--token-file", "--ca-file"):
+        parser.add_argument(option, metavar="FILE", type=file_name, help=argparse.SUPPRESS)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     parser.add_argument("command", nargs="?", help=argparse.SUPPRESS)
     # The parser of the command reads it again, and knows which of it are names of files.

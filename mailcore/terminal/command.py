@@ -32,6 +32,7 @@ __all__ = [
     "INTERRUPTED",
     "NOT_DONE",
     "NOT_RUNNING",
+    "WORDS",
     "WRONG_USE",
     "Parser",
     "UsageError",
@@ -42,6 +43,7 @@ __all__ = [
     "fault_of",
     "file_name",
     "first_configuration",
+    "is_remote",
     "moment",
     "not_empty",
     "queue_id",
@@ -55,6 +57,7 @@ WRONG_USE = 2  # as argparse
 NOT_RUNNING = 3
 INTERRUPTED = 130
 
+WORDS = "words"  # attribute of parsed arguments: the subcommand, such as "queue list"
 EMPTY = "an empty value is not allowed"
 DOCUMENT = "print one JSON document instead of text"
 LINES = "print one JSON object a line; the last line says how the list ended"
@@ -126,6 +129,8 @@ class _Subcommand(Parser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         arguments, unknown = super().parse_known_args(args, namespace)
         self.refuse(unknown)
+        if not hasattr(arguments, WORDS):  # the innermost one has set it
+            setattr(arguments, WORDS, self.prog.removeprefix("waypost "))
         return arguments, unknown
 
 
@@ -209,13 +214,24 @@ def first_configuration() -> Path | None:
 
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
-    """Loads the settings that the options name. Raises ConfigError."""
+    """Loads the settings that the options name. Raises ConfigError, UsageError with --remote: they are on the other host."""
+    if is_remote(arguments):
+        raise UsageError("this needs files of the other host; run it there")
     return load(config_path(arguments), look_at_certificate=False, managed_may_be_hidden=True)
 
 
 def control_client(arguments: argparse.Namespace) -> ControlClient:
-    """Returns a client that is not connected yet. Raises ConfigError."""
+    """Returns a client that is not connected yet: of this host's Waypost, or with --remote of another. Raises ConfigError."""
+    remote = getattr(arguments, "remote", None)
+    if remote is not None:
+        client: ControlClient = remote()
+        return client
     return ControlClient(settings_of(arguments).run_directory / "control.sock", who=who())
+
+
+def is_remote(arguments: argparse.Namespace) -> bool:
+    """Returns whether the command asks a Waypost on another host, by --remote."""
+    return getattr(arguments, "remote", None) is not None
 
 
 def moment(text: str) -> float:

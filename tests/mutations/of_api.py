@@ -80,9 +80,30 @@ MUTATIONS = [
     Mutation(
         "an answer to a message is that of its beginning",
         "appliance/common/door.py",
-        '                return client.ask("inject_end", Injected, why=why).queue_id\n',
-        '                return client.ask("inject_data", Injected, {"data": b""}).queue_id\n',
+        '                return client.ask("inject_end", Injected, why=why)\n',
+        '                return client.ask("inject_data", Injected, {"data": b""})\n',
         "tests/appliance/api/test_sending.py -k synced",
+    ),
+    Mutation(
+        "a change of the command line is sent again with another key",
+        "mailcore/terminal/remote.py",
+        "                for part in self._answer(operation, body, wait_s, key):\n",
+        "                for part in self._answer(operation, body, wait_s, f'{key}-{attempt}'):\n",
+        "tests/cli/test_remote_client.py -k sent_again",
+    ),
+    Mutation(
+        "a change of the command line is not in the audit log",
+        "appliance/api/control.py",
+        '    if not right.action or given.get("dry_run") or given.get("check"):\n',
+        "    if right.action:\n",
+        "tests/appliance/api/test_control.py -k audited",
+    ),
+    Mutation(
+        "the token goes to a portal with another certificate",
+        "mailcore/terminal/remote.py",
+        "    if not hmac.compare_digest(found, target.fingerprint):\n",
+        "    if not found:\n",
+        "tests/cli/test_remote_client.py -k before_the_token",
     ),
     Mutation(
         "a control character passes into a field",

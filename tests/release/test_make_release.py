@@ -81,7 +81,8 @@ def test_a_release_built_twice_is_the_same_and_runs_without_the_checkout(checkou
         assert done.returncode == 0, done.stderr
         built.append({path.name: path.read_bytes() for path in (checkout / "dist").iterdir()})
     wheel = f"waypost-{VERSION}-py3-none-any.whl"
-    assert set(built[0]) == {wheel, f"waypost-appliance-{VERSION}.tar.gz"}
+    client = f"waypost_client-{VERSION}-py3-none-any.whl"
+    assert set(built[0]) == {wheel, client, f"waypost-appliance-{VERSION}.tar.gz"}
     assert built[0] == built[1]
     with tarfile.open(checkout / "dist" / f"waypost-appliance-{VERSION}.tar.gz") as archive:
         assert {"MANIFEST.json", "FILES.json", "README.md"} <= set(archive.getnames())

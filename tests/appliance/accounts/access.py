@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from tests.appliance.api.access import CONTROL
+
 __all__ = ["TABLE", "Least"]
 
 
@@ -135,6 +137,38 @@ TABLE: dict[str, tuple[Least, Least]] = {
     "api:report_runs": (TOKEN, TOKEN),
     "api:report_run": (TOKEN, NEVER),
     "api:stop_report": (NEVER, TOKEN),
+    "api:audit_entry": (TOKEN, NEVER),
+    "api:check_parameters": (NEVER, TOKEN),
+    "api:what_if": (NEVER, TOKEN),
+    "api:prediction": (TOKEN, NEVER),
+    "api:settings": (TOKEN, TOKEN),
+    "api:settings_history": (TOKEN, NEVER),
+    "api:settings_export": (TOKEN, NEVER),
+    "api:check_settings": (NEVER, TOKEN),
+    "api:effects_of_settings": (NEVER, TOKEN),
+    "api:report_settings": (TOKEN, TOKEN),
+    "api:change_schedule": (NEVER, TOKEN),
+    "api:log_lines": (TOKEN, NEVER),
+    "api:alerts": (TOKEN, NEVER),
+    "api:alert": (TOKEN, NEVER),
+    "api:acknowledge_alert": (NEVER, TOKEN),
+    "api:silence_alert": (NEVER, TOKEN),
+    "api:alert_rules": (TOKEN, NEVER),
+    "api:silence_rule": (NEVER, TOKEN),
+    "api:end_silence": (NEVER, TOKEN),
+    "api:alert_notices": (TOKEN, NEVER),
+    "api:test_alerts": (NEVER, TOKEN),
+    "api:users": (TOKEN, TOKEN),
+    "api:user": (TOKEN, TOKEN),
+    "api:set_password": (NEVER, TOKEN),
+    "api:remove_second_factor": (NEVER, TOKEN),
+    "api:delete_user": (NEVER, TOKEN),
+    "api:roles": (TOKEN, NEVER),
+    "api:change_role": (NEVER, TOKEN),
+    "api:tokens": (TOKEN, NEVER),
+    "api:revoke_token": (NEVER, TOKEN),
+    "api:locks": (TOKEN, NEVER),
+    "api:unlock": (NEVER, TOKEN),
     "api:nothing": (OPEN, OPEN),
     "account_tokens": (VIEWER, NEVER),
     "account_token_new": (VIEWER, VIEWER),
@@ -174,3 +208,5 @@ TABLE: dict[str, tuple[Least, Least]] = {
     "admin:django_celery_beat_periodictask_change": (ADMINISTRATOR, ADMINISTRATOR),
     "account_logout": (OPEN, OPEN),
 }
+
+TABLE |= {f"api:control_{name}": (NEVER, TOKEN) for name in CONTROL}

@@ -9,9 +9,9 @@ from __future__ import annotations
 from appliance.accounts.roles import Role
 from appliance.api.scopes import Scope
 
-__all__ = ["TABLE"]
+__all__ = ["CONTROL", "TABLE"]
 
-READ, QUEUE, TUNE, SEND, REPORT, BODY = Scope
+READ, QUEUE, TUNE, SEND, REPORT, BODY, ALERTS, SETTINGS, USERS = Scope
 VIEWER, OPERATOR, ADMINISTRATOR = Role
 QUEUE_ID, TAG = "0123456789ABCDEF", "0123456789"
 
@@ -48,5 +48,64 @@ TABLE: dict[str, tuple[str, str, set[Scope], Role]] = {
     "start_report": ("POST", "/report-runs", {REPORT}, OPERATOR),
     "stop_report": ("POST", "/report-runs/1/stop", {REPORT}, OPERATOR),
     "audit": ("GET", "/audit", {READ}, OPERATOR),
+    "audit_entry": ("GET", "/audit/1", {READ}, OPERATOR),
+    "check_parameters": ("POST", "/tuning/check", {TUNE}, OPERATOR),
+    "what_if": ("POST", "/tuning/what-if", {TUNE}, OPERATOR),
+    "prediction": ("GET", "/tuning/predictions/1", {READ, TUNE}, VIEWER),
+    "settings": ("GET", "/settings", {READ}, VIEWER),
+    "settings_history": ("GET", "/settings/history", {READ}, VIEWER),
+    "settings_export": ("GET", "/settings/export", {READ}, VIEWER),
+    "check_settings": ("POST", "/settings/check", {SETTINGS}, ADMINISTRATOR),
+    "effects_of_settings": ("POST", "/settings/effects", {SETTINGS}, ADMINISTRATOR),
+    "change_settings": ("POST", "/settings", {SETTINGS}, ADMINISTRATOR),
+    "report_settings": ("GET", "/report-settings", {READ}, VIEWER),
+    "change_report_preferences": ("POST", "/report-settings", {SETTINGS}, ADMINISTRATOR),
+    "change_schedule": ("POST", "/report-settings/schedules/1", {SETTINGS}, ADMINISTRATOR),
+    "log_lines": ("GET", "/log", {READ}, VIEWER),
+    "alerts": ("GET", "/alerts", {READ, ALERTS}, VIEWER),
+    "alert": ("GET", "/alerts/1", {READ, ALERTS}, VIEWER),
+    "acknowledge_alert": ("POST", "/alerts/1/acknowledge", {ALERTS}, OPERATOR),
+    "silence_alert": ("POST", "/alerts/1/silence", {ALERTS}, OPERATOR),
+    "alert_rules": ("GET", "/alert-rules", {READ, ALERTS}, VIEWER),
+    "silence_rule": ("POST", "/alert-rules/disk/silence", {ALERTS}, OPERATOR),
+    "end_silence": ("POST", "/alert-silences/1/end", {ALERTS}, OPERATOR),
+    "alert_notices": ("GET", "/alert-notices", {READ, ALERTS}, VIEWER),
+    "test_alerts": ("POST", "/alert-notices/test", {ALERTS}, OPERATOR),
+    "users": ("GET", "/users", {USERS}, ADMINISTRATOR),
+    "user": ("GET", "/users/1", {USERS}, ADMINISTRATOR),
+    "create_user": ("POST", "/users", {USERS}, ADMINISTRATOR),
+    "change_user": ("POST", "/users/1", {USERS}, ADMINISTRATOR),
+    "set_password": ("POST", "/users/1/password", {USERS}, ADMINISTRATOR),
+    "remove_second_factor": ("POST", "/users/1/remove-second-factor", {USERS}, ADMINISTRATOR),
+    "delete_user": ("POST", "/users/1/delete", {USERS}, ADMINISTRATOR),
+    "roles": ("GET", "/roles", {USERS}, ADMINISTRATOR),
+    "change_role": ("POST", "/roles/viewer", {USERS}, ADMINISTRATOR),
+    "tokens": ("GET", "/tokens", {USERS}, ADMINISTRATOR),
+    "revoke_token": ("POST", "/tokens/1/revoke", {USERS}, ADMINISTRATOR),
+    "locks": ("GET", "/locks", {USERS}, ADMINISTRATOR),
+    "unlock": ("POST", "/locks/1/unlock", {USERS}, ADMINISTRATOR),
     "send": ("POST", "/messages", {SEND}, OPERATOR),
 }
+
+_LOOKS = (
+    "ages", "list_at", "outcomes", "size_at",
+    "certificates", "destinations", "disks", "explain", "headers", "history", "list", "log", "parameters", "ping",
+    "positions", "processes", "resolve", "routes", "search", "service_times", "settings", "settings_history", "show", "size",
+    "state", "transports", "working",
+)  # fmt: skip
+_OF_QUEUE = (
+    "add_recipients", "bounce", "change_matching", "delay", "delete", "hold", "release", "reroute", "retry", "undelete",
+)  # fmt: skip
+_OF_TUNING = ("check_changes", "resume", "set", "simulate", "suspend", "transport_set")
+# The operations of the control socket, for `waypost --remote`.
+CONTROL: dict[str, tuple[Scope, Role]] = {
+    **dict.fromkeys(_LOOKS, (READ, VIEWER)),
+    **dict.fromkeys(_OF_QUEUE, (QUEUE, OPERATOR)),
+    **dict.fromkeys(_OF_TUNING, (TUNE, OPERATOR)),
+    "data": (BODY, VIEWER),
+    "settings_change": (SETTINGS, ADMINISTRATOR),
+    "settings_effects": (SETTINGS, ADMINISTRATOR),
+    "settings_return": (SETTINGS, ADMINISTRATOR),
+    "inject": (SEND, OPERATOR),
+}
+TABLE |= {f"control_{name}": ("POST", f"/control/{name}", {scope}, least) for name, (scope, least) in CONTROL.items()}

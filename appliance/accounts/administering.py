@@ -1,0 +1,102 @@
+"""Changes of other users: a password, the second factor, deletion, locks; for the administration pages and the HTTP API.
+
+Law: each is one transaction with its audit entry. Users cannot change their own sign-in here.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from allauth.mfa.models import Authenticator
+from axes.models import AccessAttempt
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import QuerySet, Sum
+from django.http import Http404, HttpRequest
+from django.utils import timezone
+
+from appliance.accounts.admin_forms import PasswordForm
+from appliance.accounts.permissions import is_last_administrator, rights_of
+from appliance.accounts.sessions import end_sessions
+from appliance.audit.record import record
+
+__all__ = [
+    "describe_lock",
+    "locked_until",
+    "other_user",
+    "remove_totp",
+    "reset_password",
+    "same_lock",
+    "user_of_lock",
+    "why_not_deleted",
+]
+
+
+def other_user(request: HttpRequest, pk: int) -> User:
+    """Returns a user who is not the one who asks. Raises Http404, PermissionDenied."""
+    user = User.objects.filter(pk=pk).first()
+    if user is None:
+        raise Http404("there is no such user")
+    if user.pk == request.user.pk:
+        raise PermissionDenied("change your own password and two-factor sign-in on the page of your account")
+    return user
+
+
+def reset_password(request: HttpRequest, user: User, form: PasswordForm) -> None:
+    """Stores the password of a valid form; the user's sessions end."""
+    with transaction.atomic():
+        form.save()
+        record(request, "user.password", user.get_username(), why=form.cleaned_data["why"], words="reset")
+
+
+def remove_totp(request: HttpRequest, user: User, why: str) -> bool:
+    """Removes two-factor sign-in, and ends the user's sessions; returns False if there was none."""
+    with transaction.atomic():
+        before = rights_of(user)
+        count, _ = Authenticator.objects.filter(user=user).delete()
+        end_sessions({user.pk})
+        record(
+            request,
+            "user.totp",
+            user.get_username(),
+            before=before,
+            after=rights_of(user),
+            why=why,
+            words="removed" if count else "there was none",
+        )
+    return bool(count)
+
+
+def why_not_deleted(request: HttpRequest, user: User) -> str:
+    """Returns why the user cannot be deleted, or ""."""
+    if user.pk == request.user.pk:
+        return "You cannot delete your own account. Ask another administrator."
+    with transaction.atomic():
+        return "This is the last active administrator. Create another one first." if is_last_administrator(user) else ""
+
+
+def same_lock(attempt: AccessAttempt) -> QuerySet[Any]:
+    """Returns the attempts of this user from this address with any browser: they are counted together."""
+    found: QuerySet[Any] = AccessAttempt.objects.filter(username=attempt.username, ip_address=attempt.ip_address)
+    return found
+
+
+def locked_until(attempt: AccessAttempt) -> datetime | None:
+    """Returns until when the account is locked for that client; None: it is not locked."""
+    failures = same_lock(attempt).aggregate(sum=Sum("failures_since_start"))["sum"] or 0
+    until: datetime = attempt.attempt_time + timedelta(seconds=settings.PORTAL.lockout_s)
+    return until if failures >= settings.AXES_FAILURE_LIMIT and until > timezone.now() else None
+
+
+def user_of_lock(attempt: AccessAttempt) -> str:
+    """Returns the user name that was typed; "" if no user has it: it may be a password in the wrong field."""
+    known = User.objects.filter(username=attempt.username).exists()
+    return str(attempt.username) if known else ""
+
+
+def describe_lock(attempt: AccessAttempt) -> dict[str, Any]:
+    """Returns what the audit records of the lock that is removed."""
+    return {"failures": attempt.failures_since_start, "address": attempt.ip_address}

@@ -1,0 +1,285 @@
+"""The operations of the control socket, one address each, for ``waypost --remote`` (docs/cli.md).
+
+Laws
+- Each operation has the scope and the role that the page with the same look or change needs; one that is not in ``RIGHTS`` is
+  not there.
+- A change is in the audit log before the core gets it, with user and token, and is done once for each Idempotency-Key.
+- The answer has the frames of the core as they are: a value is the same on both ways. A fault of the core is a frame, too; JSON
+  is an error of the portal, after which nothing was done, or ``outcome_unknown``.
+
+Keeps law: audit-before-change, law: a-key-works-once (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Generator
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from django.conf import settings
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+
+from appliance.accounts.roles import Role, may_read_bodies
+from appliance.api.bodies import one_line
+from appliance.api.errors import CONTENT_TYPE, STATUSES, ApiError
+from appliance.api.operation import SCHEMAS, body_of, operation, whole
+from appliance.api.scopes import Scope
+from appliance.api.sending import bounded
+from appliance.audit.models import Entry, Outcome
+from appliance.audit.record import audited, ending, record
+from appliance.common.door import as_outcome, async_door, door
+from appliance.queue.body_views import ACTION as READ_BODY
+from mailcore.control.client import ControlError, Refused
+from mailcore.control.passage import FRAMES, INJECT
+from mailcore.control.protocol.injection import InjectBeginArguments
+from mailcore.control.protocol.operation import Operation
+from mailcore.control.protocol.state import Ping
+from mailcore.control.protocol.table import OPERATIONS, check
+from mailcore.faults import Fault
+from mailcore.frames import Response, encode
+
+__all__ = ["RIGHTS", "STREAMED"]
+
+PATIENCE_S = 60.0  # for each part of a long answer; the core measures and counts before the first
+WHY_MAX = 1_000
+SUBJECT_IDS = 5  # queue ids that the audit log names
+# Their parts tell the progress of minutes, so they are sent as they come; the parts of others are sent together.
+STREAMED = frozenset(("change_matching", "simulate"))
+
+
+@dataclass(frozen=True)
+class Right:
+    """The scope and the role of an operation; ``action``: of the audit log, "" for a look."""
+
+    scope: Scope
+    least: Role
+    action: str = ""
+
+
+_LOOK = Right(Scope.READ, Role.VIEWER)
+_LOOKS = (
+    "ages", "list_at", "outcomes", "size_at",
+    "certificates", "destinations", "disks", "explain", "headers", "history", "list", "log", "parameters", "ping",
+    "positions", "processes", "resolve", "routes", "search", "service_times", "settings", "settings_history", "show", "size",
+    "state", "transports", "working",
+)  # fmt: skip
+_CHANGES = (
+    "add_recipients", "bounce", "change_matching", "delay", "delete", "hold", "release", "reroute", "retry", "undelete",
+)  # fmt: skip
+RIGHTS: dict[str, Right] = {
+    **dict.fromkeys(_LOOKS, _LOOK),
+    **{name: Right(Scope.QUEUE, Role.OPERATOR, f"queue.{name}") for name in _CHANGES},
+    "check_changes": Right(Scope.TUNE, Role.OPERATOR),
+    "simulate": Right(Scope.TUNE, Role.OPERATOR),
+    "set": Right(Scope.TUNE, Role.OPERATOR, "tuning.set"),
+    "transport_set": Right(Scope.TUNE, Role.OPERATOR, "tuning.set"),
+    "suspend": Right(Scope.TUNE, Role.OPERATOR, "destination.suspend"),
+    "resume": Right(Scope.TUNE, Role.OPERATOR, "destination.resume"),
+    "settings_change": Right(Scope.SETTINGS, Role.ADMINISTRATOR, "settings.change"),
+    "settings_effects": Right(Scope.SETTINGS, Role.ADMINISTRATOR),
+    "settings_return": Right(Scope.SETTINGS, Role.ADMINISTRATOR, "settings.change"),
+    "data": Right(Scope.BODY, Role.VIEWER, READ_BODY),  # and the right to read bodies
+}
+
+
+class Asked(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a request, or its first line."""
+
+    arguments: dict[str, Any] = {}
+    why: str = ""
+
+
+def _asked(body: bytes) -> Asked:
+    """Returns what a body asks. Raises ApiError."""
+    try:
+        asked = msgspec.json.decode(body, type=Asked)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ApiError(f"the body is not a request: {error}") from None
+    try:
+        one_line(asked.why)
+    except ValueError as error:
+        raise ApiError(f"why: {error}", argument="why") from None
+    if len(asked.why) > WHY_MAX:
+        raise ApiError(f"why: at most {WHY_MAX} characters are allowed", argument="why")
+    return asked
+
+
+def _answered(request: HttpRequest, known: Operation, right: Right) -> HttpResponseBase:
+    """Returns the answer of the core to a request. Raises ApiError, ControlError."""
+    asked = _asked(body_of(request))
+    _, arguments = check(known.name, asked.arguments)
+    if known.name == "data" and not may_read_bodies(request.user):
+        record(request, READ_BODY, arguments.queue_id, outcome=Outcome.REFUSED, words="may not read bodies")
+        raise PermissionDenied("this needs the permission to read bodies")
+    if known.name in STREAMED:
+        return _streamed(request, known, right, asked)
+    with _entry(request, right, asked) as entry:
+        frames, fault = _frames(_parts(request, known, asked))
+        _note(entry, frames, fault)
+    return _response(frames, fault)
+
+
+def _parts(request: HttpRequest, known: Operation, asked: Asked) -> Generator[Any, None, None]:
+    timeout_s = max(PATIENCE_S, settings.PORTAL.change_timeout_s)
+    return door(request).parts(known.name, asked.arguments, why=asked.why, timeout_s=timeout_s)
+
+
+def _frames(parts: Generator[Any, None, None]) -> tuple[list[Response], Fault | None]:
+    """Returns the frames of an answer, and the fault with which it ended. Raises ControlError if the core did not answer."""
+    frames: list[Response] = []
+    try:
+        frames = [Response(0, part, last=False) for part in parts]
+    except Refused as error:
+        if as_outcome(error) is not error:
+            raise as_outcome(error) from error
+        return [*frames, Response(0, None, error.fault)], error.fault
+    return [*frames[:-1], Response(0, frames[-1].result)], None
+
+
+def _response(frames: list[Response], fault: Fault | None) -> HttpResponse:
+    """Returns the response: its status says what HTTP can say of the fault."""
+    status = HTTPStatus.OK if fault is None or len(frames) > 1 else STATUSES[fault.code]
+    return HttpResponse(b"".join(map(encode, frames)), status=status, content_type=FRAMES)
+
+
+def _entry(request: HttpRequest, right: Right, asked: Asked) -> contextlib.AbstractContextManager[Entry | None]:
+    """Returns the entry in the audit log of a change; nothing for a look, and for a question before a change."""
+    given = asked.arguments
+    if not right.action or given.get("dry_run") or given.get("check"):
+        return contextlib.nullcontext()
+    action = f"queue.{given['change']}" if right.action == "queue.change_matching" else right.action
+    return audited(request, action, _subject(given), after=given, why=asked.why)
+
+
+def _subject(given: dict[str, Any]) -> str:
+    """Returns what a change is about: the first of these that it has."""
+    if ids := given.get("queue_ids"):
+        more = f" and {len(ids) - SUBJECT_IDS} more" if len(ids) > SUBJECT_IDS else ""
+        return ", ".join(ids[:SUBJECT_IDS]) + more
+    if "parameter" in given:
+        return f"{given.get('scope', given.get('transport')) or 'global'} {given['parameter']}"
+    if "changes" in given:
+        return ", ".join(".".join(each["key"]) for each in given["changes"])
+    if "change" in given:
+        return "messages that match"
+    return str(next((given[name] for name in ("queue_id", "destination", "to") if name in given), ""))
+
+
+def _note(entry: Entry | None, frames: list[Response], fault: Fault | None) -> None:
+    """Writes the result into the entry: a refusal of the core, or how much was changed."""
+    if entry is None:
+        return
+    if fault is not None:
+        entry.outcome, entry.words = Outcome.REFUSED, fault.message[:1000]
+        return
+    result = frames[-1].result if frames else None
+    if isinstance(result, dict) and isinstance(result.get("changed"), int):
+        entry.words = f"{result['changed']} messages"
+
+
+def _streamed(request: HttpRequest, known: Operation, right: Right, asked: Asked) -> StreamingHttpResponse:
+    """Returns a response that lives as long as its reader: when the command ends, the core stops after its current step."""
+    door(request).ask("ping", Ping)  # while there is a status to say that the core is away
+    stack = contextlib.ExitStack()
+    entry = stack.enter_context(_entry(request, right, asked))
+    who = request.user.get_username()
+
+    async def frames() -> AsyncIterator[bytes]:
+        async with ending(stack):
+            waits: Response | None = None
+            try:
+                async with (
+                    async_door(who, PATIENCE_S) as core,
+                    contextlib.aclosing(core.parts(known.name, asked.arguments, why=asked.why)) as parts,
+                ):
+                    async for part in parts:
+                        if waits is not None:
+                            yield encode(waits)
+                        waits = Response(0, part, last=False)
+                last = Response(0, waits.result if waits is not None else None)
+                _note(entry, [last], None)
+            except ControlError as error:
+                if waits is not None:
+                    yield encode(waits)
+                last = Response(0, None, error.fault)
+                _note(entry, [], error.fault)
+                if entry is not None and not isinstance(error, Refused):
+                    entry.outcome = Outcome.UNKNOWN
+            yield encode(last)
+
+    response = StreamingHttpResponse(frames(), content_type=FRAMES)
+    response["X-Accel-Buffering"] = "no"
+    return response
+
+
+def _injected(request: HttpRequest) -> HttpResponseBase:
+    """Hands in a message as ``waypost inject`` does: behind the first line of the body."""
+    head, _, data = body_of(request).partition(b"\n")
+    asked = _asked(head)
+    _, arguments = check("inject_begin", asked.arguments)
+    before = {"recipients": len(arguments.recipients), "size_bytes": len(data), "first": arguments.recipients[0]}
+    with audited(request, "message.send", arguments.sender or "<>", before=before, why=asked.why) as entry:
+        try:
+            injected = door(request).inject_as(asked.arguments, data, why=asked.why)
+        except Refused as error:
+            frames, fault = [Response(0, None, error.fault)], error.fault
+            _note(entry, frames, fault)
+            return _response(frames, fault)
+        entry.words = injected.queue_id
+    return _response([Response(0, msgspec.to_builtins(injected))], None)
+
+
+def _register(
+    name: str, doc: str, right: Right, arguments: type, run: Callable[[HttpRequest], HttpResponseBase]
+) -> None:
+    """Makes an operation of the API for an operation of the core."""
+    run.__name__ = run.__qualname__ = f"control_{name}"
+    run.__doc__ = f"{doc[0].upper()}{doc[1:].rstrip('.')}. For `waypost --remote`."
+    is_inject = name == INJECT
+    kind = "application/octet-stream" if is_inject else CONTENT_TYPE
+    schema: dict[str, Any] = {"type": "string", "format": "binary"}
+    if not is_inject:
+        schema = {
+            "type": "object",
+            "properties": {
+                "arguments": {"$ref": SCHEMAS.format(name=arguments.__name__)},
+                "why": {"type": "string", "maxLength": WHY_MAX},
+            },
+            "additionalProperties": False,
+        }
+    operation(
+        "POST",
+        f"/control/{name}",
+        tag="Command line",
+        scopes={right.scope},
+        least=right.least,
+        answer=bytes,
+        kind=FRAMES,
+        body=bounded if is_inject else whole,
+        types=() if is_inject else (arguments,),
+        extra={"requestBody": {"required": True, "content": {kind: {"schema": schema}}}},
+    )(run)
+
+
+def _runner(known: Operation, right: Right) -> Callable[[HttpRequest], HttpResponseBase]:
+    def run(request: HttpRequest) -> HttpResponseBase:
+        return _answered(request, known, right)
+
+    return run
+
+
+for _name, _right in sorted(RIGHTS.items()):
+    _known = OPERATIONS[_name]
+    _register(_name, _known.doc, _right, _known.arguments, _runner(_known, _right))
+_register(
+    INJECT,
+    "Hands in a message: one line of JSON with arguments and why, then the message",
+    Right(Scope.SEND, Role.OPERATOR, "message.send"),
+    InjectBeginArguments,
+    _injected,
+)
