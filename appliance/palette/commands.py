@@ -1,4 +1,4 @@
-"""Finds the place that a person types a part of: pages, mail in a state, destinations, parameters, settings, and a search for the text.
+"""Finds the place that a person types a part of: pages, mail, destinations, parameters, settings; or a search for the text.
 
 A command is a link; nothing is changed by it. Each of the words that are typed must be in its text; those that begin with the
 first word come first. Only commands of the person's role are offered.
