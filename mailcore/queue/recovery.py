@@ -264,8 +264,8 @@ def _settle(queue: Queue, positions: RestartPositions, folded: Folded, *, is_reb
         record = reader.read(place.offset, recorded.end)
         if record is None or record.type != RecordType.ENVELOPE:
             return False
-        if is_rebuilt and record.mark == GARBAGE:
-            return False  # a rebuild left it out, and the power went before the journal said so
+        if is_rebuilt and queue_id and record.mark == GARBAGE:
+            return False  # a rebuild left it out, and the power went before the journal said so; a report may be over
         envelope = decode_envelope(record.body)  # law: believe-only-a-match
         return queue_id in ("", envelope.queue_id) and envelope.generation == generation
 

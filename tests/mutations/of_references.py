@@ -81,7 +81,7 @@ MUTATIONS = [
     Mutation(
         "a start believes the journal about an envelope that a rebuild left out",
         "mailcore/queue/recovery.py",
-        "        if is_rebuilt and record.mark == GARBAGE:\n",
+        "        if is_rebuilt and queue_id and record.mark == GARBAGE:\n",
         "        if False:\n",
         f"{REBUILD} -k recipients_were_not_written",
     ),

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from mailcore.envelope import AsideKind
+from mailcore.envelope import AsideKind, Status
 from mailcore.log.positions import NAME, PREVIOUS
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import LIVE, MARK_AT, RecordType
@@ -210,6 +210,24 @@ def test_of_two_replacements_of_one_generation_the_one_that_was_refused_does_not
     for again in (found.kill(), found.crash(Nothing())):
         there = audit(again, outside, 1 << 20, rebuilt=True)
         assert held(there, queue_id) == [True]
+
+
+def test_a_report_that_is_over_does_not_undo_the_replacement_that_names_it() -> None:
+    machine, outside, disk = new_machine()
+    queue_id = machine.accept(2)
+    machine.durable()
+    machine.checkpoint()
+    active = begun(machine)
+    machine.attempt(active, {0: Status.BOUNCED, 1: Status.DEFERRED})
+    machine.end(active)
+    machine.checkpoint()
+    deliver_all(machine, begun(machine))  # the report
+    machine.checkpoint()
+    found = disk.kill()
+    assert spoil_both(found)
+    there = audit(found, outside, 1 << 20, rebuilt=True)
+    assert [known.queue_id for known, _ in there.queue.recovered] == []
+    assert [each.envelope.generation for each in resting_in(there, queue_id)] == [1]
 
 
 def test_a_replacement_in_blocks_that_cannot_be_read_stops_no_start() -> None:
