@@ -192,6 +192,7 @@ AXES_VERBOSE = False
 AXES_DISABLE_ACCESS_LOG = True  # the audit has it
 AXES_SENSITIVE_PARAMETERS = ["code", "oldpassword", "password1", "password2"]  # "password" always is
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
+SESSION_ENGINE = "appliance.accounts.session_store"
 SESSION_COOKIE_AGE = PORTAL.session_idle_s
 SESSION_SAVE_EVERY_REQUEST = False  # SessionMiddleware prolongs it, not with every request
 SESSION_EXPIRE_AT_BROWSER_CLOSE = False

@@ -8,6 +8,7 @@ from allauth.mfa.models import Authenticator
 from axes.models import AccessAttempt
 from django.contrib import admin, messages
 from django.contrib.auth.models import Group, User
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import URLPattern, path
@@ -16,7 +17,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.debug import sensitive_post_parameters
 
-from appliance.accounts.admin_forms import NewUserForm, PasswordForm, RoleForm, UserForm
+from appliance.accounts.admin_forms import EndSessionsForm, NewUserForm, PasswordForm, RoleForm, UserForm
 from appliance.accounts.administering import (
     describe_lock,
     locked_until,
@@ -30,7 +31,10 @@ from appliance.accounts.administering import (
 from appliance.accounts.audited_admin import AuditedAdmin, ReasonForm
 from appliance.accounts.permissions import read_bodies, rights_of, role_name, set_rights
 from appliance.accounts.roles import Role
+from appliance.accounts.sessions import end_sessions, sessions_of
+from appliance.audit.record import record
 from appliance.common.templatetags.waypost import clock, shown, when
+from mailcore.counted import counted
 
 __all__ = ["LockAdmin", "RoleAdmin", "UserAdmin"]
 
@@ -107,10 +111,11 @@ class UserAdmin(AuditedAdmin):
         return deleted, counts, set(), protected
 
     def get_urls(self) -> list[URLPattern]:
-        """Adds the pages that set a password and remove TOTP."""
+        """Adds the pages that set a password, remove TOTP and end sessions."""
         view = self.admin_site.admin_view
         return [
             path("<int:pk>/password/", view(self.password), name="auth_user_password"),
+            path("<int:pk>/sessions/", view(self.sessions), name="auth_user_sessions"),
             path("<int:pk>/two-factor/", view(self.remove_totp), name="auth_user_remove_totp"),
             *super().get_urls(),
         ]
@@ -127,6 +132,23 @@ class UserAdmin(AuditedAdmin):
         context = {**self.admin_site.each_context(request), "title": f"New password for {user.get_username()}",
                    "form": form, "original": user, "opts": self.opts, "button": "Set the password"}  # fmt: skip
         return render(request, "admin/deed.html", context, status=422 if form.errors else 200)
+
+    def sessions(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Lists another user's sessions, and ends those selected, or all."""
+        user = other_user(request, pk)
+        form = EndSessionsForm(sessions_of(user), request.POST or None)
+        if request.method == "POST" and form.is_valid():
+            with transaction.atomic():
+                ended = end_sessions({user.pk}, numbers=form.numbers)
+                words = (
+                    f"all: {counted(ended, 'session')}" if form.numbers is None else "; ".join(map(str, form.selected))
+                )
+                record(request, "session.end", user.get_username(), why=form.cleaned_data["why"], words=words)
+            messages.success(request, f"{counted(ended, 'session')} of {user.get_username()} ended.")
+            return redirect("admin:auth_user_sessions", pk)
+        context = {**self.admin_site.each_context(request), "title": f"Sessions of {user.get_username()}",
+                   "form": form, "original": user, "opts": self.opts, "sessions": form.sessions}  # fmt: skip
+        return render(request, "admin/auth/user/sessions.html", context, status=422 if form.errors else 200)
 
     def remove_totp(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Removes two-factor sign-in, for users who lost the authenticator app and the recovery codes."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django import forms
 from django.contrib.auth.forms import SetPasswordForm, UserCreationForm
 from django.contrib.auth.models import Group, User
 from django.core.exceptions import ValidationError
-from django.http import HttpRequest
+from django.http import HttpRequest, QueryDict
 
-from appliance.accounts.audited_admin import reason_field
+from appliance.accounts.audited_admin import ReasonForm, reason_field
 from appliance.accounts.permissions import (
     ROLE_CHOICES,
     is_last_administrator,
@@ -18,8 +19,9 @@ from appliance.accounts.permissions import (
     read_bodies,
     role_name,
 )
+from appliance.accounts.sessions import SignedIn
 
-__all__ = ["NewUserForm", "PasswordForm", "RoleForm", "UserForm"]
+__all__ = ["EndSessionsForm", "NewUserForm", "PasswordForm", "RoleForm", "UserForm"]
 
 _BODIES = "Each view is recorded in the audit log. Administrators always have this right."
 
@@ -68,6 +70,27 @@ class PasswordForm(SetPasswordForm):  # type: ignore[type-arg]
     """The form by which an administrator sets a user's password."""
 
     why = reason_field()
+
+
+class EndSessionsForm(ReasonForm):
+    """The form by which an administrator ends sessions of a user: those selected in the list, or all.
+
+    ``numbers``: those to end; None: all, also one that began after the page was made.
+    """
+
+    def __init__(self, sessions: Sequence[SignedIn], data: QueryDict | None = None) -> None:
+        super().__init__(data)
+        self.sessions = sessions
+        selected = set(data.getlist("session")) if data is not None else set()
+        self.selected = [each for each in sessions if each.number in selected]
+        is_all = data is not None and data.get("which") == "all"
+        self.numbers = None if is_all else {each.number for each in self.selected}
+
+    def clean(self) -> dict[str, Any]:
+        """Raises ValidationError if there is nothing to end."""
+        if self.numbers is not None and not self.numbers:
+            raise ValidationError("Select the sessions to end. One that is no longer listed has ended already.")
+        return super().clean() or self.cleaned_data
 
 
 class RoleForm(forms.ModelForm):  # type: ignore[type-arg]

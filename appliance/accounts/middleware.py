@@ -19,6 +19,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect
 
 from appliance.accounts.roles import lacks_totp
+from appliance.accounts.sessions import SEEN, note_seen
 
 __all__ = ["TAKES_TOKENS", "HeadersMiddleware", "SessionMiddleware"]
 
@@ -34,7 +35,6 @@ _POLICY = ", ".join(
 AGAIN = "Waypost-Again"  # header of automatic requests of an open page (static/appliance/page.js)
 TAKES_TOKENS = "takes_tokens"  # attribute of a view of the HTTP API
 _ALWAYS_AGAIN = frozenset(("live:stream", "live:history"))  # asked for by scripts alone
-_SEEN = "waypost_seen"
 _SEEN_SHARE = 10  # a session is written again when a tenth of its time is over
 _WITHOUT_TOTP = frozenset(
     (
@@ -89,8 +89,8 @@ class SessionMiddleware:
 
 def _seen(request: HttpRequest) -> None:
     now = int(time.time())
-    if not 0 <= now - request.session.get(_SEEN, 0) < settings.SESSION_COOKIE_AGE // _SEEN_SHARE:
-        request.session[_SEEN] = now
+    if not 0 <= now - request.session.get(SEEN, 0) < settings.SESSION_COOKIE_AGE // _SEEN_SHARE:
+        note_seen(request, now)
         try:
             request.session.save()
         except (UpdateError, DatabaseError):  # full disk: reading continues without this update

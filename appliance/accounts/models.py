@@ -1,8 +1,12 @@
-"""The right to read the bodies of messages, which is apart from the roles."""
+"""The right to read the bodies of messages, which is apart from the roles; the sessions."""
 
 from __future__ import annotations
 
 from django.db import models
+
+from appliance.accounts.session_store import Session
+
+__all__ = ["Rights", "Session"]
 
 
 class Rights(models.Model):

@@ -1,4 +1,4 @@
-"""URLs of sign-in, TOTP and the own account: those of allauth's pages that are open.
+"""URLs of sign-in, TOTP and the own account: those of allauth's pages that are open, and ours.
 
 There is no sign-up and no password reset by mail: an administrator creates users and resets passwords. The portal is used to
 repair mail, so signing in must not depend on mail.
@@ -12,12 +12,17 @@ from allauth.mfa.recovery_codes import views as recovery_codes
 from allauth.mfa.totp import views as totp
 from django.urls import path
 
+from appliance.accounts import session_views as sessions
+
 urlpatterns = [
     path("login/", account.login, name="account_login"),
     path("logout/", account.logout, name="account_logout"),
     path("inactive/", account.account_inactive, name="account_inactive"),
     path("password/", account.password_change, name="account_change_password"),
     path("reauthenticate/", account.reauthenticate, name="account_reauthenticate"),
+    path("sessions/", sessions.listed, name="account_sessions"),
+    path("sessions/end-others/", sessions.end_others, name="account_sessions_end_others"),
+    path("sessions/<uuid:number>/end/", sessions.end, name="account_session_end"),
     path("two-factor/", mfa.index, name="mfa_index"),
     path("two-factor/code/", mfa.authenticate, name="mfa_authenticate"),
     path("two-factor/reauthenticate/", mfa.reauthenticate, name="mfa_reauthenticate"),
