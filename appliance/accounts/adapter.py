@@ -12,8 +12,10 @@ from cryptography.fernet import Fernet, MultiFernet
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.http import HttpRequest
+from django.urls import reverse
 
-from appliance.accounts.roles import needs_totp
+from appliance.accounts.first_steps import other_factors
+from appliance.accounts.roles import needs_second_factor, role_of
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
@@ -26,6 +28,10 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
     def get_client_ip(self, request: HttpRequest) -> str:
         """Returns the address from uvicorn, which trusts only proxies on this host."""
         return str(request.META.get("REMOTE_ADDR") or "127.0.0.1")
+
+    def get_password_change_redirect_url(self, request: HttpRequest) -> str:
+        """Returns the page after a change of the password: the overview, which a user without a role cannot see."""
+        return reverse("status:overview" if role_of(request.user) is not None else "account_change_password")
 
     def send_mail(self, *_: Any, **__: Any) -> None:
         """Sends nothing: accounts have no mail address, and the audit log records the event."""
@@ -46,8 +52,9 @@ class MFAAdapter(DefaultMFAAdapter):  # type: ignore[misc]
         return _fernet().decrypt(encrypted_text.encode()).decode()
 
     def can_delete_authenticator(self, authenticator: Any) -> bool:
-        """Returns False while the account must have TOTP."""
-        return not needs_totp(User.objects.get(pk=authenticator.user_id))
+        """Returns False for the last second factor of a user whose role demands one."""
+        user = User.objects.get(pk=authenticator.user_id)
+        return not needs_second_factor(user) or other_factors(authenticator)
 
 
 def _fernet() -> MultiFernet:

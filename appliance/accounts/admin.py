@@ -29,6 +29,7 @@ from appliance.accounts.administering import (
     why_not_deleted,
 )
 from appliance.accounts.audited_admin import AuditedAdmin, ReasonForm
+from appliance.accounts.first_steps import give_password
 from appliance.accounts.permissions import read_bodies, rights_of, role_name, set_rights
 from appliance.accounts.roles import Role
 from appliance.accounts.sessions import end_sessions, sessions_of
@@ -98,7 +99,9 @@ class UserAdmin(AuditedAdmin):
         return rights_of(obj)
 
     def finish(self, request: HttpRequest, obj: User, form: Any) -> None:
-        """Stores the role and the right to read message bodies."""
+        """Stores the role and the right to read message bodies. The password of a new user is one to be changed."""
+        if form.before is None:
+            give_password(obj)
         set_rights(obj, form.cleaned_data["role"], form.cleaned_data["bodies"])
 
     def refusal(self, request: HttpRequest, obj: User) -> str:
@@ -127,7 +130,8 @@ class UserAdmin(AuditedAdmin):
         form = PasswordForm(user, request.POST or None)
         if request.method == "POST" and form.is_valid():
             reset_password(request, user, form)
-            messages.success(request, f"{user.get_username()} has a new password; all sessions were ended.")
+            words = f"{user.get_username()} has a new password, and changes it at the next sign-in; all sessions ended."
+            messages.success(request, words)
             return redirect("admin:auth_user_change", pk)
         context = {**self.admin_site.each_context(request), "title": f"New password for {user.get_username()}",
                    "form": form, "original": user, "opts": self.opts, "button": "Set the password"}  # fmt: skip

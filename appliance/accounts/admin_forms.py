@@ -59,7 +59,7 @@ class UserForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 class NewUserForm(UserCreationForm):  # type: ignore[type-arg]
-    """The form that creates a user."""
+    """The form that creates a user, who changes the password at the first sign-in."""
 
     role = forms.ChoiceField(choices=ROLE_CHOICES, required=False, initial="viewer")
     bodies = forms.BooleanField(label="May read message bodies", required=False, help_text=_BODIES)

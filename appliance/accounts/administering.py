@@ -19,6 +19,7 @@ from django.http import Http404, HttpRequest
 from django.utils import timezone
 
 from appliance.accounts.admin_forms import PasswordForm
+from appliance.accounts.first_steps import give_password
 from appliance.accounts.permissions import is_last_administrator, rights_of
 from appliance.accounts.sessions import end_sessions
 from appliance.audit.record import record
@@ -49,6 +50,7 @@ def reset_password(request: HttpRequest, user: User, form: PasswordForm) -> None
     """Stores the password of a valid form; the user's sessions end."""
     with transaction.atomic():
         form.save()
+        give_password(user)
         end_sessions({user.pk})
         record(request, "user.password", user.get_username(), why=form.cleaned_data["why"], words="reset")
 

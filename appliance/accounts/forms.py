@@ -5,6 +5,8 @@ Otherwise an attacker with a password could try TOTP codes, and an attacker at a
 
 from __future__ import annotations
 
+from typing import Any
+
 from allauth.account import forms as account
 from allauth.core import context
 from allauth.mfa.adapter import get_adapter
@@ -84,7 +86,15 @@ class ReauthenticateForm(account.ReauthenticateForm):  # type: ignore[misc]
 
 
 class ChangePasswordForm(account.ChangePasswordForm):  # type: ignore[misc]
-    """Changes one's own password, with the lock-out of sign-ins."""
+    """Changes one's own password, with the lock-out of sign-ins. The new one differs from the old one: the person who gave
+    that one knows it."""
+
+    def clean(self) -> dict[str, Any]:
+        """Refuses the old password as the new one. Raises ValidationError."""
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        if cleaned.get("password1") and cleaned["password1"] == cleaned.get("oldpassword"):
+            self.add_error("password1", "The new password must differ from the current one.")
+        return cleaned
 
     def clean_oldpassword(self) -> str:
         """Checks the old password. Raises ValidationError, also while the account is locked."""

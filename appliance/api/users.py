@@ -32,6 +32,7 @@ from appliance.accounts.administering import (
     user_of_lock,
     why_not_deleted,
 )
+from appliance.accounts.first_steps import give_password
 from appliance.accounts.permissions import may_read_by_own_right, read_bodies, rights_of, role_name, set_rights
 from appliance.accounts.roles import GROUPS, Role
 from appliance.api.bodies import Body, Why, optional
@@ -229,6 +230,7 @@ def create_user(request: HttpRequest, body: NewUserBody) -> UserShown:
     _check(form)
     with transaction.atomic():
         made = form.save()
+        give_password(made)
         set_rights(made, body.role, body.reads_bodies)
         record(request, "user.add", made.get_username(), after=rights_of(made), why=body.why)
     return _user(_of(made.pk))

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.http import HttpRequest
 
+from appliance.accounts.first_steps import first_step
 from appliance.accounts.roles import Role, role_of
 from appliance.alerts.open_alerts import open_alerts
 
@@ -31,14 +32,19 @@ SECTIONS = (
 
 
 def portal(request: HttpRequest) -> dict[str, Any]:
-    """Returns what the frame of every page shows: the role, its sections, the current one, and the open alerts."""
+    """Returns what the frame of every page shows: the role, its sections, the current one, and the open alerts.
+
+    While a user must do something first, the frame shows nothing that needs a role.
+    """
     user = getattr(request, "user", None)  # missing on an error page that comes before the sign-in is checked
-    role = role_of(user) if user is not None and user.is_authenticated else None
+    step = first_step(request) if user is not None and user.is_authenticated else None
+    role = role_of(user) if user is not None and user.is_authenticated and step is None else None
     match = getattr(request, "resolver_match", None)
     here = match.view_name if match is not None else ""
     return {
         "section": next((words for url, words, _ in SECTIONS if url == here), ""),
         "role": role,
+        "first_step": step.name.lower() if step is not None else "",
         "may_change": role is not None and role >= Role.OPERATOR,
         "may_administer": role is not None and role >= Role.ADMINISTRATOR,
         "alerts": open_alerts() if role is not None else None,

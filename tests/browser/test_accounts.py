@@ -24,11 +24,15 @@ async def password(page: Page, it: Site, name: str, words: str = PASSWORD) -> No
 async def test_totp_is_set_up_with_an_app_and_asked_for_from_then_on(tmp_path: Path) -> None:
     async with (
         Lab(["accept:127.0.0.1:0"]) as lab,
-        site(tmp_path, lab, {"portal": {"require_totp": "administrators"}}) as it,
+        site(tmp_path, lab, {"portal": {"second_factor_for": ["administrator"]}}) as it,
     ):
         page = await it.page()
         await password(page, it, "administrator")
         # The policy leads there, and to nothing else; the password is asked for once more.
+        await page.wait_for_url("**/two-factor/")
+        await expect(page.locator("main")).to_contain_text("Your role requires a second factor")
+        assert await page.locator("nav.side").count() == 0
+        await page.click("main >> text=Set up")
         await page.wait_for_url("**/reauthenticate/**")
         await page.fill("input[name=password]", PASSWORD)
         await page.click("main button[type=submit]")
@@ -36,7 +40,8 @@ async def test_totp_is_set_up_with_an_app_and_asked_for_from_then_on(tmp_path: P
         picture = page.locator("img.qr")
         assert await picture.evaluate("image => image.complete && image.naturalWidth") > 0, "the policy lets it be seen"
         await page.goto(it.url("/admin/"))
-        await page.wait_for_url("**/two-factor/activate/**")
+        await page.wait_for_url("**/two-factor/")
+        await page.click("main >> text=Set up")
         secret = await page.locator("#totp-secret").inner_text()
         enrolled = await fresh_code(secret)
         await page.fill("input[name=code]", enrolled)

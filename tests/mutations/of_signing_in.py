@@ -1,0 +1,38 @@
+"""Ways to get into the portal, or to stay in it, by what a law closes."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+__all__ = ["MUTATIONS"]
+
+MUTATIONS = [
+    Mutation(
+        "a session that was ended stays in force",
+        "appliance/accounts/sessions.py",
+        "    return rows.delete()[0]\n",
+        "    return rows.count()\n",
+        "tests/appliance/accounts/test_sessions.py -k next_request",
+    ),
+    Mutation(
+        "a page can be read before a given password is changed",
+        "appliance/accounts/first_steps.py",
+        '    FirstStep.PASSWORD: _ALWAYS_OPEN | {"account_change_password"},\n',
+        '    FirstStep.PASSWORD: _ALWAYS_OPEN | {"account_change_password", "audit:entries"},\n',
+        "tests/appliance/accounts/test_first_steps.py -k nothing_else_is_reached",
+    ),
+    Mutation(
+        "recovery codes count as a second factor",
+        "appliance/accounts/first_steps.py",
+        "FACTORS = (Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN)\n",
+        "FACTORS = tuple(Authenticator.Type)\n",
+        "tests/appliance/accounts/test_first_steps.py -k recovery_codes",
+    ),
+    Mutation(
+        "a token works before its user has done the first steps",
+        "appliance/api/authentication.py",
+        "    if step := first_step_of(token.user):\n",
+        "    if (step := first_step_of(token.user)) and not token.name:\n",
+        "tests/appliance/accounts/test_first_steps.py -k stops_tokens",
+    ),
+]
