@@ -171,6 +171,7 @@ ACCOUNT_FORMS = {
 ACCOUNT_RATE_LIMITS = {
     "login": "60/m/ip",
     "login_failed": None,
+    "invitation": "20/m/ip",  # codes, and passwords of invited users
     "change_password": "20/m/user",
     "reauthenticate": "20/m/user",
 }

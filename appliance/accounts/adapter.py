@@ -10,12 +10,15 @@ from allauth.account.adapter import DefaultAccountAdapter
 from allauth.mfa.adapter import DefaultMFAAdapter
 from cryptography.fernet import Fernet, MultiFernet
 from django.conf import settings
+from django.contrib.auth.backends import ModelBackend
 from django.contrib.auth.models import User
 from django.http import HttpRequest
 from django.urls import reverse
 
 from appliance.accounts.first_steps import other_factors
 from appliance.accounts.roles import needs_second_factor, role_of
+
+_BACKEND = f"{ModelBackend.__module__}.{ModelBackend.__qualname__}"
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
@@ -24,6 +27,11 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         """Returns False: the portal has no sign-up page."""
         return False
+
+    def login(self, request: HttpRequest, user: Any) -> None:
+        """Signs the user in, by Django's own backend if no other one has checked who he is."""
+        user.backend = getattr(user, "backend", _BACKEND)
+        super().login(request, user)
 
     def get_client_ip(self, request: HttpRequest) -> str:
         """Returns the address from uvicorn, which trusts only proxies on this host."""

@@ -46,15 +46,15 @@ class UserAdmin(AuditedAdmin):
     action = "user"
     title = "Users"
     explanation = "Users who may sign in, and their roles."
-    may_add = may_change = may_delete = True
+    may_add = may_change = may_delete = may_invite = True
     list_display = ("username", "full_name", "role", "is_active", "has_totp", "seen")
     search_fields = ("username", "first_name", "last_name")
     ordering = ("username",)
     readonly_fields = ("has_totp", "seen")
     form = UserForm
     change_form_template = "admin/auth/user/change_form.html"
-    _fields = ("username", "first_name", "last_name", "role", "bodies", "is_active", "has_totp", "seen", "why")
-    _new_fields = ("username", "password1", "password2", "role", "bodies", "why")
+    _fields = ("username", "first_name", "last_name", "email", "role", "bodies", "is_active", "has_totp", "seen", "why")
+    _new_fields = ("username", "email", "password1", "password2", "role", "bodies", "why")
 
     def get_fieldsets(self, request: HttpRequest, obj: User | None = None) -> Any:
         """Returns the fields of the form; a new user has a password as well."""

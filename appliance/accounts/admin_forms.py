@@ -21,9 +21,17 @@ from appliance.accounts.permissions import (
 )
 from appliance.accounts.sessions import SignedIn
 
-__all__ = ["EndSessionsForm", "NewUserForm", "PasswordForm", "RoleForm", "UserForm"]
+__all__ = ["EndSessionsForm", "NewUserForm", "PasswordForm", "RoleForm", "UserForm", "free_address"]
 
 _BODIES = "Each view is recorded in the audit log. Administrators always have this right."
+
+
+def free_address(address: str, own: int | None = None) -> str:
+    """Returns the mail address if no other user has it: single sign-on finds a user by it. Raises ValidationError."""
+    others = User.objects.exclude(pk=own) if own is not None else User.objects.all()
+    if address and others.filter(email__iexact=address).exists():
+        raise ValidationError("Another user has this mail address.")
+    return address
 
 
 class UserForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -38,13 +46,17 @@ class UserForm(forms.ModelForm):  # type: ignore[type-arg]
         """Names the fields that Django makes from the model."""
 
         model = User
-        fields = ("username", "first_name", "last_name", "is_active")
+        fields = ("username", "first_name", "last_name", "email", "is_active")
         help_texts = {"is_active": "Inactive users cannot sign in; their sessions end."}
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.fields["role"].initial = role_name(self.instance)
         self.fields["bodies"].initial = may_read_by_own_right(self.instance)
+
+    def clean_email(self) -> str:
+        """Refuses the mail address of another user. Raises ValidationError."""
+        return free_address(self.cleaned_data["email"], self.instance.pk)
 
     def clean(self) -> dict[str, Any]:
         """Refuses changes of one's own rights and of the last active administrator. Raises ValidationError."""
@@ -64,6 +76,15 @@ class NewUserForm(UserCreationForm):  # type: ignore[type-arg]
     role = forms.ChoiceField(choices=ROLE_CHOICES, required=False, initial="viewer")
     bodies = forms.BooleanField(label="May read message bodies", required=False, help_text=_BODIES)
     why = reason_field()
+
+    class Meta(UserCreationForm.Meta):  # type: ignore[name-defined,misc]
+        """Adds the mail address to the fields that Django has."""
+
+        fields = ("username", "email")
+
+    def clean_email(self) -> str:
+        """Refuses the mail address of another user. Raises ValidationError."""
+        return free_address(self.cleaned_data["email"])
 
 
 class PasswordForm(SetPasswordForm):  # type: ignore[type-arg]

@@ -1,4 +1,4 @@
-"""The right to read the bodies of messages, which is apart from the roles; given passwords; the sessions."""
+"""The right to read the bodies of messages, which is apart from the roles; given passwords; invitations; the sessions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from appliance.accounts.session_store import Session
 
-__all__ = ["GivenPassword", "Rights", "Session"]
+__all__ = ["GivenPassword", "Invitation", "Rights", "Session"]
 
 
 class Rights(models.Model):
@@ -30,3 +30,27 @@ class GivenPassword(models.Model):
 
     def __str__(self) -> str:
         return f"of {self.user_id}"
+
+
+class Invitation(models.Model):
+    """An invitation by mail to become a user. The database has the digest of its code, never the code."""
+
+    digest = models.CharField(max_length=64, unique=True)  # SHA-256 in hexadecimal, of 256 random bits
+    address = models.EmailField(max_length=254)
+    username = models.CharField(max_length=150)
+    role = models.CharField(max_length=20)
+    invited_by = models.CharField(max_length=150)  # stays when that user is gone
+    made_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField()
+    queue_id = models.CharField(max_length=40, blank=True)  # of the mail; "" if it could not be sent
+    fault = models.CharField(max_length=400, blank=True)  # why it could not be sent
+    accepted_at = models.DateTimeField(null=True)
+    withdrawn_at = models.DateTimeField(null=True)
+
+    class Meta:
+        """Sorts invitations newest first."""
+
+        ordering = ("-pk",)
+
+    def __str__(self) -> str:
+        return f"{self.username} at {self.address}"

@@ -1,7 +1,7 @@
 """URLs of sign-in, TOTP and the own account: those of allauth's pages that are open, and ours.
 
-There is no sign-up and no password reset by mail: an administrator creates users and resets passwords. The portal is used to
-repair mail, so signing in must not depend on mail.
+There is no sign-up and no password reset by mail: an administrator creates or invites users, and resets passwords. The portal
+is used to repair mail, so signing in must not depend on mail.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from allauth.mfa.recovery_codes import views as recovery_codes
 from allauth.mfa.totp import views as totp
 from django.urls import path
 
+from appliance.accounts import invitation_views as invitations
 from appliance.accounts import session_views as sessions
 
 urlpatterns = [
@@ -23,6 +24,11 @@ urlpatterns = [
     path("sessions/", sessions.listed, name="account_sessions"),
     path("sessions/end-others/", sessions.end_others, name="account_sessions_end_others"),
     path("sessions/<uuid:number>/end/", sessions.end, name="account_session_end"),
+    path("invitations/", invitations.listed, name="account_invitations"),
+    path("invitations/<int:pk>/again/", invitations.again, name="account_invitation_again"),
+    path("invitations/<int:pk>/withdraw/", invitations.withdraw, name="account_invitation_withdraw"),
+    path("invitation/", invitations.enter, name="account_invitation"),
+    path("invitation/accept/", invitations.accept, name="account_invitation_accept"),
     path("two-factor/", mfa.index, name="mfa_index"),
     path("two-factor/code/", mfa.authenticate, name="mfa_authenticate"),
     path("two-factor/reauthenticate/", mfa.reauthenticate, name="mfa_reauthenticate"),

@@ -246,7 +246,8 @@ def change_user(request: HttpRequest, number: Path[Number], body: UserBody) -> U
         given = body.model_dump(exclude_unset=True)
         values = {name: given.get(name, getattr(now, name)) for name in ("username", "first_name", "last_name", "role")}
         bodies, active = given.get("reads_bodies", now.reads_bodies), given.get("active", now.active)
-        form = UserForm({**values, "bodies": bodies, "is_active": active, "why": body.why}, instance=it)
+        fields = {**values, "email": it.email, "bodies": bodies, "is_active": active, "why": body.why}
+        form = UserForm(fields, instance=it)
         form.request = request
         _check(form)
         made = form.save()

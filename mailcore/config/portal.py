@@ -52,6 +52,10 @@ class Portal(PortalMetrics):
         _role,
         values.distinct,
     )
+    invitation_s: int = whole(
+        3 * DAY_S, 300, 30 * DAY_S, "seconds", "how long the link of an invitation works, until it is used"
+    )
+    invitations_max: int = whole(100, 1, 10_000, "invitations", "invitations that may be open at a time")
     manages: bool = flag(
         True,
         "settings can be changed while Waypost runs, with waypost settings, and are kept in managed.toml below home; false:"

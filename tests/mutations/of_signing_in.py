@@ -8,6 +8,20 @@ __all__ = ["MUTATIONS"]
 
 MUTATIONS = [
     Mutation(
+        "an invitation works twice",
+        "appliance/accounts/invitations.py",
+        "        if not open_invitations().filter(pk=invitation.pk).update(accepted_at=timezone.now()):\n",
+        "        if not Invitation.objects.filter(pk=invitation.pk).update(accepted_at=timezone.now()):\n",
+        "tests/appliance/accounts/test_invitations.py -k withdrawn",
+    ),
+    Mutation(
+        "the code of an invitation that was sent again still works",
+        "appliance/accounts/invitations.py",
+        "    if not rows.update(digest=digest_of(code), expires_at=_end()):\n",
+        "    if not rows.update(expires_at=_end()):\n",
+        "tests/appliance/accounts/test_invitations.py -k expired",
+    ),
+    Mutation(
         "a session that was ended stays in force",
         "appliance/accounts/sessions.py",
         "    return rows.delete()[0]\n",
