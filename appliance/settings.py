@@ -29,6 +29,7 @@ try:
 except ConfigError as error:
     raise ImproperlyConfigured(str(error)) from None
 PORTAL = WAYPOST.portal
+OIDC = WAYPOST.oidc
 PORTAL_DIRECTORY = WAYPOST.home / "portal"
 CONTROL_SOCKET = WAYPOST.run_directory / "control.sock"
 REPORTS = WAYPOST.reports
@@ -164,6 +165,7 @@ ACCOUNT_SESSION_REMEMBER = False
 ACCOUNT_REAUTHENTICATION_REQUIRED = True
 ACCOUNT_REAUTHENTICATION_TIMEOUT = 300
 ACCOUNT_FORMS = {
+    "login": "appliance.accounts.forms.LoginForm",
     "reauthenticate": "appliance.accounts.forms.ReauthenticateForm",
     "change_password": "appliance.accounts.forms.ChangePasswordForm",
 }
@@ -171,6 +173,7 @@ ACCOUNT_FORMS = {
 ACCOUNT_RATE_LIMITS = {
     "login": "60/m/ip",
     "login_failed": None,
+    "oidc": "60/m/ip",  # each begins a session
     "invitation": "20/m/ip",  # codes, and passwords of invited users
     "change_password": "20/m/user",
     "reauthenticate": "20/m/user",

@@ -3,7 +3,7 @@
 Law: until these are done, the user reaches no page but theirs, no stream, and nothing by a token of the HTTP API. It is asked
 with each request, not only at the sign-in, so a role that is given later and a factor that is removed later count at once.
 
-A second factor is TOTP or a passkey.
+A second factor is TOTP, a passkey, or one at the provider of single sign-on if [oidc] second_factor_amr counts it.
 
 Keeps law: first-steps-first (docs/laws.md).
 """
@@ -14,12 +14,14 @@ import enum
 
 from allauth.account.signals import password_changed
 from allauth.mfa.models import Authenticator
+from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
 from django.dispatch import receiver
 from django.http import HttpRequest
 
-from appliance.accounts.models import GivenPassword
+from appliance.accounts.models import GivenPassword, Identity
 from appliance.accounts.roles import needs_second_factor
+from appliance.accounts.sessions import signed_in_by
 
 __all__ = [
     "OPEN_BEFORE",
@@ -56,18 +58,28 @@ OPEN_BEFORE = {  # the pages that are open before a step is done
 def first_step(request: HttpRequest) -> FirstStep | None:
     """Returns the step that comes first for the user of this session; None if there is none. Asks once a request."""
     if not hasattr(request, _OF_REQUEST):
-        setattr(request, _OF_REQUEST, first_step_of(request.user))
+        by_provider = signed_in_by(request, request.user, "oidc") or {}
+        setattr(request, _OF_REQUEST, _step(request.user, bool(by_provider.get("second_factor"))))
     step: FirstStep | None = getattr(request, _OF_REQUEST)
     return step
 
 
 def first_step_of(user: AbstractBaseUser | AnonymousUser) -> FirstStep | None:
-    """Returns the step that comes first for this user, in any session; None if there is none."""
+    """Returns the step that comes first for this user without a session, as for a token; None if there is none.
+
+    A second factor at the provider of single sign-on counts if the last sign-in there had one.
+    """
+    identities = Identity.objects.filter(issuer=settings.OIDC.issuer, had_second_factor=True)
+    is_counted = bool(settings.OIDC.second_factor_amr) and needs_second_factor(user)
+    return _step(user, is_counted and identities.filter(user=user.pk).exists())
+
+
+def _step(user: AbstractBaseUser | AnonymousUser, has_factor_at_provider: bool) -> FirstStep | None:
     if not user.is_authenticated:
         return None
     if GivenPassword.objects.filter(pk=user.pk).exists():
         return FirstStep.PASSWORD
-    if needs_second_factor(user) and not has_second_factor(user):
+    if needs_second_factor(user) and not has_factor_at_provider and not has_second_factor(user):
         return FirstStep.SECOND_FACTOR
     return None
 

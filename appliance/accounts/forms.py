@@ -15,11 +15,12 @@ from allauth.mfa.models import Authenticator
 from allauth.mfa.totp.forms import ActivateTOTPForm
 from allauth.mfa.totp.internal.auth import TOTP
 from axes.handlers.proxy import AxesProxyHandler
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.contrib.auth.signals import user_login_failed
 from django.core.exceptions import ValidationError
 
-__all__ = ["ActivateForm", "ChangePasswordForm", "CodeAgainForm", "CodeForm", "ReauthenticateForm"]
+__all__ = ["ActivateForm", "ChangePasswordForm", "CodeAgainForm", "CodeForm", "LoginForm", "ReauthenticateForm"]
 
 
 def refuse_when_locked(user: User) -> None:
@@ -72,6 +73,17 @@ class CodeForm(_Code, mfa.AuthenticateForm):  # type: ignore[misc]
 
 class CodeAgainForm(_Code, mfa.ReauthenticateForm):  # type: ignore[misc]
     """Once more before something that matters."""
+
+
+class LoginForm(account.LoginForm):  # type: ignore[misc]
+    """Signs in with a password, if [oidc] passwords allows it."""
+
+    def clean(self) -> dict[str, Any]:
+        """Checks name and password. Raises ValidationError."""
+        if not settings.OIDC.passwords:  # before they are looked at: the answer says nothing about them
+            raise ValidationError("Passwords are turned off here. Use single sign-on or a passkey.")
+        cleaned: dict[str, Any] = super().clean()
+        return cleaned
 
 
 class ReauthenticateForm(account.ReauthenticateForm):  # type: ignore[misc]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from allauth.account.internal.flows.login import perform_login, record_authentication
 from allauth.account.models import Login
 from allauth.core import ratelimit
+from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import User
@@ -129,7 +130,7 @@ def accept(request: HttpRequest) -> HttpResponse:
     if form.is_bound:
         if limited := _limited(request):
             return limited
-        if form.is_valid():
+        if settings.OIDC.passwords and form.is_valid():
             return _accepted(request, invitation, form.cleaned_data["new_password1"])
     return render(request, "accounts/invitation_accept.html", {"form": form, "invitation": invitation})
 

@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 
 from django.conf import settings
+from django.contrib.auth import logout
+from django.contrib.auth.views import redirect_to_login
 from django.contrib.sessions.backends.base import UpdateError
 from django.core.exceptions import PermissionDenied
 from django.db import DatabaseError
@@ -20,7 +22,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect
 
 from appliance.accounts.first_steps import OPEN_BEFORE, first_step
-from appliance.accounts.sessions import SEEN, note_seen
+from appliance.accounts.sessions import SEEN, is_over, note_seen
 
 __all__ = ["TAKES_TOKENS", "HeadersMiddleware", "SessionMiddleware"]
 
@@ -68,6 +70,9 @@ class SessionMiddleware:
         """Returns a redirect if the user must do something first, else None. A view that takes tokens looks at no session."""
         if getattr(view, TAKES_TOKENS, False) or not request.user.is_authenticated:
             return None
+        if is_over(request.session):
+            logout(request)
+            return redirect_to_login(request.get_full_path())
         match = request.resolver_match
         name = match.view_name if match is not None else ""
         if name not in _ALWAYS_AGAIN and not request.headers.get(AGAIN):

@@ -1,4 +1,4 @@
-"""The right to read the bodies of messages, which is apart from the roles; given passwords; invitations; the sessions."""
+"""The right to read the bodies of messages, which is apart from the roles; passwords, invitations, identities and sessions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from appliance.accounts.session_store import Session
 
-__all__ = ["GivenPassword", "Invitation", "Rights", "Session"]
+__all__ = ["GivenPassword", "Identity", "Invitation", "Rights", "Session"]
 
 
 class Rights(models.Model):
@@ -54,3 +54,24 @@ class Invitation(models.Model):
 
     def __str__(self) -> str:
         return f"{self.username} at {self.address}"
+
+
+class Identity(models.Model):
+    """A user's identity at a provider of single sign-on: the provider's own name for the person, which never changes."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    issuer = models.CharField(max_length=255)
+    subject = models.CharField(max_length=255)
+    linked_at = models.DateTimeField(default=timezone.now)
+    had_second_factor = models.BooleanField(default=False)  # at the last sign-in, if [oidc] second_factor_amr counts it
+
+    class Meta:
+        """Allows one user an identity, and one identity a user: the database decides which of two requests is first."""
+
+        constraints = (
+            models.UniqueConstraint(fields=("issuer", "subject"), name="identity_once"),
+            models.UniqueConstraint(fields=("issuer", "user"), name="identity_of_user"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.subject} at {self.issuer}"

@@ -1,4 +1,4 @@
-"""The page of a user's own sessions: the list, ending one, ending all others.
+"""The page of a user's own sessions: the list, ending one, ending all others; and the page of a user without a password.
 
 Law: a user sees and ends sessions of the own account only; those of others are in the administration, with a reason.
 """
@@ -19,7 +19,7 @@ from appliance.accounts.sessions import end_sessions, number_of, sessions_of
 from appliance.audit.record import record
 from mailcore.counted import counted
 
-__all__ = ["end", "end_others", "listed"]
+__all__ = ["end", "end_others", "listed", "no_password"]
 
 
 @require_safe
@@ -54,6 +54,12 @@ def end_others(request: HttpRequest) -> HttpResponse:
     record(request, "session.end", user.get_username(), words=f"all others: {counted(ended, 'session')}")
     messages.success(request, f"{counted(ended, 'other session')} ended.")
     return redirect("account_sessions")
+
+
+@require_safe
+def no_password(request: HttpRequest) -> HttpResponse:
+    """Renders the page of a user who has no password to change."""
+    return render(request, "accounts/no_password.html")
 
 
 def _user(request: HttpRequest) -> User:

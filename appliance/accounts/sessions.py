@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +18,7 @@ from allauth.account.authentication import get_authentication_records
 from allauth.account.signals import password_changed
 from django.conf import settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, User
 from django.contrib.auth.signals import user_logged_in
 from django.contrib.sessions.backends.base import SessionBase
 from django.db.models.signals import m2m_changed, post_save, pre_save
@@ -30,7 +30,17 @@ from django.utils.crypto import constant_time_compare
 from appliance.accounts.browsers import AGENT_MAX, browser_in_words
 from appliance.accounts.session_store import SIGN_IN, Session
 
-__all__ = ["SEEN", "SignedIn", "end_sessions", "is_in_force", "note_seen", "number_of", "sessions_of"]
+__all__ = [
+    "SEEN",
+    "SignedIn",
+    "end_sessions",
+    "is_in_force",
+    "is_over",
+    "note_seen",
+    "number_of",
+    "sessions_of",
+    "signed_in_by",
+]
 
 SEEN = "waypost_seen"  # key of a session: when it was last used, in seconds since 1970
 _SEEN_AT = "waypost_seen_at"  # key of a session: the address that used it last
@@ -93,9 +103,23 @@ def is_in_force(data: dict[str, Any], user: User | None) -> bool:
         return False
     if data.get(BACKEND_SESSION_KEY) not in settings.AUTHENTICATION_BACKENDS:
         return False
+    if is_over(data):
+        return False
     given = str(data.get(HASH_SESSION_KEY, ""))
     hashes = (user.get_session_auth_hash(), *user.get_session_auth_fallback_hash())
     return any(constant_time_compare(given, each) for each in hashes)
+
+
+def is_over(data: Mapping[str, Any]) -> bool:
+    """Returns whether the time of a session by single sign-on is over, also if it was used until now."""
+    until = (data.get(SIGN_IN) or {}).get("until")
+    return until is not None and time.time() > until
+
+
+def signed_in_by(request: HttpRequest, user: AbstractBaseUser | AnonymousUser, method: str) -> dict[str, Any] | None:
+    """Returns what was noted when this user last proved who he is by this method in this session; None if he did not."""
+    records = [each for each in get_authentication_records(request, user) if each.get("method") == method]
+    return records[-1] if records else None
 
 
 def _in_force(user: User) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -150,6 +174,7 @@ def _signed_in(request: HttpRequest, user: User, **_: Any) -> None:
         "address": _address(request),
         "agent": request.headers.get("User-Agent", "")[:AGENT_MAX],
         "how": _how(request, user),
+        "until": (signed_in_by(request, user, "oidc") or {}).get("until"),
     }
 
 

@@ -14,6 +14,7 @@ from django.urls import path
 
 from appliance.accounts import invitation_views as invitations
 from appliance.accounts import session_views as sessions
+from appliance.accounts.oidc import views as oidc
 
 urlpatterns = [
     path("login/", account.login, name="account_login"),
@@ -21,6 +22,9 @@ urlpatterns = [
     path("inactive/", account.account_inactive, name="account_inactive"),
     path("password/", account.password_change, name="account_change_password"),
     path("reauthenticate/", account.reauthenticate, name="account_reauthenticate"),
+    path("password/none/", sessions.no_password, name="account_set_password"),  # allauth leads there
+    path("oidc/", oidc.begin, name="account_oidc"),
+    path("oidc/callback/", oidc.callback, name="account_oidc_callback"),
     path("sessions/", sessions.listed, name="account_sessions"),
     path("sessions/end-others/", sessions.end_others, name="account_sessions_end_others"),
     path("sessions/<uuid:number>/end/", sessions.end, name="account_session_end"),

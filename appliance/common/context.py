@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpRequest
 
 from appliance.accounts.first_steps import first_step
@@ -44,6 +45,7 @@ def portal(request: HttpRequest) -> dict[str, Any]:
     return {
         "section": next((words for url, words, _ in SECTIONS if url == here), ""),
         "role": role,
+        "oidc": settings.OIDC,
         "first_step": step.name.lower() if step is not None else "",
         "may_change": role is not None and role >= Role.OPERATOR,
         "may_administer": role is not None and role >= Role.ADMINISTRATOR,

@@ -8,6 +8,34 @@ __all__ = ["MUTATIONS"]
 
 MUTATIONS = [
     Mutation(
+        "an address counts that the provider has not verified",
+        "appliance/accounts/oidc/provider.py",
+        '            address=address if is_verified else "",\n',
+        "            address=address,\n",
+        "tests/appliance/accounts/test_oidc.py -k not_verified",
+    ),
+    Mutation(
+        "a token of another sign-in is believed",
+        "appliance/accounts/oidc/provider.py",
+        '        if not hmac.compare_digest(str(claims.get("nonce", "")).encode(), nonce.encode()):\n',
+        '        if not claims.get("nonce"):\n',
+        "tests/appliance/accounts/test_oidc.py -k not_for_this_sign_in",
+    ),
+    Mutation(
+        "a person who left all groups keeps the role",
+        "appliance/accounts/oidc/people.py",
+        "    if wanted == role_name(user):\n",
+        '    if wanted in (role_name(user), ""):\n',
+        "tests/appliance/accounts/test_oidc.py -k take_it_away",
+    ),
+    Mutation(
+        "the second factor of the provider counts for a sign-in with a password",
+        "appliance/accounts/first_steps.py",
+        '        setattr(request, _OF_REQUEST, _step(request.user, bool(by_provider.get("second_factor"))))\n',
+        "        setattr(request, _OF_REQUEST, first_step_of(request.user))\n",
+        "tests/appliance/accounts/test_oidc.py -k not_got_around",
+    ),
+    Mutation(
         "an invitation works twice",
         "appliance/accounts/invitations.py",
         "        if not open_invitations().filter(pk=invitation.pk).update(accepted_at=timezone.now()):\n",
