@@ -181,10 +181,16 @@ ACCOUNT_RATE_LIMITS = {
 MFA_ADAPTER = "appliance.accounts.adapter.MFAAdapter"
 MFA_FORMS = {
     "activate_totp": "appliance.accounts.forms.ActivateForm",
+    "add_webauthn": "appliance.accounts.passkeys.AddForm",
+    "authenticate_webauthn": "appliance.accounts.passkeys.CodeForm",
+    "login_webauthn": "appliance.accounts.passkeys.LoginForm",
+    "reauthenticate_webauthn": "appliance.accounts.passkeys.AgainForm",
     "authenticate": "appliance.accounts.forms.CodeForm",
     "reauthenticate": "appliance.accounts.forms.CodeAgainForm",
 }
-MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_RATE_LIMITS = {"webauthn_login": "60/m/ip"}
 MFA_RECOVERY_CODES_SHOW_ONCE = True
 MFA_TOTP_ISSUER = "Waypost"
 AXES_FAILURE_LIMIT = PORTAL.lockout_failures

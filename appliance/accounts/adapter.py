@@ -7,7 +7,9 @@ import hashlib
 from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
+from allauth.core import context
 from allauth.mfa.adapter import DefaultMFAAdapter
+from allauth.mfa.models import Authenticator
 from cryptography.fernet import Fernet, MultiFernet
 from django.conf import settings
 from django.contrib.auth.backends import ModelBackend
@@ -15,7 +17,9 @@ from django.contrib.auth.models import User
 from django.http import HttpRequest
 from django.urls import reverse
 
-from appliance.accounts.first_steps import other_factors
+from appliance.accounts.browsers import browser_in_words
+from appliance.accounts.first_steps import has_way_in, other_factors
+from appliance.accounts.passkeys import relying_party
 from appliance.accounts.roles import needs_second_factor, role_of
 
 _BACKEND = f"{ModelBackend.__module__}.{ModelBackend.__qualname__}"
@@ -60,9 +64,20 @@ class MFAAdapter(DefaultMFAAdapter):  # type: ignore[misc]
         return _fernet().decrypt(encrypted_text.encode()).decode()
 
     def can_delete_authenticator(self, authenticator: Any) -> bool:
-        """Returns False for the last second factor of a user whose role demands one."""
+        """Returns False for the last second factor of a user whose role demands one, and for the only way in."""
         user = User.objects.get(pk=authenticator.user_id)
-        return not needs_second_factor(user) or other_factors(authenticator)
+        if needs_second_factor(user) and not other_factors(authenticator):
+            return False
+        return authenticator.type != Authenticator.Type.WEBAUTHN or has_way_in(user, without=authenticator.pk)
+
+    def get_public_key_credential_rp_entity(self) -> dict[str, str]:
+        """Returns the host that passkeys are for, and its name on the device."""
+        host = relying_party(context.request)
+        return {"id": host, "name": f"Waypost {host}"}
+
+    def generate_authenticator_name(self, user: Any, type: Any) -> str:  # as allauth names it
+        """Returns a name that tells passkeys apart: browser and system that made it."""
+        return browser_in_words(context.request.headers.get("User-Agent", ""))
 
 
 def _fernet() -> MultiFernet:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from allauth.mfa.models import Authenticator
 from axes.models import AccessAttempt
 from django.contrib import admin, messages
 from django.contrib.auth.models import Group, User
@@ -29,7 +28,7 @@ from appliance.accounts.administering import (
     why_not_deleted,
 )
 from appliance.accounts.audited_admin import AuditedAdmin, ReasonForm
-from appliance.accounts.first_steps import give_password
+from appliance.accounts.first_steps import give_password, has_second_factor
 from appliance.accounts.permissions import read_bodies, rights_of, role_name, set_rights
 from appliance.accounts.roles import Role
 from appliance.accounts.sessions import end_sessions, sessions_of
@@ -47,13 +46,24 @@ class UserAdmin(AuditedAdmin):
     title = "Users"
     explanation = "Users who may sign in, and their roles."
     may_add = may_change = may_delete = may_invite = True
-    list_display = ("username", "full_name", "role", "is_active", "has_totp", "seen")
+    list_display = ("username", "full_name", "role", "is_active", "second_factor", "seen")
     search_fields = ("username", "first_name", "last_name")
     ordering = ("username",)
-    readonly_fields = ("has_totp", "seen")
+    readonly_fields = ("second_factor", "seen")
     form = UserForm
     change_form_template = "admin/auth/user/change_form.html"
-    _fields = ("username", "first_name", "last_name", "email", "role", "bodies", "is_active", "has_totp", "seen", "why")
+    _fields = (
+        "username",
+        "first_name",
+        "last_name",
+        "email",
+        "role",
+        "bodies",
+        "is_active",
+        "second_factor",
+        "seen",
+        "why",
+    )
     _new_fields = ("username", "email", "password1", "password2", "role", "bodies", "why")
 
     def get_fieldsets(self, request: HttpRequest, obj: User | None = None) -> Any:
@@ -80,10 +90,10 @@ class UserAdmin(AuditedAdmin):
         """Returns the name of the user's role, or "none"."""
         return role_name(user) or "none"
 
-    @admin.display(description="TOTP", boolean=True)
-    def has_totp(self, user: User) -> bool:
-        """Returns whether the user signs in with TOTP."""
-        return bool(Authenticator.objects.filter(user_id=user.pk, type=Authenticator.Type.TOTP).exists())
+    @admin.display(description="Second factor", boolean=True)
+    def second_factor(self, user: User) -> bool:
+        """Returns whether the user has TOTP or a passkey."""
+        return has_second_factor(user)
 
     @admin.display(description="Last sign-in", ordering="last_login")
     def seen(self, user: User) -> str:
@@ -161,12 +171,12 @@ class UserAdmin(AuditedAdmin):
         if request.method == "POST" and form.is_valid():
             remove_totp(request, user, form.cleaned_data["why"])
             messages.success(
-                request, f"{user.get_username()} signs in with the password alone until TOTP is set up again."
+                request, f"{user.get_username()} signs in without a second factor until one is set up again."
             )
             return redirect("admin:auth_user_change", pk)
         context = {**self.admin_site.each_context(request), "title": f"Two-factor sign-in of {user.get_username()}",
                    "form": form, "original": user, "opts": self.opts, "button": "Remove two-factor sign-in", "danger": True,
-                   "words": "This removes the authenticator app and the recovery codes. "
+                   "words": "This removes the authenticator app, all passkeys and the recovery codes. "
                             "Verify the identity of the person who asks for it."}  # fmt: skip
         return render(request, "admin/deed.html", context, status=422 if form.errors else 200)
 

@@ -1,4 +1,5 @@
-"""The steps that come first: a user changes a password that another person gave, and sets up a required second factor.
+"""The steps that come first: a user changes a password that another person gave, makes a passkey if there is no other way in,
+and sets up a required second factor.
 
 Law: until these are done, the user reaches no page but theirs, no stream, and nothing by a token of the HTTP API. It is asked
 with each request, not only at the sign-in, so a role that is given later and a factor that is removed later count at once.
@@ -30,6 +31,7 @@ __all__ = [
     "first_step_of",
     "give_password",
     "has_second_factor",
+    "has_way_in",
     "other_factors",
 ]
 
@@ -40,6 +42,7 @@ class FirstStep(enum.Enum):
     """A step, with the name of its page, and in words."""
 
     PASSWORD = ("account_change_password", "change the password that you were given")
+    WAY_IN = ("mfa_add_webauthn", "make a passkey, because you have no password")
     SECOND_FACTOR = ("mfa_index", "your role requires a second factor; set it up")
 
     def __init__(self, page: str, words: str) -> None:
@@ -51,7 +54,9 @@ _OF_REQUEST = "_waypost_first_step"
 _ALWAYS_OPEN = frozenset(("account_logout", "account_login", "account_reauthenticate", "mfa_reauthenticate"))
 OPEN_BEFORE = {  # the pages that are open before a step is done
     FirstStep.PASSWORD: _ALWAYS_OPEN | {"account_change_password"},
-    FirstStep.SECOND_FACTOR: _ALWAYS_OPEN | {"mfa_index", "mfa_activate_totp"},
+    FirstStep.WAY_IN: _ALWAYS_OPEN | {"mfa_add_webauthn", "mfa_reauthenticate_webauthn"},
+    FirstStep.SECOND_FACTOR: _ALWAYS_OPEN
+    | {"mfa_index", "mfa_activate_totp", "mfa_add_webauthn", "mfa_reauthenticate_webauthn"},
 }
 
 
@@ -75,10 +80,12 @@ def first_step_of(user: AbstractBaseUser | AnonymousUser) -> FirstStep | None:
 
 
 def _step(user: AbstractBaseUser | AnonymousUser, has_factor_at_provider: bool) -> FirstStep | None:
-    if not user.is_authenticated:
+    if not isinstance(user, AbstractBaseUser):
         return None
     if GivenPassword.objects.filter(pk=user.pk).exists():
         return FirstStep.PASSWORD
+    if not user.has_usable_password() and not has_way_in(user):
+        return FirstStep.WAY_IN
     if needs_second_factor(user) and not has_factor_at_provider and not has_second_factor(user):
         return FirstStep.SECOND_FACTOR
     return None
@@ -92,6 +99,14 @@ def give_password(user: User) -> None:
 def has_second_factor(user: AbstractBaseUser | AnonymousUser) -> bool:
     """Returns whether the user has set up TOTP or a passkey."""
     return bool(Authenticator.objects.filter(user_id=user.pk, type__in=FACTORS).exists())
+
+
+def has_way_in(user: AbstractBaseUser, without: int | None = None) -> bool:
+    """Returns whether the user can sign in again: by password, passkey or single sign-on. ``without``: key of a passkey."""
+    if user.has_usable_password() or Identity.objects.filter(user=user.pk).exists():
+        return True
+    passkeys = Authenticator.objects.filter(user_id=user.pk, type=Authenticator.Type.WEBAUTHN)
+    return bool((passkeys.exclude(pk=without) if without else passkeys).exists())
 
 
 def other_factors(authenticator: Authenticator) -> bool:

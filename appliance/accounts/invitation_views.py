@@ -24,6 +24,7 @@ from appliance.accounts.invitations import NotValid, find, invite, open_invitati
 from appliance.accounts.invitations import accept as accept_once
 from appliance.accounts.invitations import withdraw as withdraw_open
 from appliance.accounts.models import Invitation
+from appliance.accounts.passkeys import passkeys_work
 from appliance.accounts.roles import administrator
 from appliance.audit.models import Outcome
 from appliance.audit.record import record
@@ -126,7 +127,10 @@ def accept(request: HttpRequest) -> HttpResponse:
             messages.error(request, _NOT_VALID)
         return redirect("account_invitation")
     invited = User(username=invitation.username, email=invitation.address)
-    form = AcceptForm(invited, request.POST if request.method == "POST" else None)
+    with_passkey = "passkey" in request.POST and passkeys_work(request)
+    form = AcceptForm(invited, request.POST if request.method == "POST" and not with_passkey else None)
+    if with_passkey:
+        return _limited(request) or _accepted(request, invitation, None)
     if form.is_bound:
         if limited := _limited(request):
             return limited

@@ -31,7 +31,7 @@ _POLICY = ", ".join(
     f"{feature}=()"
     for feature in (
         "accelerometer", "autoplay", "camera", "display-capture", "encrypted-media", "fullscreen", "geolocation", "gyroscope",
-        "magnetometer", "microphone", "midi", "payment", "picture-in-picture", "publickey-credentials-get",
+        "magnetometer", "microphone", "midi", "payment", "picture-in-picture",
         "screen-wake-lock", "usb", "xr-spatial-tracking",
     )
 )  # fmt: skip

@@ -13,6 +13,7 @@ from allauth.mfa.totp import views as totp
 from django.urls import path
 
 from appliance.accounts import invitation_views as invitations
+from appliance.accounts import passkeys
 from appliance.accounts import session_views as sessions
 from appliance.accounts.oidc import views as oidc
 
@@ -39,6 +40,10 @@ urlpatterns = [
     path("two-factor/activate/", totp.activate_totp, name="mfa_activate_totp"),
     path("two-factor/deactivate/", totp.deactivate_totp, name="mfa_deactivate_totp"),
     path("two-factor/recovery-codes/", recovery_codes.view_recovery_codes, name="mfa_view_recovery_codes"),
+    path("passkeys/add/", passkeys.add, name="mfa_add_webauthn"),
+    path("passkeys/<int:pk>/remove/", passkeys.remove, name="mfa_remove_webauthn"),
+    path("passkeys/sign-in/", passkeys.login, name="mfa_login_webauthn"),
+    path("passkeys/reauthenticate/", passkeys.again, name="mfa_reauthenticate_webauthn"),
     path(
         "two-factor/recovery-codes/generate/",
         recovery_codes.generate_recovery_codes,

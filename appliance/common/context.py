@@ -8,6 +8,7 @@ from django.conf import settings
 from django.http import HttpRequest
 
 from appliance.accounts.first_steps import first_step
+from appliance.accounts.passkeys import passkeys_work
 from appliance.accounts.roles import Role, role_of
 from appliance.alerts.open_alerts import open_alerts
 
@@ -46,6 +47,7 @@ def portal(request: HttpRequest) -> dict[str, Any]:
         "section": next((words for url, words, _ in SECTIONS if url == here), ""),
         "role": role,
         "oidc": settings.OIDC,
+        "passkeys_work": passkeys_work(request),
         "first_step": step.name.lower() if step is not None else "",
         "may_change": role is not None and role >= Role.OPERATOR,
         "may_administer": role is not None and role >= Role.ADMINISTRATOR,

@@ -91,6 +91,8 @@ NOT_PAGES = {
     "destinations:one_stream", "tuning:prediction", "tuning:windows", "tuning:return_batch", "tuning:return_change",
     "routes:resolve", "reports:csv", "reports:parquet", "audit:csv", "admin:login",
     "api:openapi", "api:nothing", "palette:found",
+    "mfa_remove_webauthn", "mfa_login_webauthn", "mfa_reauthenticate_webauthn",
+    "account_oidc", "account_oidc_callback",
 }  # fmt: skip
 
 PREPARE = """

@@ -8,6 +8,13 @@ __all__ = ["MUTATIONS"]
 
 MUTATIONS = [
     Mutation(
+        "the only way in of a user can be removed",
+        "appliance/accounts/passkeys.py",
+        "        if not get_adapter().can_delete_authenticator(self.get_object()):\n",
+        "        if not self.get_object():\n",
+        "tests/appliance/accounts/test_passkeys.py -k only_way_in",
+    ),
+    Mutation(
         "an address counts that the provider has not verified",
         "appliance/accounts/oidc/provider.py",
         '            address=address if is_verified else "",\n',

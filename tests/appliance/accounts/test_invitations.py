@@ -230,3 +230,15 @@ def test_a_role_that_demands_a_second_factor_demands_it_of_an_invited_user(core:
     with override_settings(PORTAL=_portal(second_factor_for=("operator",))):
         accepted(client)
         assert client.get("/audit/")["Location"] == "/accounts/two-factor/"
+
+
+def test_an_invited_person_may_choose_a_passkey_and_then_must_make_one(core: FakeCore) -> None:
+    _, code = invited(core)
+    client, _ = entered(code)
+    assert client.post(ACCEPT, {"passkey": "yes"}).status_code == 200, "there are none at an address without a name"
+    assert not User.objects.filter(username="ina").exists()
+    client = Client(headers={"host": "localhost"})
+    client.post(ENTER, {"code": code})
+    assert client.post(ACCEPT, {"passkey": "yes"}).status_code == 302
+    assert client.get("/audit/")["Location"] == "/accounts/passkeys/add/"
+    assert not User.objects.get(username="ina").has_usable_password()
