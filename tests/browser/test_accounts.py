@@ -11,6 +11,7 @@ from mailcore.lab.lab import Lab
 from tests.browser.site import PASSWORD, Site, site
 from tests.browser.totp import code, fresh_code
 
+OWN = "a password of my own"
 WRONG_AND_LOCKED = 5  # [portal] lockout_failures
 
 
@@ -122,7 +123,14 @@ async def test_a_user_is_made_changed_and_put_out_and_the_audit_shows_it(tmp_pat
         await boss.click("button[name=_save]")
         await boss.wait_for_url("**/admin/auth/user/")
 
-        ina = await it.sign_in_by_form("ina")
+        ina = await it.page()
+        await password(ina, it, "ina")
+        await ina.wait_for_url("**/accounts/password/")  # the administrator knows this one
+        await ina.fill("input[name=oldpassword]", PASSWORD)
+        await ina.fill("input[name=password1]", OWN)
+        await ina.fill("input[name=password2]", OWN)
+        await ina.click("main button[type=submit]")
+        await ina.wait_for_url(it.url("/"))
         assert await ina.locator("nav.side >> text=Audit").count() == 0
         await boss.locator("#result_list").get_by_role("link", name="ina", exact=True).click()
         await boss.select_option("select[name=role]", "operator")
@@ -131,7 +139,8 @@ async def test_a_user_is_made_changed_and_put_out_and_the_audit_shows_it(tmp_pat
         await boss.wait_for_url("**/admin/auth/user/")
         await ina.goto(it.url("/queue/"))
         await ina.wait_for_url("**/accounts/login/**")  # the session ended with the role
-        ina = await it.sign_in_by_form("ina")
+        await password(ina, it, "ina", OWN)
+        await ina.wait_for_url(it.url("/"))
         assert await ina.locator("nav.side >> text=Audit").count() == 1
 
         await boss.goto(it.url("/audit/"))
