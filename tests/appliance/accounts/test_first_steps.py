@@ -125,6 +125,24 @@ def test_a_password_set_by_an_administrator_is_changed_first_and_stops_tokens_un
     assert Client().get("/api/v1/token", headers=headers).status_code == 200
 
 
+def test_a_user_made_by_the_http_api_changes_the_password_first_and_keeps_the_address() -> None:
+    headers = {"Authorization": f"Bearer {make(user('administrator'), 'provisioning', list(Scope), 30)[1]}"}
+    body = {"username": "ina", "password": PASSWORD, "role": "operator", "why": "starts today"}
+    made = Client().post("/api/v1/users", body, content_type="application/json", headers=headers)
+    assert made.status_code in (200, 201), made.content
+    it = User.objects.get(username="ina")
+    assert first_step_of(it) is FirstStep.PASSWORD
+    User.objects.filter(pk=it.pk).update(email="ina@example.org")
+    changed = Client().post(
+        f"/api/v1/users/{it.pk}",
+        {"first_name": "Ina", "why": "a test"},
+        content_type="application/json",
+        headers=headers,
+    )
+    assert changed.status_code == 200, changed.content
+    assert User.objects.get(pk=it.pk).email == "ina@example.org"
+
+
 def test_passwords_set_on_the_server_are_changed_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DJANGO_SUPERUSER_PASSWORD", PASSWORD)
     call_command("createsuperuser", username="boss", email="", interactive=False, verbosity=0)
