@@ -29,6 +29,7 @@ try:
 except ConfigError as error:
     raise ImproperlyConfigured(str(error)) from None
 PORTAL = WAYPOST.portal
+OIDC = WAYPOST.oidc
 PORTAL_DIRECTORY = WAYPOST.home / "portal"
 CONTROL_SOCKET = WAYPOST.run_directory / "control.sock"
 REPORTS = WAYPOST.reports
@@ -164,6 +165,7 @@ ACCOUNT_SESSION_REMEMBER = False
 ACCOUNT_REAUTHENTICATION_REQUIRED = True
 ACCOUNT_REAUTHENTICATION_TIMEOUT = 300
 ACCOUNT_FORMS = {
+    "login": "appliance.accounts.forms.LoginForm",
     "reauthenticate": "appliance.accounts.forms.ReauthenticateForm",
     "change_password": "appliance.accounts.forms.ChangePasswordForm",
 }
@@ -171,16 +173,24 @@ ACCOUNT_FORMS = {
 ACCOUNT_RATE_LIMITS = {
     "login": "60/m/ip",
     "login_failed": None,
+    "oidc": "60/m/ip",  # each begins a session
+    "invitation": "20/m/ip",  # codes, and passwords of invited users
     "change_password": "20/m/user",
     "reauthenticate": "20/m/user",
 }
 MFA_ADAPTER = "appliance.accounts.adapter.MFAAdapter"
 MFA_FORMS = {
     "activate_totp": "appliance.accounts.forms.ActivateForm",
+    "add_webauthn": "appliance.accounts.passkeys.AddForm",
+    "authenticate_webauthn": "appliance.accounts.passkeys.CodeForm",
+    "login_webauthn": "appliance.accounts.passkeys.LoginForm",
+    "reauthenticate_webauthn": "appliance.accounts.passkeys.AgainForm",
     "authenticate": "appliance.accounts.forms.CodeForm",
     "reauthenticate": "appliance.accounts.forms.CodeAgainForm",
 }
-MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_RATE_LIMITS = {"webauthn_login": "60/m/ip"}
 MFA_RECOVERY_CODES_SHOW_ONCE = True
 MFA_TOTP_ISSUER = "Waypost"
 AXES_FAILURE_LIMIT = PORTAL.lockout_failures
@@ -192,6 +202,7 @@ AXES_VERBOSE = False
 AXES_DISABLE_ACCESS_LOG = True  # the audit has it
 AXES_SENSITIVE_PARAMETERS = ["code", "oldpassword", "password1", "password2"]  # "password" always is
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
+SESSION_ENGINE = "appliance.accounts.session_store"
 SESSION_COOKIE_AGE = PORTAL.session_idle_s
 SESSION_SAVE_EVERY_REQUEST = False  # SessionMiddleware prolongs it, not with every request
 SESSION_EXPIRE_AT_BROWSER_CLOSE = False

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from allauth.mfa.models import Authenticator
 from axes.models import AccessAttempt
 from django.contrib import admin, messages
 from django.contrib.auth.models import Group, User
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import URLPattern, path
@@ -16,7 +16,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.views.decorators.debug import sensitive_post_parameters
 
-from appliance.accounts.admin_forms import NewUserForm, PasswordForm, RoleForm, UserForm
+from appliance.accounts.admin_forms import EndSessionsForm, NewUserForm, PasswordForm, RoleForm, UserForm
 from appliance.accounts.administering import (
     describe_lock,
     locked_until,
@@ -28,9 +28,13 @@ from appliance.accounts.administering import (
     why_not_deleted,
 )
 from appliance.accounts.audited_admin import AuditedAdmin, ReasonForm
+from appliance.accounts.first_steps import give_password, has_second_factor
 from appliance.accounts.permissions import read_bodies, rights_of, role_name, set_rights
 from appliance.accounts.roles import Role
+from appliance.accounts.sessions import end_sessions, sessions_of
+from appliance.audit.record import record
 from appliance.common.templatetags.waypost import clock, shown, when
+from mailcore.counted import counted
 
 __all__ = ["LockAdmin", "RoleAdmin", "UserAdmin"]
 
@@ -41,15 +45,26 @@ class UserAdmin(AuditedAdmin):
     action = "user"
     title = "Users"
     explanation = "Users who may sign in, and their roles."
-    may_add = may_change = may_delete = True
-    list_display = ("username", "full_name", "role", "is_active", "has_totp", "seen")
+    may_add = may_change = may_delete = may_invite = True
+    list_display = ("username", "full_name", "role", "is_active", "second_factor", "seen")
     search_fields = ("username", "first_name", "last_name")
     ordering = ("username",)
-    readonly_fields = ("has_totp", "seen")
+    readonly_fields = ("second_factor", "seen")
     form = UserForm
     change_form_template = "admin/auth/user/change_form.html"
-    _fields = ("username", "first_name", "last_name", "role", "bodies", "is_active", "has_totp", "seen", "why")
-    _new_fields = ("username", "password1", "password2", "role", "bodies", "why")
+    _fields = (
+        "username",
+        "first_name",
+        "last_name",
+        "email",
+        "role",
+        "bodies",
+        "is_active",
+        "second_factor",
+        "seen",
+        "why",
+    )
+    _new_fields = ("username", "email", "password1", "password2", "role", "bodies", "why")
 
     def get_fieldsets(self, request: HttpRequest, obj: User | None = None) -> Any:
         """Returns the fields of the form; a new user has a password as well."""
@@ -75,10 +90,10 @@ class UserAdmin(AuditedAdmin):
         """Returns the name of the user's role, or "none"."""
         return role_name(user) or "none"
 
-    @admin.display(description="TOTP", boolean=True)
-    def has_totp(self, user: User) -> bool:
-        """Returns whether the user signs in with TOTP."""
-        return bool(Authenticator.objects.filter(user_id=user.pk, type=Authenticator.Type.TOTP).exists())
+    @admin.display(description="Second factor", boolean=True)
+    def second_factor(self, user: User) -> bool:
+        """Returns whether the user has TOTP or a passkey."""
+        return has_second_factor(user)
 
     @admin.display(description="Last sign-in", ordering="last_login")
     def seen(self, user: User) -> str:
@@ -94,7 +109,9 @@ class UserAdmin(AuditedAdmin):
         return rights_of(obj)
 
     def finish(self, request: HttpRequest, obj: User, form: Any) -> None:
-        """Stores the role and the right to read message bodies."""
+        """Stores the role and the right to read message bodies. The password of a new user is one to be changed."""
+        if form.before is None:
+            give_password(obj)
         set_rights(obj, form.cleaned_data["role"], form.cleaned_data["bodies"])
 
     def refusal(self, request: HttpRequest, obj: User) -> str:
@@ -107,10 +124,11 @@ class UserAdmin(AuditedAdmin):
         return deleted, counts, set(), protected
 
     def get_urls(self) -> list[URLPattern]:
-        """Adds the pages that set a password and remove TOTP."""
+        """Adds the pages that set a password, remove TOTP and end sessions."""
         view = self.admin_site.admin_view
         return [
             path("<int:pk>/password/", view(self.password), name="auth_user_password"),
+            path("<int:pk>/sessions/", view(self.sessions), name="auth_user_sessions"),
             path("<int:pk>/two-factor/", view(self.remove_totp), name="auth_user_remove_totp"),
             *super().get_urls(),
         ]
@@ -122,11 +140,29 @@ class UserAdmin(AuditedAdmin):
         form = PasswordForm(user, request.POST or None)
         if request.method == "POST" and form.is_valid():
             reset_password(request, user, form)
-            messages.success(request, f"{user.get_username()} has a new password; all sessions were ended.")
+            words = f"{user.get_username()} has a new password, and changes it at the next sign-in; all sessions ended."
+            messages.success(request, words)
             return redirect("admin:auth_user_change", pk)
         context = {**self.admin_site.each_context(request), "title": f"New password for {user.get_username()}",
                    "form": form, "original": user, "opts": self.opts, "button": "Set the password"}  # fmt: skip
         return render(request, "admin/deed.html", context, status=422 if form.errors else 200)
+
+    def sessions(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Lists another user's sessions, and ends those selected, or all."""
+        user = other_user(request, pk)
+        form = EndSessionsForm(sessions_of(user), request.POST or None)
+        if request.method == "POST" and form.is_valid():
+            with transaction.atomic():
+                ended = end_sessions({user.pk}, numbers=form.numbers)
+                words = (
+                    f"all: {counted(ended, 'session')}" if form.numbers is None else "; ".join(map(str, form.selected))
+                )
+                record(request, "session.end", user.get_username(), why=form.cleaned_data["why"], words=words)
+            messages.success(request, f"{counted(ended, 'session')} of {user.get_username()} ended.")
+            return redirect("admin:auth_user_sessions", pk)
+        context = {**self.admin_site.each_context(request), "title": f"Sessions of {user.get_username()}",
+                   "form": form, "original": user, "opts": self.opts, "sessions": form.sessions}  # fmt: skip
+        return render(request, "admin/auth/user/sessions.html", context, status=422 if form.errors else 200)
 
     def remove_totp(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Removes two-factor sign-in, for users who lost the authenticator app and the recovery codes."""
@@ -135,12 +171,12 @@ class UserAdmin(AuditedAdmin):
         if request.method == "POST" and form.is_valid():
             remove_totp(request, user, form.cleaned_data["why"])
             messages.success(
-                request, f"{user.get_username()} signs in with the password alone until TOTP is set up again."
+                request, f"{user.get_username()} signs in without a second factor until one is set up again."
             )
             return redirect("admin:auth_user_change", pk)
         context = {**self.admin_site.each_context(request), "title": f"Two-factor sign-in of {user.get_username()}",
                    "form": form, "original": user, "opts": self.opts, "button": "Remove two-factor sign-in", "danger": True,
-                   "words": "This removes the authenticator app and the recovery codes. "
+                   "words": "This removes the authenticator app, all passkeys and the recovery codes. "
                             "Verify the identity of the person who asks for it."}  # fmt: skip
         return render(request, "admin/deed.html", context, status=422 if form.errors else 200)
 

@@ -19,6 +19,7 @@ from django.http import Http404, HttpRequest
 from django.utils import timezone
 
 from appliance.accounts.admin_forms import PasswordForm
+from appliance.accounts.first_steps import give_password
 from appliance.accounts.permissions import is_last_administrator, rights_of
 from appliance.accounts.sessions import end_sessions
 from appliance.audit.record import record
@@ -41,7 +42,7 @@ def other_user(request: HttpRequest, pk: int) -> User:
     if user is None:
         raise Http404("there is no such user")
     if user.pk == request.user.pk:
-        raise PermissionDenied("change your own password and two-factor sign-in on the page of your account")
+        raise PermissionDenied("change your own password, two-factor sign-in and sessions on the page of your account")
     return user
 
 
@@ -49,6 +50,8 @@ def reset_password(request: HttpRequest, user: User, form: PasswordForm) -> None
     """Stores the password of a valid form; the user's sessions end."""
     with transaction.atomic():
         form.save()
+        give_password(user)
+        end_sessions({user.pk})
         record(request, "user.password", user.get_username(), why=form.cleaned_data["why"], words="reset")
 
 

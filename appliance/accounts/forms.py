@@ -5,6 +5,8 @@ Otherwise an attacker with a password could try TOTP codes, and an attacker at a
 
 from __future__ import annotations
 
+from typing import Any
+
 from allauth.account import forms as account
 from allauth.core import context
 from allauth.mfa.adapter import get_adapter
@@ -13,11 +15,12 @@ from allauth.mfa.models import Authenticator
 from allauth.mfa.totp.forms import ActivateTOTPForm
 from allauth.mfa.totp.internal.auth import TOTP
 from axes.handlers.proxy import AxesProxyHandler
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.contrib.auth.signals import user_login_failed
 from django.core.exceptions import ValidationError
 
-__all__ = ["ActivateForm", "ChangePasswordForm", "CodeAgainForm", "CodeForm", "ReauthenticateForm"]
+__all__ = ["ActivateForm", "ChangePasswordForm", "CodeAgainForm", "CodeForm", "LoginForm", "ReauthenticateForm"]
 
 
 def refuse_when_locked(user: User) -> None:
@@ -72,6 +75,17 @@ class CodeAgainForm(_Code, mfa.ReauthenticateForm):  # type: ignore[misc]
     """Once more before something that matters."""
 
 
+class LoginForm(account.LoginForm):  # type: ignore[misc]
+    """Signs in with a password, if [oidc] passwords allows it."""
+
+    def clean(self) -> dict[str, Any]:
+        """Checks name and password. Raises ValidationError."""
+        if not settings.OIDC.passwords:  # before they are looked at: the answer says nothing about them
+            raise ValidationError("Passwords are turned off here. Use single sign-on or a passkey.")
+        cleaned: dict[str, Any] = super().clean()
+        return cleaned
+
+
 class ReauthenticateForm(account.ReauthenticateForm):  # type: ignore[misc]
     """Asks for the password again, with the lock-out of sign-ins."""
 
@@ -84,7 +98,15 @@ class ReauthenticateForm(account.ReauthenticateForm):  # type: ignore[misc]
 
 
 class ChangePasswordForm(account.ChangePasswordForm):  # type: ignore[misc]
-    """Changes one's own password, with the lock-out of sign-ins."""
+    """Changes one's own password, with the lock-out of sign-ins. The new one differs from the old one: the person who gave
+    that one knows it."""
+
+    def clean(self) -> dict[str, Any]:
+        """Refuses the old password as the new one. Raises ValidationError."""
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        if cleaned.get("password1") and cleaned["password1"] == cleaned.get("oldpassword"):
+            self.add_error("password1", "The new password must differ from the current one.")
+        return cleaned
 
     def clean_oldpassword(self) -> str:
         """Checks the old password. Raises ValidationError, also while the account is locked."""

@@ -51,9 +51,11 @@ def rights_of(user: User) -> dict[str, Any]:
     return {
         "user": user.get_username(),
         "name": user.get_full_name(),
+        "mail address": user.email,
         "role": role_name(user) or "none",
         "reads bodies": may_read_by_own_right(user),
         "active": user.is_active,
+        "passkeys": Authenticator.objects.filter(user_id=user.pk, type=Authenticator.Type.WEBAUTHN).count(),
         "TOTP": Authenticator.objects.filter(user_id=user.pk, type=Authenticator.Type.TOTP).exists(),
     }
 

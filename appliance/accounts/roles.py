@@ -14,7 +14,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from allauth.mfa.models import Authenticator
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
 from django.core.exceptions import PermissionDenied
@@ -25,9 +24,8 @@ __all__ = [
     "Role",
     "administrator",
     "any_role",
-    "lacks_totp",
     "may_read_bodies",
-    "needs_totp",
+    "needs_second_factor",
     "operator",
     "role_of",
     "viewer",
@@ -71,17 +69,10 @@ def may_read_bodies(user: AbstractBaseUser | AnonymousUser) -> bool:
     return role >= Role.ADMINISTRATOR or bool(getattr(user, "has_perm", lambda _: False)(READ_BODIES))
 
 
-def needs_totp(user: AbstractBaseUser | AnonymousUser) -> bool:
-    """Returns whether [portal] require_totp applies to this user."""
-    required = settings.PORTAL.require_totp
-    if required == "none" or not user.is_authenticated:
-        return False
-    return required == "everybody" or role_of(user) is Role.ADMINISTRATOR  # lang: quoted
-
-
-def lacks_totp(user: AbstractBaseUser | AnonymousUser) -> bool:
-    """Returns whether the user must use TOTP and has not set it up."""
-    return needs_totp(user) and not Authenticator.objects.filter(user_id=user.pk, type=Authenticator.Type.TOTP).exists()
+def needs_second_factor(user: AbstractBaseUser | AnonymousUser) -> bool:
+    """Returns whether [portal] second_factor_for names the role of this user."""
+    role = role_of(user)
+    return role is not None and role.name.lower() in settings.PORTAL.second_factor_for
 
 
 _SAFE = ("GET", "HEAD")

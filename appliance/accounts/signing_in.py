@@ -23,6 +23,7 @@ __all__ = ["NO_SUCH_USER"]
 
 NO_SUCH_USER = "(no such user)"
 _WHAT = {"mfa_authenticate": "code", "mfa_reauthenticate": "code"}
+_FACTORS = {"totp": "TOTP", "recovery_codes": "recovery codes", "webauthn": "passkey"}
 _AGAIN = frozenset(("mfa_reauthenticate", "account_reauthenticate", "account_change_password"))
 
 
@@ -74,5 +75,8 @@ def _password_changed(request: HttpRequest, user: User, **_: Any) -> None:
 @receiver(authenticator_reset)
 def _totp_changed(signal: Any, request: HttpRequest, user: User, authenticator: Any, **_: Any) -> None:
     what = {authenticator_added: "added", authenticator_removed: "removed", authenticator_reset: "generated"}[signal]
-    kind = {"totp": "TOTP", "recovery_codes": "recovery codes"}.get(authenticator.type, authenticator.type)
-    record(request, "user.totp", user.get_username(), words=f"{kind} {what} by the user")
+    kind = {"totp": "TOTP", "recovery_codes": "recovery codes", "webauthn": "passkey"}.get(
+        authenticator.type, authenticator.type
+    )
+    action = "user.passkey" if authenticator.type == "webauthn" else "user.totp"
+    record(request, action, user.get_username(), words=f"{kind} {what} by the user")

@@ -21,7 +21,8 @@ from django.http import HttpRequest
 from ninja.errors import AuthenticationError
 from ninja.security import HttpBearer
 
-from appliance.accounts.roles import Role, lacks_totp, role_of
+from appliance.accounts.first_steps import first_step_of
+from appliance.accounts.roles import Role, role_of
 from appliance.api.errors import ApiError
 from appliance.api.models import ApiToken
 from appliance.api.scopes import Scope
@@ -63,8 +64,8 @@ def authenticated(request: HttpRequest, text: str) -> ApiToken:
         )
     if role_of(token.user) is None:
         raise ApiError("The user of this token has no role.", code=Code.FORBIDDEN)
-    if lacks_totp(token.user):
-        raise ApiError("The user of this token must set up two-factor sign-in first.", code=Code.FORBIDDEN)
+    if step := first_step_of(token.user):
+        raise ApiError(f"The user of this token must sign in to the portal first: {step.words}.", code=Code.FORBIDDEN)
     request.user = token.user
     setattr(request, _TOKEN, token)
     setattr(request, TOKEN_OF_REQUEST, token.name)

@@ -32,6 +32,7 @@ from appliance.accounts.administering import (
     user_of_lock,
     why_not_deleted,
 )
+from appliance.accounts.first_steps import give_password
 from appliance.accounts.permissions import may_read_by_own_right, read_bodies, rights_of, role_name, set_rights
 from appliance.accounts.roles import GROUPS, Role
 from appliance.api.bodies import Body, Why, optional
@@ -229,6 +230,7 @@ def create_user(request: HttpRequest, body: NewUserBody) -> UserShown:
     _check(form)
     with transaction.atomic():
         made = form.save()
+        give_password(made)
         set_rights(made, body.role, body.reads_bodies)
         record(request, "user.add", made.get_username(), after=rights_of(made), why=body.why)
     return _user(_of(made.pk))
@@ -244,7 +246,8 @@ def change_user(request: HttpRequest, number: Path[Number], body: UserBody) -> U
         given = body.model_dump(exclude_unset=True)
         values = {name: given.get(name, getattr(now, name)) for name in ("username", "first_name", "last_name", "role")}
         bodies, active = given.get("reads_bodies", now.reads_bodies), given.get("active", now.active)
-        form = UserForm({**values, "bodies": bodies, "is_active": active, "why": body.why}, instance=it)
+        fields = {**values, "email": it.email, "bodies": bodies, "is_active": active, "why": body.why}
+        form = UserForm(fields, instance=it)
         form.request = request
         _check(form)
         made = form.save()

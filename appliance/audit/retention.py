@@ -11,10 +11,10 @@ from datetime import timedelta
 
 from axes.models import AccessAttempt
 from django.conf import settings
-from django.contrib.sessions.models import Session
 from django.db.models import Model, QuerySet
 from django.utils import timezone
 
+from appliance.accounts.session_store import Session
 from appliance.audit.models import Entry
 from appliance.live.models import Sample
 from mailcore.counted import counted

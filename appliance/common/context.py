@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpRequest
 
+from appliance.accounts.first_steps import first_step
+from appliance.accounts.passkeys import passkeys_work
 from appliance.accounts.roles import Role, role_of
 from appliance.alerts.open_alerts import open_alerts
 
@@ -31,14 +34,21 @@ SECTIONS = (
 
 
 def portal(request: HttpRequest) -> dict[str, Any]:
-    """Returns what the frame of every page shows: the role, its sections, the current one, and the open alerts."""
+    """Returns what the frame of every page shows: the role, its sections, the current one, and the open alerts.
+
+    While a user must do something first, the frame shows nothing that needs a role.
+    """
     user = getattr(request, "user", None)  # missing on an error page that comes before the sign-in is checked
-    role = role_of(user) if user is not None and user.is_authenticated else None
+    step = first_step(request) if user is not None and user.is_authenticated else None
+    role = role_of(user) if user is not None and user.is_authenticated and step is None else None
     match = getattr(request, "resolver_match", None)
     here = match.view_name if match is not None else ""
     return {
         "section": next((words for url, words, _ in SECTIONS if url == here), ""),
         "role": role,
+        "oidc": settings.OIDC,
+        "passkeys_work": passkeys_work(request),
+        "first_step": step.name.lower() if step is not None else "",
         "may_change": role is not None and role >= Role.OPERATOR,
         "may_administer": role is not None and role >= Role.ADMINISTRATOR,
         "alerts": open_alerts() if role is not None else None,

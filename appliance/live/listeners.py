@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from django.conf import settings
-from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import User
-from django.contrib.sessions.models import Session
 from django.utils import timezone
-from django.utils.crypto import constant_time_compare
 
 from appliance.accounts.roles import role_of
+from appliance.accounts.session_store import Session
+from appliance.accounts.sessions import is_in_force
 from appliance.live.samples import in_thread
 
 __all__ = ["LOOK_S", "Listeners", "listeners"]
@@ -69,16 +68,12 @@ def _who_may(sessions: frozenset[str]) -> frozenset[str]:
     kept = Session.objects.filter(session_key__in=sessions, expire_date__gt=timezone.now())
     told = {str(each.session_key): each.get_decoded() for each in kept}
     users = User.objects.in_bulk({int(each[SESSION_KEY]) for each in told.values() if SESSION_KEY in each})
-    return frozenset(key for key, session in told.items() if _is_in_force(session, users))
+    return frozenset(key for key, session in told.items() if _may_listen(session, users))
 
 
-def _is_in_force(session: dict[str, Any], users: dict[int, User]) -> bool:
+def _may_listen(session: dict[str, Any], users: dict[int, User]) -> bool:
     user = users.get(int(session.get(SESSION_KEY, 0)))
-    if user is None or session.get(BACKEND_SESSION_KEY) not in settings.AUTHENTICATION_BACKENDS:
-        return False
-    given = str(session.get(HASH_SESSION_KEY, ""))
-    hashes = (user.get_session_auth_hash(), *user.get_session_auth_fallback_hash())
-    return any(constant_time_compare(given, each) for each in hashes) and role_of(user) is not None
+    return user is not None and is_in_force(session, user) and role_of(user) is not None
 
 
 _listeners: Listeners | None = None

@@ -50,6 +50,7 @@ BYTES_MAX = 1 << 20
 HEAD = "# Settings that were changed while Waypost ran, above the configuration file. Written by Waypost.\n"
 _SECTIONS = {  # not managed -> why
     "portal": "it says who may manage",
+    "oidc": "it says who may sign in",
     "control": "it says who may change what",
     "supervisor": "the processes are watched by it",
     "route_maps": "it names files",

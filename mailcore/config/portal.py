@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mailcore.bounds import DAY_S, choice, flag, number, text, whole
+from mailcore.bounds import DAY_S, bad, flag, number, text, texts, whole
 from mailcore.config import values
 from mailcore.config.portal_metrics import PortalMetrics
 
-__all__ = ["Portal"]
+__all__ = ["ROLES", "Portal"]
+
+ROLES = ("viewer", "operator", "administrator")
+
+
+def _role(given: str) -> str:
+    if given not in ROLES:
+        raise bad(given, f"must be a role: {', '.join(ROLES)}")
+    return given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,11 +45,17 @@ class Portal(PortalMetrics):
         5, 2, 100, "attempts", "wrong passwords after which an account is locked for that client"
     )
     lockout_s: int = whole(900, 60, DAY_S, "seconds", "how long the account stays locked")
-    require_totp: str = choice(
-        "none",
-        ("none", "administrators", "everybody"),  # lang: quoted
-        "accounts that must sign in with TOTP; until it is set up they see no other page",
+    second_factor_for: tuple[str, ...] = texts(
+        (),
+        "roles that must sign in with a second factor, of viewer, operator, administrator; until a user has set one up, this "
+        "user sees no other page and the user's tokens are refused",
+        _role,
+        values.distinct,
     )
+    invitation_s: int = whole(
+        3 * DAY_S, 300, 30 * DAY_S, "seconds", "how long the link of an invitation works, until it is used"
+    )
+    invitations_max: int = whole(100, 1, 10_000, "invitations", "invitations that may be open at a time")
     manages: bool = flag(
         True,
         "settings can be changed while Waypost runs, with waypost settings, and are kept in managed.toml below home; false:"

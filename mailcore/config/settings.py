@@ -31,6 +31,7 @@ from mailcore.config.listeners import Auth, Certificate, Listener
 from mailcore.config.maildrop import Maildrop
 from mailcore.config.metrics import Metrics
 from mailcore.config.milters import Milter
+from mailcore.config.oidc import Oidc
 from mailcore.config.portal import Portal
 from mailcore.config.protocol import lmtp_transports
 from mailcore.config.queue import Queue
@@ -86,6 +87,7 @@ class Settings:
     metrics: Metrics = field(default_factory=Metrics)
     traces: Traces = field(default_factory=Traces)
     portal: Portal = field(default_factory=Portal)
+    oidc: Oidc = field(default_factory=Oidc)
     reports: Reports = field(default_factory=Reports)
     alerts: Alerts = field(default_factory=Alerts)
     scheduler: Scheduler = field(default_factory=Scheduler)
@@ -193,6 +195,7 @@ SECTIONS: dict[str, type] = {
     "metrics": Metrics,
     "traces": Traces,
     "portal": Portal,
+    "oidc": Oidc,
     "reports": Reports,
     "alerts": Alerts,
     "scheduler": Scheduler,

@@ -43,6 +43,7 @@ _READ_BY: dict[str, tuple[str, ...]] = {
     "maildrop": ("control",),
     "metrics": ("receiver", "manager", "control"),
     "milter": ("receiver", "control"),
+    "oidc": (),  # the portal
     "portal": (),  # the portal's own processes read the file
     "queue": ("receiver", "manager", "control", "exporter"),
     "receiver": ROLES,
@@ -70,7 +71,7 @@ _FOR_RECIPIENT_CHECKS = frozenset(
     {"deliverer", "login_routes", "route_maps", "routes", "sender_routes", "tls", "tls_policy", "transports"}
 )
 _PLACES = ("home", *DIRECTORIES)
-OF_THE_PORTAL = ("portal", "reports", "alerts")  # its processes read these when they start
+OF_THE_PORTAL = ("portal", "oidc", "reports", "alerts")  # its processes read these when they start
 
 
 class Changed(NamedTuple):

@@ -15,7 +15,7 @@ from tests.ansible.playing import COLLECTION
 
 TASKS = yaml.safe_load((COLLECTION / "roles/portal/tasks/portal.yml").read_text())
 TASK = next(task for task in TASKS if task["name"] == "Make the first administrator's password")
-SIGN_IN = "portal: sign in as admin with secret (shown once; change it after you sign in)"
+SIGN_IN = "portal: sign in as admin with secret (shown once; you change it when you sign in)"
 FAILURE = "django.db.utils.OperationalError: connection failed: no password supplied"
 
 

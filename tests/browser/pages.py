@@ -59,6 +59,7 @@ PAGES: dict[str, tuple[str, ...]] = {
         "/audit/{tuned}/", "/audit/?since=yesterday",
         "/audit/?since=2026-13-01T00:00", "/audit/?who=not-there", "/admin/auth/user/{user}/change/",
         "/admin/auth/user/{user}/delete/", "/admin/auth/user/{user}/password/", "/admin/auth/user/{user}/two-factor/",
+        "/admin/auth/user/{user}/sessions/",
         "/admin/auth/user/{user}/history/", "/admin/auth/group/1/change/", "/admin/auth/group/1/history/",
         "/admin/axes/accessattempt/{attempt}/change/", "/admin/axes/accessattempt/{attempt}/delete/",
         "/admin/axes/accessattempt/{attempt}/history/", "/admin/audit/entry/1/change/", "/admin/audit/entry/1/history/",
@@ -90,6 +91,8 @@ NOT_PAGES = {
     "destinations:one_stream", "tuning:prediction", "tuning:windows", "tuning:return_batch", "tuning:return_change",
     "routes:resolve", "reports:csv", "reports:parquet", "audit:csv", "admin:login",
     "api:openapi", "api:nothing", "palette:found",
+    "mfa_remove_webauthn", "mfa_login_webauthn", "mfa_reauthenticate_webauthn",
+    "account_oidc", "account_oidc_callback",
 }  # fmt: skip
 
 PREPARE = """

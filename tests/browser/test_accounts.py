@@ -11,6 +11,7 @@ from mailcore.lab.lab import Lab
 from tests.browser.site import PASSWORD, Site, site
 from tests.browser.totp import code, fresh_code
 
+OWN = "a password of my own"
 WRONG_AND_LOCKED = 5  # [portal] lockout_failures
 
 
@@ -24,11 +25,15 @@ async def password(page: Page, it: Site, name: str, words: str = PASSWORD) -> No
 async def test_totp_is_set_up_with_an_app_and_asked_for_from_then_on(tmp_path: Path) -> None:
     async with (
         Lab(["accept:127.0.0.1:0"]) as lab,
-        site(tmp_path, lab, {"portal": {"require_totp": "administrators"}}) as it,
+        site(tmp_path, lab, {"portal": {"second_factor_for": ["administrator"]}}) as it,
     ):
         page = await it.page()
         await password(page, it, "administrator")
         # The policy leads there, and to nothing else; the password is asked for once more.
+        await page.wait_for_url("**/two-factor/")
+        await expect(page.locator("main")).to_contain_text("Your role requires a second factor")
+        assert await page.locator("nav.side").count() == 0
+        await page.click("main >> text=Set up")
         await page.wait_for_url("**/reauthenticate/**")
         await page.fill("input[name=password]", PASSWORD)
         await page.click("main button[type=submit]")
@@ -36,7 +41,8 @@ async def test_totp_is_set_up_with_an_app_and_asked_for_from_then_on(tmp_path: P
         picture = page.locator("img.qr")
         assert await picture.evaluate("image => image.complete && image.naturalWidth") > 0, "the policy lets it be seen"
         await page.goto(it.url("/admin/"))
-        await page.wait_for_url("**/two-factor/activate/**")
+        await page.wait_for_url("**/two-factor/")
+        await page.click("main >> text=Set up")
         secret = await page.locator("#totp-secret").inner_text()
         enrolled = await fresh_code(secret)
         await page.fill("input[name=code]", enrolled)
@@ -117,7 +123,14 @@ async def test_a_user_is_made_changed_and_put_out_and_the_audit_shows_it(tmp_pat
         await boss.click("button[name=_save]")
         await boss.wait_for_url("**/admin/auth/user/")
 
-        ina = await it.sign_in_by_form("ina")
+        ina = await it.page()
+        await password(ina, it, "ina")
+        await ina.wait_for_url("**/accounts/password/")  # the administrator knows this one
+        await ina.fill("input[name=oldpassword]", PASSWORD)
+        await ina.fill("input[name=password1]", OWN)
+        await ina.fill("input[name=password2]", OWN)
+        await ina.click("main button[type=submit]")
+        await ina.wait_for_url(it.url("/"))
         assert await ina.locator("nav.side >> text=Audit").count() == 0
         await boss.locator("#result_list").get_by_role("link", name="ina", exact=True).click()
         await boss.select_option("select[name=role]", "operator")
@@ -126,7 +139,8 @@ async def test_a_user_is_made_changed_and_put_out_and_the_audit_shows_it(tmp_pat
         await boss.wait_for_url("**/admin/auth/user/")
         await ina.goto(it.url("/queue/"))
         await ina.wait_for_url("**/accounts/login/**")  # the session ended with the role
-        ina = await it.sign_in_by_form("ina")
+        await password(ina, it, "ina", OWN)
+        await ina.wait_for_url(it.url("/"))
         assert await ina.locator("nav.side >> text=Audit").count() == 1
 
         await boss.goto(it.url("/audit/"))

@@ -63,3 +63,20 @@ async def test_who_signs_out_in_one_window_hears_no_more_in_the_other(tmp_path: 
         await expect(page.locator("#stale")).to_contain_text("what you see is no longer live")
         # It asked to listen again, and was sent to sign in: the browser says that this is no stream.
         it.complaints[:] = [each for each in it.complaints if "EventSource's response" not in each]
+
+
+async def test_a_session_ended_from_another_browser_ends_with_its_stream(tmp_path: Path) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
+        lost = await it.sign_in_by_form("viewer")
+        await expect(lost.locator("#core-status")).to_have_text("core: running", timeout=PATIENCE_MS)
+        here = await it.sign_in_by_form("viewer")
+        await here.goto(it.url("/accounts/sessions/"))
+        rows = here.locator("main tbody tr")
+        assert await rows.count() == 3, "the third was begun when the portal was prepared"
+        assert "Chrome" in await rows.first.inner_text()
+        await here.click("text=End all other sessions")
+        await expect(rows).to_have_count(1)
+        await expect(lost.locator("#core-status")).to_have_text("portal: signed out", timeout=PATIENCE_MS)
+        await lost.goto(it.url("/queue/"))
+        assert "/accounts/login/" in lost.url
+        it.complaints[:] = [each for each in it.complaints if "EventSource's response" not in each]

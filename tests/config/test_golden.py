@@ -36,7 +36,7 @@ process_limit = 5
 [export]
 enabled = "yes"
 [portal]
-require_totp = "some"
+second_factor_for = ["some"]
 [transports.smtp]
 tls = "must"
 destination_concurrency_positive_feedback = "2/concurrency"

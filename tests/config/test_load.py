@@ -154,7 +154,7 @@ def test_every_section_arrives_in_the_settings(file: Path) -> None:
         f"[esmtp]\nhold_max_s = 9\n[lenient]\ndots = false\n"
         f'[rewriting]\nrecipient_delimiter = "+"\n[authenticity]\nevaluate = "mx"\n'
         f'[recipients]\nany_domains = ["b.example"]\n[dnsbl]\nsites = ["bad.example"]\n[greylist]\ndelay_s = 9\n'
-        f'[alerts]\nclear_s = 9\n[tlsrpt]\nspread_s = 9\n[route_maps]\nroutes = ["transport"]\n'
+        f'[alerts]\nclear_s = 9\n[oidc]\nsession_s = 999\n[tlsrpt]\nspread_s = 9\n[route_maps]\nroutes = ["transport"]\n'
         f'[arc]\ndomain = "example.org"\nselector = "a"\nkey = "key.pem"\n'
     )
     settings = load(file)

@@ -33,6 +33,7 @@ from tests.mutations import (
     of_reports,
     of_routes,
     of_scheduler,
+    of_signing_in,
     of_tls,
     of_traces,
 )
@@ -60,6 +61,7 @@ MUTATIONS = [
     *of_reports.MUTATIONS,
     *of_routes.MUTATIONS,
     *of_scheduler.MUTATIONS,
+    *of_signing_in.MUTATIONS,
     *of_tls.MUTATIONS,
     *of_traces.MUTATIONS,
 ]

@@ -116,7 +116,7 @@ class Servers:
             "waypost_version": self.version,
             "waypost_release_directory": str(ROOT / "dist"),
             "waypost_relay_networks": ["127.0.0.0/8", "::1/128", "10.25.0.0/16"],
-            "waypost_settings": {"portal": {"require_totp": "none"}},
+            "waypost_settings": {"portal": {"hsts_preload": False}},
             **self.variables,
         }
         return {"waypost": {"hosts": {one.name: host(one) for one in self.machines}, "vars": shared}}

@@ -19,7 +19,7 @@ import pytest
 from playwright.async_api import expect
 
 from mailcore.lab.arrival import Arrival
-from tests.servers.browser import PATIENCE_MS, signed_in
+from tests.servers.browser import PATIENCE_MS, change_first_password, signed_in
 from tests.servers.load import Load, sending
 from tests.servers.machine import Machine, missing, run
 from tests.servers.servers import (
@@ -120,6 +120,7 @@ async def test_mail_goes_through_port_25(servers: Servers) -> None:
 
 async def test_the_portal_signs_in_over_https_and_changes_a_limit(servers: Servers, passwords: dict[str, str]) -> None:
     for one in servers.machines:
+        passwords[one.name] = await change_first_password(f"{one.name}.example", one.address, passwords[one.name])
         async with signed_in(f"{one.name}.example", one.address, passwords[one.name]) as page:
             await page.goto("/tuning/?scope=smtp")
             await page.fill('[name="value-destination_concurrency_limit"]', "7")

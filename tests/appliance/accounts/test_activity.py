@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from appliance.accounts.middleware import _SEEN, AGAIN
+from appliance.accounts.middleware import AGAIN
+from appliance.accounts.sessions import SEEN
 from tests.appliance.accounts.sample_users import client_of
 from tests.appliance.fake_core import FakeCore
 
@@ -16,12 +17,12 @@ POLLED = ("/positions/", "/queue/0123456789ABC/waiting/", "/queue/changes/ABC/",
 
 def idle(client: Client) -> None:
     session = client.session
-    session[_SEEN] = LONG_AGO
+    session[SEEN] = LONG_AGO
     session.save()
 
 
 def is_prolonged(client: Client) -> bool:
-    return bool(client.session[_SEEN] != LONG_AGO)
+    return bool(client.session[SEEN] != LONG_AGO)
 
 
 @pytest.mark.parametrize("path", POLLED)

@@ -57,7 +57,7 @@ def test_only_administrators_enter() -> None:
     assert Client().get("/admin/").status_code == 302
     for role, status in (("", 403), ("viewer", 403), ("operator", 403), ("administrator", 200)):
         assert client_of(role).get("/admin/").status_code == status, role
-    staff = User.objects.create_user("staff", is_staff=True)
+    staff = User.objects.create_user("staff", password=PASSWORD, is_staff=True)
     client = Client()
     client.force_login(staff, backend="django.contrib.auth.backends.ModelBackend")
     assert client.get("/admin/").status_code == 403, "Django's own flag says nothing here"

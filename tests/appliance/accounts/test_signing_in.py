@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -244,44 +245,18 @@ def test_totp_is_turned_off_with_the_password_and_not_where_it_is_required(setti
     sign_in(client, "administrator")
     enrol(client)
     assert client.get("/accounts/two-factor/deactivate/").status_code == 200
-    require(settings, "administrators")
+    require(settings, "administrator")
     assert client.post("/accounts/two-factor/deactivate/").status_code == 200
     assert Authenticator.objects.filter(type="totp").exists()
-    require(settings, "none")
+    require(settings)
     assert client.post("/accounts/two-factor/deactivate/").status_code == 302
     assert not Authenticator.objects.exists()
 
 
-@pytest.mark.parametrize(
-    ("required", "role", "kept_out"),
-    [
-        ("none", "administrator", False),
-        ("administrators", "administrator", True),
-        ("administrators", "operator", False),
-        ("everybody", "viewer", True),
-    ],
-)
-def test_who_needs_totp_sees_nothing_before_it_is_set_up(
-    settings: object, required: str, role: str, kept_out: bool
-) -> None:
-    require(settings, required)
-    user(role)
-    client = Client()
-    sign_in(client, role)
-    page = client.get("/reports/")
-    assert (page.status_code == 302) is kept_out
-    if kept_out:
-        assert page["Location"] == "/accounts/two-factor/activate/"
-        assert client.get("/reports/", headers={"HX-Request": "true"}).status_code == 403
-        assert client.get("/live/stream").status_code == 403
-        enrol(client)
-        assert client.get("/reports/").status_code == 200
-
-
-def require(settings: object, who: str) -> None:
-    """[portal] require_totp, for this test."""
+def require(settings: object, *roles: str) -> None:
+    """[portal] second_factor_for, for this test."""
     given = settings.PORTAL  # type: ignore[attr-defined]
-    settings.PORTAL = type(given)(require_totp=who)  # type: ignore[attr-defined]
+    settings.PORTAL = replace(given, second_factor_for=roles)  # type: ignore[attr-defined]
 
 
 def test_a_changed_password_ends_the_other_sessions() -> None:

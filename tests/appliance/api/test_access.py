@@ -96,7 +96,7 @@ def test_a_session_of_another_user_does_not_lend_its_role() -> None:
 def test_a_session_whose_user_lacks_a_second_factor_does_not_send_a_program_away() -> None:
     browser = client_of("administrator")
     headers = {"authorization": f"Bearer {token_for(user('viewer'))[1]}"}
-    with override_settings(PORTAL=_portal(require_totp="administrators")):
+    with override_settings(PORTAL=_portal(second_factor_for=("administrator",))):
         assert browser.get(f"{PREFIX}/token", headers=headers).json()["user"] == "viewer"
         assert "waypost_seen" not in browser.session, "a program prolongs no session"
         assert browser.get("/audit/").status_code == 302
@@ -160,7 +160,7 @@ def test_a_second_factor_that_is_required_is_required_for_tokens_too() -> None:
     it = user("administrator")
     client = ApiClient(token_for(it)[1])
     assert client.get("/token").status_code == 200
-    with override_settings(PORTAL=_portal(require_totp="administrators")):
+    with override_settings(PORTAL=_portal(second_factor_for=("administrator",))):
         assert client.get("/token").status_code == 403
         TOTP.activate(it, "JBSWY3DPEHPK3PXP")
         assert client.get("/token").status_code == 200

@@ -10,7 +10,7 @@ from django.db import OperationalError, connection
 from django.http import HttpResponse
 from django.test import Client, RequestFactory
 
-from appliance.accounts.middleware import _SEEN
+from appliance.accounts.sessions import SEEN
 from appliance.audit.models import Entry, Outcome
 from appliance.common.middleware import CoreErrorsMiddleware
 from mailcore.control.client import TimedOut
@@ -86,11 +86,11 @@ def test_too_many_are_still_told_that_they_are_too_many() -> None:
 def test_pages_are_read_on_when_nothing_can_be_written(request: pytest.FixtureRequest) -> None:
     client = client_of("viewer")
     session = client.session
-    session[_SEEN] = 1  # long ago: it would be prolonged
+    session[SEEN] = 1  # long ago: it would be prolonged
     session.save()
     request.getfixturevalue("unwritable")
     assert client.get("/reports/").status_code == 200
-    assert client.session[_SEEN] == 1
+    assert client.session[SEEN] == 1
 
 
 def test_a_change_is_not_begun_when_it_cannot_be_entered(request: pytest.FixtureRequest) -> None:

@@ -18,7 +18,7 @@ def test_a_proxy_is_believed_only_where_there_is_one(
     settings.PORTAL = replace(settings.PORTAL, public_url=public_url)
     told: dict[str, Any] = {}
     monkeypatch.setattr(serve, "call_command", lambda *_, **__: None)
-    monkeypatch.setattr(serve, "first_administrator", lambda: "")
+    monkeypatch.setattr(serve, "first_administrator", lambda **_: "")
     monkeypatch.setattr(serve, "taken", lambda *_: "")
     monkeypatch.setattr("os.nice", lambda _: 0)
     monkeypatch.setattr("uvicorn.run", lambda _, **named: told.update(named))

@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.models import Group, User
-from django.contrib.sessions.models import Session
 from django.test import Client
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
+from appliance.accounts.session_store import Session
 from appliance.live import listeners as room
 from appliance.live.listeners import LOOK_S, Listeners, _who_may
 from tests.appliance.accounts.sample_users import client_of, user

@@ -11,11 +11,11 @@ from urllib.parse import quote
 import pytest
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Group, User
-from django.contrib.sessions.models import Session
 from django.db import OperationalError
 from django.test import AsyncClient, Client
 from django.utils import timezone
 
+from appliance.accounts.session_store import Session
 from appliance.common.door import async_door
 from appliance.live import listeners, listening
 from appliance.live.fragments import LiveState, Part

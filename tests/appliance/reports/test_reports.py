@@ -11,7 +11,7 @@ import pytest
 from django.utils import timezone
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
-from appliance.accounts.middleware import _SEEN
+from appliance.accounts.sessions import SEEN
 from appliance.audit.models import Entry
 from appliance.reports.listing import ReportState, line_of, lines
 from appliance.reports.models import Preferences, Run, State
@@ -94,10 +94,10 @@ def test_a_list_that_asks_again_keeps_nobody_signed_in(reports_directory: Path) 
     client = client_of("viewer")
     for header, prolonged in (({"Waypost-Again": "1"}, False), ({}, True)):
         session = client.session
-        session[_SEEN] = 1
+        session[SEEN] = 1
         session.save()
         assert client.get("/reports/", headers={"HX-Request": "true", **header}).status_code == 200
-        assert (client.session[_SEEN] != 1) == prolonged
+        assert (client.session[SEEN] != 1) == prolonged
 
 
 def test_each_line_says_how_its_report_stands(reports_directory: Path) -> None:

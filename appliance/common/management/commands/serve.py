@@ -24,6 +24,8 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand
 from django.db import transaction
 
+from appliance.accounts.first_steps import give_password
+
 ADMINISTRATOR = "admin"
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 GRACE_S = 2  # for pages that are being rendered
@@ -39,6 +41,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Adds the options of the command."""
         parser.add_argument("--with-parent", type=int, default=0, metavar="PID", help="end when this process ends")
+        parser.add_argument("--demo", action="store_true", help="the first password need not be changed")
         parser.add_argument("--prepare", action="store_true", help="prepare the database and static files, and exit")
 
     def handle(self, *_: Any, **options: Any) -> None:
@@ -49,10 +52,11 @@ class Command(BaseCommand):
                 return
         call_command("migrate", interactive=False, verbosity=0)
         call_command("collectstatic", interactive=False, verbosity=0)
-        password = first_administrator()
+        password = first_administrator(is_demo=options["demo"])
         url = settings.PORTAL.public_url or f"http://{settings.PORTAL.listen}/"
         if password:
-            self.say(f"portal: sign in as {ADMINISTRATOR} with {password} (shown once; change it after you sign in)")
+            end = "" if options["demo"] else "; you change it when you sign in"
+            self.say(f"portal: sign in as {ADMINISTRATOR} with {password} (shown once{end})")
         if options["prepare"]:
             return
         if fault := taken(settings.LISTEN_HOST.strip("[]"), settings.LISTEN_PORT):
@@ -104,12 +108,17 @@ def taken(host: str, port: int) -> str:
         time.sleep(0.2)
 
 
-def first_administrator() -> str:
-    """Creates the first administrator if there is no user yet; returns the new password, or ""."""
+def first_administrator(*, is_demo: bool = False) -> str:
+    """Creates the first administrator if there is no user yet; returns the new password, or "".
+
+    The first sign-in changes it, except in a demo: what is printed on a terminal or in a log stays there.
+    """
     with transaction.atomic():
         if User.objects.exists():
             return ""
         password = secrets.token_urlsafe(12)
         user = User.objects.create_superuser(ADMINISTRATOR, password=password)
         user.groups.add(Group.objects.get(name="administrator"))
+        if not is_demo:
+            give_password(user)
     return password

@@ -1,0 +1,1 @@
+"""Single sign-on by OpenID Connect."""
