@@ -35,6 +35,7 @@ from mailcore.control.effects import Effects
 from mailcore.control.history import PastAnswers
 from mailcore.control.injecting import Injecting
 from mailcore.control.intake import Intake
+from mailcore.control.keeping import Keeping
 from mailcore.control.local_filter import OpenFilter, no_filter
 from mailcore.control.log_lines import LogAnswers
 from mailcore.control.manager_link import ManagerLink
@@ -154,7 +155,11 @@ class ControlServer:
         families = [each.answers for each in (tables, positions, self.ages, past, whatif, log, past_queue)]
         if files is not None:
             managing = Managing(self.view, settings, disk, files)
-            families += [managing.answers, Effects(self.view, settings, managing.text_after).answers]
+            families += [
+                managing.answers,
+                Effects(self.view, settings, managing.text_after).answers,
+                Keeping(self.view, settings, managing).answers,
+            ]
         self.operations = Operations(self.view, self.injecting, processes, *families)
         self._tasks: set[asyncio.Task[None]] = set()
 
