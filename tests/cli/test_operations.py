@@ -87,6 +87,9 @@ COMMANDS = {
     "transport_set": "transport set smtp process_limit 5",
     "transports": "transport list",
     "undelete": f"queue undelete {ID}",
+    "user_put": "user disable alice",
+    "user_remove": "user remove alice --yes",
+    "users": "user list",
     "working": f"queue active {ID}",
 }
 # What is answered to operations that a command asks before the one that is looked for.
