@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import path
 
-from appliance.managed import effects_views, kept, mail_users, views
+from appliance.managed import effects_views, forms, kept, mail_users, views
 
 app_name = "managed"
 urlpatterns = [
@@ -25,6 +25,10 @@ urlpatterns = [
     path("users/", mail_users.users, name="users"),
     path("users/put/", mail_users.user_put, name="user_put"),
     path("users/remove/", mail_users.user_remove, name="user_remove"),
+    path("kinds/<slug:slug>/", forms.kind, name="kind"),
+    path("kinds/<slug:slug>/check/", forms.kind_check, name="kind_check"),
+    path("kinds/<slug:slug>/rows/<slug:section>/", forms.row, name="row"),
+    path("kinds/<slug:slug>/rows/<slug:section>/check/", forms.row_check, name="row_check"),
     path("kept/unuse/", kept.unuse, name="unuse"),
     path("kept/remove/", kept.remove, name="remove"),
 ]

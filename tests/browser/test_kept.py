@@ -12,10 +12,10 @@ from mailcore.lab.lab import Lab
 from tests.browser.site import site
 from tests.doctor.sample_host import certificate
 from tests.end_to_end.appliance import free_port
-from tests.end_to_end.test_kept import AUTHORITY, offered
+from tests.end_to_end.test_kept import AUTHORITY, offered, use
 from tests.end_to_end.test_mail_users import until
 from tests.end_to_end.test_reload import Clients
-from tests.running.running_core import recipients_of
+from tests.running.running_core import RunningCore, recipients_of
 
 SHOTS = os.environ.get("WAYPOST_SHOTS", "")  # a directory, for a person who wants to look
 
@@ -26,6 +26,19 @@ async def shots(page: Page, name: str) -> None:
         await page.screenshot(path=f"{SHOTS}/{name}-{width}.png", full_page=True)
     if SHOTS:
         await page.set_viewport_size({"width": 1280, "height": 900})
+
+
+async def put_one_of_each(core: RunningCore) -> None:
+    """A certificate, a DKIM key, a map and a user, and settings that use some of them."""
+    await core.ask("kept_make", kind="certificate", names=["mx.example.org"])
+    issued = AUTHORITY.issue("mx.example.org")
+    made = await core.ask(
+        "kept_put", kind="certificate", name="mx", text=issued.certificate + AUTHORITY.pem, key=issued.key
+    )
+    await core.ask("kept_make", kind="dkim", domain="example.org", selector="s1")
+    await core.ask("kept_put", kind="map", name="aliases", text="all@example.org kim@example.org\n")
+    await core.ask("user_put", name="kim@example.org", new=True, password="a good password")
+    await use(core, made["file"], "receiver", "tls_certificate")
 
 
 async def applied(page: Page) -> None:
