@@ -19,7 +19,20 @@ from typing import Any
 import msgspec
 from msgspec.inspect import type_info
 
-from mailcore.control.protocol import changes, effects, injection, kept, log, messages, past, routing, settings, state, tuning, users
+from mailcore.control.protocol import (
+    changes,
+    effects,
+    injection,
+    kept,
+    log,
+    messages,
+    past,
+    routing,
+    settings,
+    state,
+    tuning,
+    users,
+)
 from mailcore.control.protocol.operation import Operation, WrongArgument
 from mailcore.control.protocol.wrong_value import wrong_value
 from mailcore.faults import Code, FaultError
