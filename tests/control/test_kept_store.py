@@ -104,7 +104,7 @@ def test_what_nothing_needs_goes_and_keys_go_first(tmp_path: Path) -> None:
     names = ("used", "before", "staged", "forgotten")
     found = {(kind, name): store.put(kind, name, b"x") for kind in ("key", "map") for name in names}
     for (_, name), reference in found.items():
-        age = (STAGED_DAYS + 1) * DAY_S if name == "forgotten" else DAY_S
+        age = (STAGED_DAYS + 1) * DAY_S if name in ("forgotten", "used") else DAY_S
         os.utime(kept_path(tmp_path, reference), (NOW - age, NOW - age))
     left_at = {found[kind, "before"]: NOW - (KEY_DAYS + 1) * DAY_S for kind in ("key", "map")}
     used = {found[kind, "used"] for kind in ("key", "map")}
