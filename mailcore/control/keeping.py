@@ -302,8 +302,17 @@ class Keeping:
         if used := used_by(document).get(reference):
             raise NotKept(f"{reference} is used by {', '.join(used)}")
         self._store.read(reference)
+        keys = self._only_of(reference, set(used_by(document)))
         self._store.remove(reference)
+        for key in keys:
+            self._store.remove(key)
         return KeptMade(faults=[])
+
+    def _only_of(self, reference: Reference, used: set[Reference]) -> list[Reference]:
+        """Returns the private keys of a certificate that no setting and no other kept certificate needs."""
+        others = [each for each, _ in self._store.files() if each.kind == CERTIFICATE and each != reference]
+        needed = used.union(*(self._keys_of(each) for each in others))
+        return [key for key in self._keys_of(reference) if key not in needed]
 
     def _tidy(self) -> None:
         """Removes what neither a setting nor an earlier state of them needs."""

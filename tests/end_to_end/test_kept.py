@@ -24,6 +24,7 @@ from mailcore.control.client import ControlError
 from mailcore.control.protocol.table import OPERATIONS
 from mailcore.lab.lab import Lab
 from tests.end_to_end.test_reload import Clients
+from tests.end_to_end.test_settings import run
 from tests.eventually import PATIENCE_S
 from tests.made_certificates import Authority, Issued
 from tests.running.catcher import Catcher
@@ -264,3 +265,56 @@ async def test_a_request_made_here_gets_its_certificate_and_the_key_never_left(t
         assert [each["key"] for each in refused["faults"]] == ["key"]
         own = await core.ask("kept_make", kind="certificate", names=["self.example"])
         assert own["facts"]["certificate"]["self_signed"]
+
+
+async def test_a_key_goes_with_its_certificate_and_a_state_that_needs_it_is_refused_in_words(tmp_path: Path) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as core:
+        first = await put(core, "mx", AUTHORITY.issue("mx.example.org"))
+        await use(core, first["file"], "receiver", "tls_certificate")
+        state = (await core.ask("settings"))["revision"]
+        with pytest.raises(ControlError, match="is used by"):
+            await core.ask("kept_remove", file=first["file"])
+        second = await put(core, "mx", AUTHORITY.issue("mx.example.org"))
+        await use(core, second["file"])
+        await core.ask("kept_remove", file=first["file"])
+        assert sorted(path.parent.name for path in (core.home / "kept").glob("*/*")) == ["certificate", "key"]
+        revision = (await core.ask("settings"))["revision"]
+        answer = await core.ask("settings_return", to=state, revision=revision)
+        assert {each["key"] for each in answer["faults"]} == {"receiver.tls_certificate", "receiver.tls_key"}
+        assert all("is not kept here any more" in each["reason"] for each in answer["faults"])
+        assert await asyncio.to_thread(offered, core) == ("mx.example.org",)
+
+
+async def test_commands_hand_in_and_use_what_the_pages_do(tmp_path: Path) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as core:
+
+        async def said(*arguments: str, status: int = 0) -> str:
+            done = await asyncio.to_thread(run, core, *arguments)
+            assert done.returncode == status, done.stdout + done.stderr
+            await core.control.close()
+            return done.stdout + done.stderr
+
+        issued = AUTHORITY.issue("mx.example.org")
+        chain, key, wrong = tmp_path / "chain.pem", tmp_path / "key.pem", tmp_path / "wrong.pem"
+        chain.write_text(issued.certificate + AUTHORITY.pem)
+        key.write_text(issued.key)
+        wrong.write_text(AUTHORITY.issue("x.example").key)
+        add = ("certificate", "add", "mx", str(chain), "--yes", "--why", "a test", "--key")
+        assert "key does not belong to the first certificate" in await said(*add, str(wrong), status=2)
+        await said(*add, str(key))
+        assert await asyncio.to_thread(offered, core) == ("mx.example.org",)
+        assert "[receiver] tls_certificate" in await said("certificate", "list")
+        (tmp_path / "aliases").write_text("all@example.org kim@example.org\n")
+        put_map = ("map", "put", "aliases", str(tmp_path / "aliases"), "--yes", "--in", "rewriting.virtual_alias_maps")
+        await said(*put_map)
+        file = next(
+            each["file"] for each in (await core.insist(lambda: core.ask("kept")))["files"] if each["kind"] == "map"
+        )
+        assert await said("map", "show", file) == "all@example.org kim@example.org\n"
+        made = await said("dkim", "new", "sender.example", "s1")
+        assert 's1._domainkey.sender.example. IN TXT ( "v=DKIM1; k=rsa; p=' in made
+        await said("dkim", "use", "sender.example", "s1", "--unpublished", "--yes")
+        assert "s1._domainkey.sender.example" in await said("dkim", "list")
+        await said("kept", "unuse", file, "--yes")
+        assert await said("kept", "remove", file) == f"{file} is removed\n"
+        assert await said("certificate", "request", "new.example") != ""
