@@ -251,10 +251,11 @@ STATIC_URL = "/static/"
 STATICFILES_DIRS = [ASSETS / "static"]
 STATIC_ROOT = PORTAL_DIRECTORY / "static"
 STORAGES = {
-    "default": {"BACKEND": "django.core.files.storage.InMemoryStorage"},  # nothing is uploaded
+    "default": {"BACKEND": "django.core.files.storage.InMemoryStorage"},  # nothing uploaded is stored
     "staticfiles": {"BACKEND": "appliance.common.static_files.StaticFiles"},
 }
-FILE_UPLOAD_MAX_MEMORY_SIZE = 64 << 10
+FILE_UPLOAD_MAX_MEMORY_SIZE = 1 << 20
+FILE_UPLOAD_HANDLERS = ["django.core.files.uploadhandler.MemoryFileUploadHandler"]  # a private key touches no disk here
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 3_000  # a page of 1 000 messages selected
 
 # Celery (appliance/celery.py). Pages never wait for Redis; an unavailable Redis is an immediate error.

@@ -43,7 +43,7 @@ from mailcore.control.protocol.table import OPERATIONS, check
 from mailcore.faults import Fault
 from mailcore.frames import Response, encode
 
-__all__ = ["RIGHTS", "STREAMED"]
+__all__ = ["NOT_HERE", "RIGHTS", "STREAMED"]
 
 PATIENCE_S = 60.0  # for each part of a long answer; the core measures and counts before the first
 WHY_MAX = 1_000
@@ -64,7 +64,8 @@ class Right:
 _LOOK = Right(Scope.READ, Role.VIEWER)
 _LOOKS = (
     "ages", "list_at", "outcomes", "size_at",
-    "certificates", "destinations", "disks", "explain", "headers", "history", "list", "log", "parameters", "ping",
+    "certificates", "destinations", "disks", "explain", "headers", "history", "kept", "kept_text", "kept_use", "list", "log",
+    "parameters", "ping", "users",
     "positions", "processes", "resolve", "routes", "search", "service_times", "settings", "settings_history", "show", "size",
     "state", "transports", "working",
 )  # fmt: skip
@@ -85,6 +86,10 @@ RIGHTS: dict[str, Right] = {
     "settings_return": Right(Scope.SETTINGS, Role.ADMINISTRATOR, "settings.change"),
     "data": Right(Scope.BODY, Role.VIEWER, READ_BODY),  # and the right to read bodies
 }
+
+
+# Not here: their arguments have private keys and passwords, and the audit log and the kept answers have all arguments.
+NOT_HERE = frozenset(("kept_make", "kept_put", "kept_remove", "user_put", "user_remove"))
 
 
 class Asked(msgspec.Struct, forbid_unknown_fields=True):

@@ -93,7 +93,7 @@ class SettingsBody(SettingsCheckBody):
 
 
 class SettingsExport(msgspec.Struct, kw_only=True):
-    """All settings that can be managed, without places and names of files."""
+    """All settings that can be managed, without places, files, keys and users."""
 
     revision: str
     toml: str

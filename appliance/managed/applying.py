@@ -48,7 +48,7 @@ def exported(answer: SettingsKnown) -> str:
             table = table.setdefault(name, {})
         table[each.key[-1]] = each.value
     return document_text(
-        document, f"# Settings of Waypost, revision {answer.revision}, without places and names of files.\n"
+        document, f"# Settings of Waypost, revision {answer.revision}, without places, files, keys and users.\n"
     )
 
 

@@ -25,7 +25,7 @@ from mailcore.control.client import ControlError, Refused
 from mailcore.control.protocol.settings import SettingsChanged, SettingsHistory, SettingsKnown
 from mailcore.control.protocol.state import Ping
 
-__all__ = ["apply", "check", "export", "history", "known"]
+__all__ = ["apply", "check", "checked", "export", "history", "known"]
 
 IN_FORCE_S = 10.0  # that a page waits until a change is in force; then it says that it is not yet
 LOOK_S = 0.1
@@ -81,12 +81,13 @@ def check(request: HttpRequest) -> HttpResponse:
     except DraftError as error:
         return _known(request, core, error=error, given=request.POST, status=422)
     revision = core.ask("settings", SettingsKnown).revision
-    return _checked(request, core, Draft(draft.changes, draft.to, revision))
+    return checked(request, core, Draft(draft.changes, draft.to, revision))
 
 
-def _checked(
+def checked(
     request: HttpRequest, core: Door, draft: Draft, *, form: WhyForm | None = None, words: str = "", status: int = 200
 ) -> HttpResponse:
+    """Renders what a draft would change and restart, and the form that applies it; or its faults."""
     answer = core.ask(draft.operation, SettingsChanged, draft.arguments(check=True))
     context = {
         "draft": draft,
@@ -112,13 +113,13 @@ def apply(request: HttpRequest) -> HttpResponse:
     except DraftError as error:
         return _known(request, core, error=error, status=422)
     if not form.is_valid():
-        return _checked(request, core, draft, form=form, status=422)
+        return checked(request, core, draft, form=form, status=422)
     why = form.cleaned_data["why"]
     try:
         answer = applied(request, draft, why)
     except (Refused, Faulty) as error:
         renewed = Draft(draft.changes, draft.to, core.ask("settings", SettingsKnown).revision)
-        return _checked(request, core, renewed, form=form, words=str(error), status=409)
+        return checked(request, core, renewed, form=form, words=str(error), status=409)
     if _is_in_force(core, answer.revision):
         messages.success(request, "The change is in force.")
     else:

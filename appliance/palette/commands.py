@@ -59,6 +59,10 @@ _MAIL = (
 )
 _MORE = (
     ("Earlier states of the settings", "managed:history", Role.VIEWER),
+    ("Certificates", "managed:certificates", Role.VIEWER),
+    ("DKIM keys", "managed:dkim", Role.VIEWER),
+    ("Users who send mail", "managed:users", Role.VIEWER),
+    ("Maps: aliases, valid recipients, routes", "managed:maps", Role.VIEWER),
     ("History of tuning", "tuning:history", Role.VIEWER),
     ("Changes of the queue", "queue:changes", Role.OPERATOR),
     ("API", "api:operations", Role.VIEWER),

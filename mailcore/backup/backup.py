@@ -29,6 +29,7 @@ from mailcore.backup.places import OF_STARTS
 from mailcore.backup.postgresql import is_postgresql
 from mailcore.backup.snapshot import Snapshot, SnapshotFailed
 from mailcore.backup.writer import Writer
+from mailcore.config.kept_files import DIRECTORY as KEPT
 from mailcore.config.managed import HISTORY
 from mailcore.config.managed import NAME as MANAGED
 from mailcore.config.settings import Settings
@@ -153,13 +154,18 @@ def _configuration(writer: Writer, settings: Settings, config: Path, environment
     else:
         with contextlib.suppress(FileNotFoundError):
             writer.add_file("keys/secret.key", str(settings.home / "portal" / "secret.key"))
+    kept = settings.home / KEPT
+    _folders(writer, KEPT, kept, sorted(path.name for path in kept.glob("*") if path.is_dir()))
+    for file in sorted(kept.glob("*/*")):
+        if file.is_file():
+            writer.add_file(f"{KEPT}/{file.relative_to(kept)}", str(file))
     for name, path in (("certificate", settings.receiver.tls_certificate), ("key", settings.receiver.tls_key)):
-        if path:
+        if path and not Path(path).is_relative_to(kept):
             writer.add_file(f"keys/tls/{name}.pem", path)
     done = {settings.receiver.tls_certificate, settings.receiver.tls_key}
     for number, each in enumerate(settings.certificate, 1):
         for name, path in (("certificate", each.certificate), ("key", each.key)):
-            if path not in done:  # sections may share a file
+            if path not in done and not Path(path).is_relative_to(kept):  # sections may share a file
                 done.add(path)
                 writer.add_file(f"keys/tls/{number}/{name}.pem", path)
 

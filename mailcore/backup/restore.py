@@ -43,6 +43,7 @@ from mailcore.backup.places import (
 )
 from mailcore.backup.postgresql import DUMP, Postgresql, is_postgresql
 from mailcore.backup.queue_files import floors_of_events, make_floors, mend_queue
+from mailcore.config.kept_files import DIRECTORY as KEPT
 from mailcore.config.managed import HISTORY
 from mailcore.config.managed import NAME as MANAGED
 from mailcore.config.settings import Settings
@@ -230,6 +231,7 @@ class Restore:
             "spool": self.settings.spool_directory,
             "events": self.settings.events_directory,
             "reports": self.settings.reports_directory,
+            KEPT: self.settings.home / KEPT,
         }
         if top == "home":
             path = self.settings.home if self._made_home else Path()
@@ -262,6 +264,8 @@ class Restore:
             return (dropped, "") if self.with_queue and not dropped.exists() else None
         if top in ("events", "reports"):
             return (settings.events_directory if top == "events" else settings.reports_directory), below
+        if top == KEPT:
+            return settings.home / KEPT, below
         if name == f"portal/{SQLITE}":
             if is_postgresql(self.database_url):
                 self.notes.append(

@@ -169,6 +169,24 @@ def _dkim() -> ModuleType:
     return dkim
 
 
+def _certificate() -> ModuleType:
+    from mailcore.cli import certificate
+
+    return certificate
+
+
+def _map() -> ModuleType:
+    from mailcore.cli import map
+
+    return map
+
+
+def _kept() -> ModuleType:
+    from mailcore.cli import kept
+
+    return kept
+
+
 def _simulate() -> ModuleType:
     from mailcore.cli.simulate import command
 
@@ -225,6 +243,9 @@ COMMANDS: dict[str, tuple[Callable[[], ModuleType], str]] = {
     "identity": (_identity, "show which disks belong to this Waypost; adopt one after another is lost"),
     "user": (_user, "add, change, list and remove users who log in to send mail"),
     "dkim": (_dkim, "make a key that signs mail; compare the keys with their DNS records"),
+    "certificate": (_certificate, "add, make, ask for and list the certificates that Waypost keeps"),
+    "map": (_map, "put, show and list the maps that Waypost keeps: aliases, valid recipients, routes"),
+    "kept": (_kept, "list and remove the files that Waypost keeps: certificates, keys, maps"),
     "tlsrpt": (_tlsrpt, "show the reports about TLS that other domains get"),
     "simulate": (_simulate, "simulate deliveries to modelled next hops"),
     "completion": (_completion, "print the completion script for bash or zsh"),

@@ -10,28 +10,34 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from mailcore.authenticity.public_key import read_key
-from mailcore.authenticity.tags import tags_of
+from mailcore.authenticity.key_record import compared, strings
 from mailcore.bounds import BadValue
+from mailcore.cli.kept import add_change, faulty, list_files, use_file
 from mailcore.config.arc import Arc
 from mailcore.config.dkim import DkimKey, domain_name, selector_name
 from mailcore.config.settings import Settings
-from mailcore.counted import counted
-from mailcore.dkim.key import ALGORITHMS, BadKey, SigningKey, load_key, new_key
+from mailcore.control.protocol.kept import Kept, KeptMade
+from mailcore.dkim.key import ALGORITHMS, BadKey, load_key, new_key
 from mailcore.doctor.as_user import ids_of_role, name_of_user, unreadable
 from mailcore.doctor.host import Host, processes_of
 from mailcore.doctor.resolver import ALL_S, Server, ask, servers_of
 from mailcore.faults import Code, Fault
-from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, config_path, fault_of, settings_of
-from mailcore.terminal.output import JsonLines, complain_fault, plain, print_json, say, whole_table, width
+from mailcore.terminal.command import (
+    DONE,
+    NOT_DONE,
+    UsageError,
+    add_common,
+    config_path,
+    control_client,
+    fault_of,
+    settings_of,
+)
+from mailcore.terminal.output import JsonLines, complain, complain_fault, print_json, say, whole_table, width
 
 __all__ = ["configure"]
 
-STRING_MAX = 255  # characters of one string of a TXT record, RFC 1035 3.3.14
 TRIES = 2
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
-_ESCAPED = re.compile(r"\\([0-9]{3}|.)")  # RFC 1035 5.1
-_PUBLIC = re.compile(r"(?:^|;)\s*p\s*=([^;]*)")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,13 +53,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "selector", metavar="SELECTOR", type=_selector, help="name of the key in the DNS, such as 2026a"
     )
     making.add_argument(
-        "--key", metavar="FILE", type=Path, required=True, help="file for the private key; must not exist"
+        "--key",
+        metavar="FILE",
+        type=Path,
+        help="file for the private key; must not exist. Without this, Waypost keeps the key, which then never leaves",
     )
     making.add_argument(
         "--algorithm", choices=ALGORITHMS, default="rsa", help="default: rsa, which every server verifies"
     )
     add_common(making)
     making.set_defaults(run=_new)
+    using = commands.add_parser(
+        "use",
+        help="sign with a key that Waypost keeps",
+        description="Sign with a key that Waypost keeps, if its DNS record is published.",
+    )
+    using.add_argument("domain", metavar="DOMAIN", type=_domain, help="domain of the mail to sign")
+    using.add_argument("selector", metavar="SELECTOR", type=_selector, help="name of the key in the DNS")
+    using.add_argument("--subdomains", action="store_true", help="also sign mail from subdomains without a key")
+    using.add_argument("--unpublished", action="store_true", help="also if the DNS has another record, or none")
+    add_change(using)
+    add_common(using)
+    using.set_defaults(run=_use)
+    listing = commands.add_parser("list", help="list the keys that Waypost keeps, and where they are used")
+    add_common(listing)
+    listing.set_defaults(run=lambda arguments: list_files(arguments, "dkim"))
     checking = commands.add_parser(
         "check",
         help="compare the keys with their DNS records",
@@ -79,6 +103,48 @@ def _selector(text: str) -> str:
 
 
 def _new(arguments: argparse.Namespace) -> int:
+    return _new_kept(arguments) if arguments.key is None else _new_file(arguments)
+
+
+def _new_kept(arguments: argparse.Namespace) -> int:
+    given = {
+        "kind": "dkim", "domain": arguments.domain, "selector": arguments.selector, "algorithm": arguments.algorithm,
+    }  # fmt: skip
+    with control_client(arguments) as control:
+        made = control.ask("kept_make", KeptMade, given)
+    if status := faulty(arguments, made):
+        return status
+    if arguments.json:
+        print_json(made)
+        return DONE
+    assert made.facts is not None
+    assert made.facts.dkim is not None
+    say("Waypost keeps the private key. Add this record to the DNS:")
+    say()
+    say(f"    {made.facts.dkim.zone_line}")
+    say()
+    say(f"When it is published: waypost dkim use {arguments.domain} {arguments.selector}")
+    return DONE
+
+
+def _use(arguments: argparse.Namespace) -> int:
+    name = f"{arguments.selector}._domainkey.{arguments.domain}"
+    with control_client(arguments) as control:
+        files = control.ask("kept", Kept).files
+    file = next((each for each in files if each.kind == "dkim" and each.name == name), None)
+    if file is None or file.dkim is None:
+        raise UsageError(f"Waypost keeps no key {name}; waypost dkim list shows all", argument="SELECTOR")
+    if not arguments.unpublished:
+        servers = servers_of(settings_of(arguments), Path("/etc/resolv.conf"))
+        found = _published(file.dkim.record, file.dkim.algorithm, name, servers)
+        if found.state != "ok":
+            complain_fault(Fault(Code.CONFLICT, f"{found.state}: {found.about}"))
+            complain("nothing was changed; --unpublished signs all the same, and servers will not verify it")
+            return NOT_DONE
+    return use_file(arguments, file.file, {"place": ["dkim"], "subdomains": arguments.subdomains})
+
+
+def _new_file(arguments: argparse.Namespace) -> int:
     key = new_key(arguments.algorithm)
     path: Path = arguments.key
     try:
@@ -100,7 +166,7 @@ def _new(arguments: argparse.Namespace) -> int:
     say()
     say("1. Add this record to the DNS:")
     say()
-    say(f"    {name}. IN TXT ( {_strings(key.record)} )")
+    say(f"    {name}. IN TXT ( {strings(key.record)} )")
     say()
     say("2. Add this to the configuration file:")
     say()
@@ -114,10 +180,6 @@ def _new(arguments: argparse.Namespace) -> int:
     say()
     say("3. When waypost dkim check finds the record, restart Waypost.")
     return DONE
-
-
-def _strings(record: str) -> str:
-    return " ".join(f'"{record[at : at + STRING_MAX]}"' for at in range(0, len(record), STRING_MAX))
 
 
 class _Found(NamedTuple):
@@ -194,42 +256,16 @@ def _look(settings: DkimKey | Arc, servers: list[Server], algorithm: str) -> _Fo
             raise BadKey(f"must be a key for {algorithm}")
     except BadKey as bad:
         return _Found("key_unusable", f"{settings.key}: {bad}")
-    name = f"{settings.selector}._domainkey.{settings.domain}"
+    return _published(key.record, key.algorithm, f"{settings.selector}._domainkey.{settings.domain}", servers)
+
+
+def _published(record: str, algorithm: str, name: str, servers: list[Server]) -> _Found:
+    """Compares a key's record with what the DNS has."""
     why = "no name server is configured"
     for server in servers:
         answer = ask(server, name, "TXT", TRIES, time.monotonic() + ALL_S)
         if answer.is_usable:
-            return _compared(key, name, answer.records)
+            texts = ["".join(_STRING.findall(text)) for text in answer.records]
+            return _Found(*compared(record, algorithm, name, texts))
         why = f"name server {server[0]}: {answer.error or answer.rcode}"
     return _Found("no_answer", why)
-
-
-def _compared(key: SigningKey, name: str, records: tuple[str, ...]) -> _Found:
-    texts = ["".join(_STRING.findall(record)) for record in records]
-    there = [(text, match[1]) for text in texts if (match := _PUBLIC.search(text))]
-    if not there:
-        return _Found("no_record", f"add {name}. IN TXT ( {_strings(key.record)} )")
-    if len(there) > 1:
-        return _Found("other_key", f"{name} has {counted(len(there), 'record')}; it must have one")
-    text, value = there[0]
-    public = re.sub(r"\s", "", value)
-    if not public:
-        return _Found("revoked", f"{name} has an empty key: signatures with it are not valid")
-    if public != key.public:
-        return _Found("other_key", f"{name} has another key: {plain(public[:20])}…, here it is {key.public[:20]}…")
-    # As a server reads it that checks our signature: a key without k= is RSA, and s= and h= may exclude mail and SHA-256.
-    whole = _ESCAPED.sub(_character, text)
-    verifying = read_key(whole, key.algorithm)
-    tags = {} if verifying.key is None else tags_of(whole)
-    # Some servers are strict about it, and none of them says so.
-    reason = "v= is not the first tag" if "v" in tags and next(iter(tags)) != "v" else verifying.reason
-    better = f"change it to {name}. IN TXT ( {_strings(key.record)} )"
-    if reason:
-        return _Found("not_valid", f"{name}: {reason}; {better}")
-    if "y" in {flag.strip() for flag in tags.get("t", "").split(":")}:
-        return _Found("testing", f"{name} has t=y: servers take the mail as unsigned (RFC 6376 3.6.1); {better}")
-    return _Found("ok", "")
-
-
-def _character(escaped: re.Match[str]) -> str:
-    return chr(int(escaped[1])) if len(escaped[1]) > 1 else escaped[1]

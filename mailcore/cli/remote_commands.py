@@ -11,6 +11,7 @@ from mailcore.terminal.command import UsageError
 __all__ = ["ANYWHERE", "LOCAL", "WORKS", "refuse_unless_remote"]
 
 CHANGES_FILES = "it works on files of the host; run it there"
+NO_FILES = "the API takes no files that Waypost keeps; run it on the host, or use the pages below Settings"
 ALONE = "it needs no Waypost; run it without --remote"
 WORKS = frozenset(
     (
@@ -43,6 +44,9 @@ LOCAL = {
     "identity": CHANGES_FILES,
     "user": CHANGES_FILES,
     "dkim": CHANGES_FILES,
+    "certificate": NO_FILES,
+    "map": NO_FILES,
+    "kept": NO_FILES,
     "tlsrpt": CHANGES_FILES,
     "lab": ALONE,
     "demo": ALONE,

@@ -25,7 +25,7 @@ from mailcore.terminal.command import DONE, NOT_DONE, WRONG_USE, UsageError, add
 from mailcore.terminal.output import complain, complain_fault, plain, print_json, say, whole_table, width
 from mailcore.terminal.times import shown
 
-__all__ = ["configure"]
+__all__ = ["apply_changes", "configure"]
 
 KEY_HELP = 'as in the file, with dots: relay.domains, routes."example.org", transports.smtp.tls'
 IN_FORCE_S = 120.0  # until a change is in force
@@ -91,6 +91,11 @@ def _set(arguments: argparse.Namespace) -> int:
     except tomllib.TOMLDecodeError:
         value = arguments.value
     return _change(arguments, "settings_change", {"changes": [{"key": _key(arguments.key), "value": value}]})
+
+
+def apply_changes(arguments: argparse.Namespace, changes: list[dict[str, Any]]) -> int:
+    """Makes changes that another command has put together, as ``settings set`` would; returns the exit status."""
+    return _change(arguments, "settings_change", {"changes": changes})
 
 
 def _unset(arguments: argparse.Namespace) -> int:

@@ -12,20 +12,24 @@ import secrets
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
+from mailcore.config.settings import Settings
+from mailcore.control.client import NotRunning, Refused
+from mailcore.control.protocol.users import KnownUser, UserChanged, Users
 from mailcore.faults import Code, Fault
-from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, settings_of
+from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client, settings_of
 from mailcore.terminal.output import JsonLines, complain_fault, plain, print_json, say, whole_table, width
-from mailcore.users.scram import SALT_BYTES
+from mailcore.users.scram import PREFIX, SALT_BYTES
 from mailcore.users.user import User, name_of, sender_pattern
 from mailcore.users.user_file import UserFileError, changing, read_users
 from mailcore.users.verifier import argon2_verifier, is_scram, scram_verifier
 
 __all__ = ["configure"]
 
+R = TypeVar("R", bound=msgspec.Struct)
 PASSWORD_MIN = 8  # characters, NIST SP 800-63B 5.1.1.2
 PASSWORD_BYTES_MAX = 1_024  # the limit of AUTH (mailcore/receiver/mechanisms.py)
 LIMIT_MAX = 100_000_000  # the bound of [auth]
@@ -114,6 +118,40 @@ def _changing(arguments: argparse.Namespace) -> Iterator[dict[str, User]]:
         raise UsageError(f"{error}; correct the file first") from None
 
 
+def _asked(arguments: argparse.Namespace, operation: str, result: type[R], given: dict[str, Any]) -> R | None:
+    """Asks the core, which records who asked; None if it is not running: then the file is changed here."""
+    try:
+        with control_client(arguments) as control:
+            return control.ask(operation, result, given)
+    except NotRunning as error:
+        if error.code is Code.FORBIDDEN:
+            raise
+        return None
+    except Refused as error:
+        if error.code is Code.NOT_FOUND:
+            raise UsageError(f"{error}; waypost user list shows all", argument="NAME") from None
+        if error.code is Code.CONFLICT:
+            raise UsageError(str(error)) from None
+        raise
+
+
+def _changed_by_core(arguments: argparse.Namespace, operation: str, given: dict[str, Any], done: str) -> int | None:
+    """Returns the exit status of a change that the core made; None if it is not running."""
+    answer = _asked(arguments, operation, UserChanged, {"name": arguments.name, **given})
+    if answer is None:
+        return None
+    for fault in answer.faults:
+        raise UsageError(f"{fault.key} {fault.reason}", argument=fault.key.upper())
+    assert answer.user is not None
+    if arguments.json:
+        shown = msgspec.structs.asdict(answer.user)
+        del shown["revision"]
+        print_json(shown)
+    else:
+        say(f"user {answer.user.name} {done}")
+    return DONE
+
+
 def _known(users: dict[str, User], name: str) -> User:
     if name not in users:
         raise UsageError(f"user {name!r} does not exist; waypost user list shows all", argument="NAME")
@@ -170,6 +208,9 @@ def _add(arguments: argparse.Namespace) -> int:
     if name in known:
         raise UsageError(f"user {name!r} exists already", argument="NAME")
     user = User(name=name, verifier=_verifier(arguments), **fields)
+    given = {"new": True, "verifier": user.verifier, **fields}
+    if (status := _changed_by_core(arguments, "user_put", given, "added")) is not None:
+        return status
     with _changing(arguments) as users:
         if name in users:  # added while the password was typed
             raise UsageError(f"user {name!r} exists already", argument="NAME")
@@ -207,6 +248,8 @@ def _enable(arguments: argparse.Namespace) -> int:
 
 
 def _change(arguments: argparse.Namespace, done: str, **fields: Any) -> int:
+    if (status := _changed_by_core(arguments, "user_put", fields, done)) is not None:
+        return status
     with _changing(arguments) as users:
         user = msgspec.structs.replace(_known(users, arguments.name), **fields)
         users[user.name] = user
@@ -215,12 +258,14 @@ def _change(arguments: argparse.Namespace, done: str, **fields: Any) -> int:
 
 def _remove(arguments: argparse.Namespace) -> int:
     name = arguments.name
-    _known(_read_known(arguments), name)
     if not arguments.yes:
+        _known(_read_known(arguments), name)
         if not sys.stdin.isatty() or arguments.json:
             raise UsageError(f"this would remove user {name!r}; nothing was changed. Confirm with --yes")
         if input(f"remove user {name}? [y/N] ").strip().lower() not in ("y", "yes"):
             return NOT_DONE
+    if (status := _changed_by_core(arguments, "user_remove", {}, "was removed")) is not None:
+        return status
     with _changing(arguments) as users:
         user = _known(users, name)
         del users[name]
@@ -238,16 +283,31 @@ def _done(arguments: argparse.Namespace, user: User, done: str) -> int:
 def _list(arguments: argparse.Namespace) -> int:
     """Ends with NOT_DONE if a line of the file has a fault; the other lines are listed."""
     settings = settings_of(arguments)
-    status = DONE
+    if (found := _asked(arguments, "users", Users, {})) is not None:
+        return _print(arguments, [_of_core(each) for each in found.users], found.faults, settings)
+    faults: list[str] = []
     try:
         users = read_users(settings.users_file)
     except UserFileError as error:
         if error.usable is None:
             raise UsageError(str(error)) from None
-        users = error.usable
-        for line in str(error).splitlines():
-            complain_fault(Fault(Code.INVALID, line))
-        status = NOT_DONE
+        users, faults = error.usable, str(error).splitlines()
+    return _print(arguments, list(users), faults, settings)
+
+
+def _of_core(user: KnownUser) -> User:
+    """Returns a user with the kind of its verifier alone."""
+    fields = msgspec.structs.asdict(user)
+    del fields["revision"]
+    return User(
+        **{**fields, "senders": tuple(user.senders), "verifier": PREFIX if user.verifier.startswith("scram") else ""}
+    )
+
+
+def _print(arguments: argparse.Namespace, users: list[User], faults: list[str], settings: Settings) -> int:
+    for line in faults:
+        complain_fault(Fault(Code.INVALID, line))
+    status = NOT_DONE if faults else DONE
     if arguments.json:
         lines = JsonLines()
         for user in users:

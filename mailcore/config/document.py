@@ -17,7 +17,7 @@ from typing import Any
 from mailcore.bounds import BadValue, Bounds, Kind, bounds_by_name, shown
 from mailcore.config.lines import Fault, key_lines, located, report
 from mailcore.config.lines import Path as Key
-from mailcore.config.managed import Managed, keys_of, merged, not_managed
+from mailcore.config.managed import Managed, merged, refused_values
 from mailcore.config.settings import DIRECTORIES, SECTIONS, TlsPolicy, Transport
 
 __all__ = ["ConfigError", "Document"]
@@ -70,9 +70,8 @@ class Document:
             raise ConfigError(f"{path}: brackets are nested too deeply") from None
         self._managed = managed(self._document, self._base)
         if self._managed is not None:
-            for key in keys_of(self._managed.document):
-                if why := not_managed(key):
-                    self._fault(key, why)
+            for key, why in refused_values(self._managed.document, self._document):
+                self._fault(key, why)
             self._document = merged(self._document, self._managed.document)
 
     def _error(self) -> ConfigError:

@@ -24,10 +24,11 @@ from mailcore.config.dkim import DkimKey, check_key_file, dkim_faults
 from mailcore.config.document import ConfigError, Document
 from mailcore.config.ehlo_keywords import TABLES, keyword_tables
 from mailcore.config.fallback_lines import own_fallbacks
+from mailcore.config.kept_files import kept_path, references_in, resolved, why_missing
 from mailcore.config.lines import Path as Key
 from mailcore.config.listeners import SUBMISSION, Certificate, Listener, listener_faults
 from mailcore.config.managed import NAME as MANAGED
-from mailcore.config.managed import Managed
+from mailcore.config.managed import Managed, keys_of
 from mailcore.config.milters import LISTS, Milter, milter_faults
 from mailcore.config.routes import checked_route
 from mailcore.config.settings import (
@@ -81,7 +82,10 @@ def load(path: Path, *, look_at_certificate: bool = True, managed_may_be_hidden:
 
 
 def load_managed(path: Path, text: str) -> tuple[Settings, Managed]:
-    """Returns the settings with ``text`` as that of the managed file, and this file. Raises ConfigError."""
+    """Returns the settings with ``text`` as that of the managed file, and this file. Raises ConfigError.
+
+    The kept files that it names must be there and usable, those in places of the host need not be.
+    """
     found: list[Managed] = []
 
     def managed(document: dict[str, Any], base: Path) -> Managed | None:
@@ -91,7 +95,9 @@ def load_managed(path: Path, text: str) -> tuple[Settings, Managed]:
         found.append(Managed(place, text, tomllib.loads(text)))
         return found[0]
 
-    return _Reading(path, look_at_certificate=False, managed=managed).settings(), found[0]
+    reading = _Reading(path, look_at_certificate=False, managed=managed)
+    reading.looks_at_kept = True
+    return reading.settings(), found[0]
 
 
 def managed_path(document: Mapping[str, Any], base: Path) -> Path | None:
@@ -127,6 +133,8 @@ def load_text(path: Path, text: str) -> Settings:
 class _Reading(Document):
     """Reads one file into Settings."""
 
+    looks_at_kept = False  # also loads the kept files
+
     def settings(self) -> Settings:
         known = (
             "home", *DIRECTORIES, *SECTIONS, "listener", "certificate", "dkim", "milter", "transports", "tls_policy", *TABLES,
@@ -134,6 +142,7 @@ class _Reading(Document):
         )  # fmt: skip
         self._refuse_unknown((), self._document, known)
         home, directories = self._directories()
+        self._find_kept(home)
         sections = {name: self._section((name,), kind) for name, kind in SECTIONS.items()}
         port = sections["deliverer"].get("port", Deliverer().port)
         transports = self._transports(port)
@@ -218,6 +227,23 @@ class _Reading(Document):
             )
         return home, directories
 
+    def _find_kept(self, home: Path) -> None:
+        """Puts paths in the place of references to kept files; reports those that can't be used, if it is to look."""
+        self._kept: set[str] = set()
+        for key in keys_of(self._document) if self.looks_at_kept else ():
+            value: Any = self._document
+            for part in key:
+                value = value[part]
+            for reference in references_in(value):
+                self._kept.add(str(kept_path(home, reference)))
+                if why := why_missing(home, reference):
+                    self._fault(key, why)
+        self._document = resolved(self._document, home)
+
+    def _looks_at(self, *paths: str) -> bool:
+        """Returns True if these files are to be loaded."""
+        return self._looks_at_certificate or (bool(self._kept.intersection(paths)) and not self._faults)
+
     def _directory(self, name: str, default: str, base: Path) -> Path | None:
         given = self._document.get(name, default)
         if not isinstance(given, str):
@@ -270,7 +296,7 @@ class _Reading(Document):
     def _ca_file(self, key: Key, section: dict[str, Any]) -> None:
         if section.get("ca_file"):
             section["ca_file"] = str(self._base / section["ca_file"])
-            if self._looks_at_certificate:
+            if self._looks_at(section["ca_file"]):
                 self._checked((*key, "ca_file"), section["ca_file"], tls.check_ca_file)
 
     def _password_file(self, section: dict[str, Any], port: int) -> None:
@@ -307,7 +333,7 @@ class _Reading(Document):
             if len(given) == 1:
                 (missing,) = set(names) - set(given)
                 raise BadValue(given[0], receiver[given[0]], f"is set but {missing} is missing; set both or neither")
-            if given and self._looks_at_certificate:
+            if given and self._looks_at(receiver["tls_certificate"], receiver["tls_key"]):
                 values.check_certificate(receiver["tls_certificate"], receiver["tls_key"])
         except BadValue as error:
             self._fault(("receiver", error.name), error.reason)
@@ -322,7 +348,7 @@ class _Reading(Document):
                     self._fault((*place, key), "must be set")
             paths = str(self._base / each.certificate), str(self._base / each.key)
             made.append(Certificate(names=each.names, certificate=paths[0], key=paths[1]))
-            if self._looks_at_certificate and each.certificate and each.key:
+            if self._looks_at(*paths) and each.certificate and each.key:
                 try:
                     values.check_certificate(*paths, names=("certificate", "key"))
                 except BadValue as error:
@@ -373,7 +399,7 @@ class _Reading(Document):
                 self._fault(("dkim", number, name), reason)
         keys = [replace(each, key=str(self._base / each.key)) for each in keys]
         for number, each in enumerate(keys):
-            if self._looks_at_certificate and "key" in self._document["dkim"][number]:
+            if self._looks_at(each.key) and "key" in self._document["dkim"][number]:
                 self._checked(("dkim", number, "key"), each.key, check_key_file)
         return tuple(keys)
 
@@ -382,7 +408,7 @@ class _Reading(Document):
             self._fault(("arc", name), reason)
         if section.get("key"):
             section["key"] = str(self._base / section["key"])
-            if self._looks_at_certificate:
+            if self._looks_at(section["key"]):
                 self._checked(("arc", "key"), section["key"], check_key_file)
 
     def _backoff(self, scheduler: dict[str, Any]) -> None:

@@ -3,8 +3,9 @@
 The file has the same keys as the configuration file. A value in it counts instead of the one there; a list, a route or a
 section ``[[listener]]`` counts as a whole. Where ``[portal] manages`` is false, the file is not read and not written.
 
-Keys that a person with the right to manage must not have are refused: places, the names of files, and who may do what. So a
-change here reads no file, opens no door to itself, and can be undone here.
+Keys that a person with the right to manage must not have are refused: places, the names of files that Waypost does not keep
+itself (``mailcore.config.kept_files``), and who may do what. So a change here reads no other file, opens no door to itself, and
+can be undone here.
 
 Pure, except ``Managed.read``.
 
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from mailcore.bounds import bounds_by_name
+from mailcore.config.kept_files import kind_of, unkept
 from mailcore.config.lines import Path as Key
 from mailcore.config.settings import DIRECTORIES, SECTIONS
 
@@ -39,7 +41,9 @@ __all__ = [
     "manageable",
     "merged",
     "named",
+    "names_files",
     "not_managed",
+    "refused_values",
     "revision_of",
     "values_of",
 ]
@@ -53,7 +57,6 @@ _SECTIONS = {  # not managed -> why
     "oidc": "it says who may sign in",
     "control": "it says who may change what",
     "supervisor": "the processes are watched by it",
-    "route_maps": "it names files",
     "reports": "the portal reads it when it starts",
     "alerts": "the watch reads it when it starts",
 }
@@ -105,9 +108,49 @@ def not_managed(key: Key) -> str:
         return "can't be managed here: mail is there; it is set in the configuration file"
     if names[0] in _SECTIONS:
         return f"can't be managed here: {_SECTIONS[names[0]]}; it is set in the configuration file"
-    if any(name in _FILES or name.endswith(_FILE_ENDS) for name in names[1:]):
+    if names_files(key):
         return "can't be managed here: it names a file; it is set in the configuration file"
     return ""
+
+
+def names_files(key: Key) -> bool:
+    """Returns whether the values of a key are names of files."""
+    names = [part for part in key if isinstance(part, str)]
+    return bool(kind_of(key)) or any(name in _FILES or name.endswith(_FILE_ENDS) for name in names[1:])
+
+
+def refused_values(document: Mapping[str, Any], below: Mapping[str, Any]) -> Iterable[tuple[Key, str]]:
+    """Yields the key of each value that must not be managed, and why. ``below``: what the configuration file has."""
+    for key in keys_of(document):
+        why = not_managed(key)
+        if why and kind_of(key):
+            why = unkept(key, _at(document, key), _all_at(below, key))
+        if why:
+            yield key, why
+
+
+def _at(document: Any, key: Key) -> Any:
+    for part in key:
+        document = document[part]
+    return document
+
+
+def _all_at(document: Any, key: Key) -> list[str]:
+    """Returns the texts that the configuration file has at a key; of one in a section [[name]], those in all of them."""
+    levels = [document]
+    for part in key:
+        levels = [
+            each
+            for level in levels
+            for each in (
+                level
+                if isinstance(level, list) and isinstance(part, int)
+                else [level.get(part)]
+                if isinstance(level, dict)
+                else []
+            )
+        ]
+    return [text for each in levels for text in (each if isinstance(each, list) else [each]) if isinstance(text, str)]
 
 
 @functools.cache

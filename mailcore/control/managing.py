@@ -25,9 +25,19 @@ from typing import Any
 import msgspec
 
 from mailcore.config.document import ConfigError
-from mailcore.config.managed import HISTORY, Managed, changed, document_text, not_managed, revision_of, values_of
+from mailcore.config.managed import (
+    HISTORY,
+    Managed,
+    changed,
+    document_text,
+    merged,
+    not_managed,
+    revision_of,
+    values_of,
+)
 from mailcore.config.settings import Settings
 from mailcore.config.settings_files import SettingsFiles
+from mailcore.control.kept_maps import kept_map_faults
 from mailcore.control.operations import Answers
 from mailcore.control.protocol.operation import Arguments
 from mailcore.control.protocol.settings import (
@@ -90,6 +100,20 @@ class Managing:
             "settings_return": self._return,
             "settings_history": self._history,
         }
+
+    @property
+    def lock(self) -> asyncio.Lock:
+        """Returns what is held while settings, or files that they refer to, are changed."""
+        return self._one_at_a_time
+
+    def documents(self) -> tuple[dict[str, Any], list[tuple[float, dict[str, Any]]]]:
+        """Returns what the files have now, and the earlier states, each with when it was made. Raises NotManaged."""
+        _, document, managed = self._read()
+        states = []
+        for each in self._states()[0]:
+            with contextlib.suppress(tomllib.TOMLDecodeError):
+                states.append((each.at, tomllib.loads(each.text)))
+        return merged(document, managed.document), states
 
     async def _known(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
         yield await self._view.in_thread(self._look)
@@ -226,6 +250,8 @@ class Managing:
         except ConfigError as error:
             faults = [KeyFault(key=_dotted(each.key), reason=each.reason) for each in error.faults]
             return _refused(faults or [KeyFault(key="", reason=str(error))], after)
+        if faults := kept_map_faults(new):
+            return _refused(faults, after)
         old = self._in_force()
         refused = not_while_running(old, new, sockets_are_given=False)
         if refused:

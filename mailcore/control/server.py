@@ -35,8 +35,10 @@ from mailcore.control.effects import Effects
 from mailcore.control.history import PastAnswers
 from mailcore.control.injecting import Injecting
 from mailcore.control.intake import Intake
+from mailcore.control.keeping import Keeping
 from mailcore.control.local_filter import OpenFilter, no_filter
 from mailcore.control.log_lines import LogAnswers
+from mailcore.control.mail_users import MailUsers
 from mailcore.control.manager_link import ManagerLink
 from mailcore.control.managing import Managing
 from mailcore.control.operations import Operations
@@ -150,11 +152,15 @@ class ControlServer:
         past = PastAnswers(self.view, Spool(disk, str(settings.spool_directory)))
         whatif = WhatIf(self.view, settings, parameters_of(settings), past.times_since)
         log = LogAnswers(self.view, settings.log_directory)
-        past_queue = PastQueueAnswers(self.view, settings)
-        families = [each.answers for each in (tables, positions, self.ages, past, whatif, log, past_queue)]
+        past_queue, users = PastQueueAnswers(self.view, settings), MailUsers(self.view, settings)
+        families = [each.answers for each in (tables, positions, self.ages, past, whatif, log, past_queue, users)]
         if files is not None:
             managing = Managing(self.view, settings, disk, files)
-            families += [managing.answers, Effects(self.view, settings, managing.text_after).answers]
+            families += [
+                managing.answers,
+                Effects(self.view, settings, managing.text_after).answers,
+                Keeping(self.view, settings, managing).answers,
+            ]
         self.operations = Operations(self.view, self.injecting, processes, *families)
         self._tasks: set[asyncio.Task[None]] = set()
 

@@ -10,7 +10,7 @@ from typing import Any
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519, padding, rsa
 
-__all__ = ["ALGORITHMS", "RSA_BITS", "RSA_BITS_MIN", "BadKey", "SigningKey", "load_key", "new_key"]
+__all__ = ["ALGORITHMS", "RSA_BITS", "RSA_BITS_MIN", "BadKey", "SigningKey", "key_of_pem", "load_key", "new_key"]
 
 ALGORITHMS = ("rsa", "ed25519")
 RSA_BITS = 2048
@@ -75,6 +75,11 @@ def load_key(path: str) -> SigningKey:
         raise BadKey(f"cannot be read: {error.strerror}") from None
     if mode & (stat.S_IROTH | stat.S_IWOTH):
         raise BadKey("can be read or changed by every user of this host; run chmod 640 on it")
+    return key_of_pem(data)
+
+
+def key_of_pem(data: bytes) -> SigningKey:
+    """Returns the key in a PEM text. Raises BadKey."""
     private: Any
     try:
         private = serialization.load_pem_private_key(data, None)

@@ -24,7 +24,7 @@ ROLES = ("receiver", "manager", "control", "deliverer", "exporter")
 _READ_BY: dict[str, tuple[str, ...]] = {
     "alerts": (),  # the watch reads the file
     "arc": ("manager", "control", "deliverer"),
-    "auth": ("receiver",),
+    "auth": ("receiver", "control"),
     "authenticity": ("receiver", "deliverer"),
     "bounce": ("manager",),
     "certificate": ("receiver", "control"),
@@ -70,6 +70,8 @@ _READ_BY: dict[str, tuple[str, ...]] = {
 _FOR_RECIPIENT_CHECKS = frozenset(
     {"deliverer", "login_routes", "route_maps", "routes", "sender_routes", "tls", "tls_policy", "transports"}
 )
+# Of [receiver], which every process reads for our name: these are read as the section [[certificate]] is.
+_CERTIFICATE_KEYS = frozenset({"[receiver] tls_certificate", "[receiver] tls_key"})
 _PLACES = ("home", *DIRECTORIES)
 OF_THE_PORTAL = ("portal", "oidc", "reports", "alerts")  # its processes read these when they start
 
@@ -118,7 +120,10 @@ def concerned(old: Settings, new: Settings) -> frozenset[str]:
     """Returns the roles whose processes have to start again for the change."""
     roles: set[str] = set()
     checks_recipients = old.recipients.is_on or new.recipients.is_on
-    fields = {each.field for each in changed_keys(old, new)} | ({"written"} if old.written != new.written else set())
+    keys = changed_keys(old, new)
+    fields = {"certificate" if each.key in _CERTIFICATE_KEYS else each.field for each in keys}
+    if old.written != new.written:
+        fields.add("written")
     for field in fields:
         read_by = set(_READ_BY.get(field, ROLES))
         if field in _FOR_RECIPIENT_CHECKS and not checks_recipients and not _is_of_receivers(field, old, new):

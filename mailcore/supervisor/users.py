@@ -18,9 +18,12 @@ import ctypes
 import grp
 import os
 import pwd
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from mailcore.config.kept_files import CA, CERTIFICATE, DKIM, KEY, MAP
+from mailcore.config.kept_files import DIRECTORY as KEPT
 from mailcore.config.recipients import STATE
 from mailcore.config.settings import Settings
 from mailcore.config.tlsrpt import DIRECTORY as TLSRPT
@@ -92,6 +95,7 @@ class Users:
             _give(settings.home / TLSRPT, self.group, 0o3770)
         if settings.recipients.is_on or settings.greylist.enabled:
             _give(settings.home / STATE, self.receiver.gid, 0o2770)
+        self._prepare_kept(settings.home / KEPT)
         _give(settings.log_directory, self.receiver.gid, 0o2771)
         _give(settings.queue_directory, self.group, CLOSED)
         _give(settings.spool_directory, self.group, CLOSED)
@@ -101,6 +105,19 @@ class Users:
         if settings.control.group and settings.export.enabled:
             # The portal makes reports of the events.
             _give(settings.events_directory, grp.getgrnam(settings.control.group).gr_gid, 0o2750)
+
+    def _prepare_kept(self, kept: Path) -> None:
+        """Creates the directories of the kept files: receivers read keys of TLS and maps, deliverers DKIM keys."""
+        assert self.receiver is not None
+        assert self.deliverer is not None
+        assert self.group is not None
+        _give(kept, self.group, 0o751)
+        for kind in (CERTIFICATE, CA):
+            _give(kept / kind, self.group, 0o755)
+        for kind in (KEY, MAP):
+            _give(kept / kind, self.receiver.gid, 0o2750)
+        with _member_of(self.deliverer.gid):
+            _give(kept / DKIM, self.deliverer.gid, 0o2750)
 
     def of(self, role: str) -> User | None:
         """Returns the user of the processes of this role; None: that of the supervisor."""
@@ -158,6 +175,20 @@ def _user(name: str, common: int) -> User:
         raise UsersError(f"there is no user {name!r}") from None
     groups = {*os.getgrouplist(name, entry.pw_gid), common}
     return User(name, entry.pw_uid, entry.pw_gid, tuple(sorted(groups)))
+
+
+@contextlib.contextmanager
+def _member_of(group: int) -> Iterator[None]:
+    """Puts this process into a group, for as long as it gives something to the group: only a member may (chown(2))."""
+    groups = os.getgroups()
+    if os.geteuid() == 0 or group in (os.getegid(), *groups):
+        yield
+        return
+    os.setgroups([*groups, group])
+    try:
+        yield
+    finally:
+        os.setgroups(groups)
 
 
 def _give(directory: Path, group: int, mode: int) -> None:

@@ -47,9 +47,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     files = {"waypost.toml": CONFIG, "certificate.pem": PAIR[0], "key.pem": PAIR[1]}
     files |= {"home/tuned.toml": "[smtp]\nprocess_limit = 7\n", "home/portal/secret.key": "a secret"}
     files |= {"home/managed.toml": "[relay]\ndomains = ['mine.example']\n", "home/managed-history.jsonl": "{}\n"}
+    (tmp_path / "home" / "kept" / "key").mkdir(parents=True)
+    files |= {"home/kept/key/mx.0123456789abcdef": "a private key"}
     files |= {"home/users.jsonl": '{"format":1,"salt_key":"x"}\n'}
     for name, text in files.items():
         (tmp_path / name).write_text(text)
+    (tmp_path / "home/kept/key/mx.0123456789abcdef").chmod(0o640)
+    (tmp_path / "home/kept/key").chmod(0o750)
     database = sqlite3.connect(tmp_path / "home" / "portal" / "portal.sqlite3")
     database.execute("PRAGMA journal_mode=WAL")
     database.execute("CREATE TABLE t (n INTEGER)")
@@ -104,6 +108,9 @@ def test_everything_comes_back_into_another_home(place: Path, capsys: pytest.Cap
     assert (new / "tuned.toml").read_text() == "[smtp]\nprocess_limit = 7\n"
     assert (new / "managed.toml").read_text() == "[relay]\ndomains = ['mine.example']\n"
     assert (new / "managed-history.jsonl").read_text() == "{}\n"
+    assert (new / "kept/key/mx.0123456789abcdef").read_text() == "a private key"
+    assert (new / "kept/key/mx.0123456789abcdef").stat().st_mode & 0o777 == 0o640
+    assert (new / "kept/key").stat().st_mode & 0o777 == 0o750
     assert (new / "users.jsonl").read_text() == '{"format":1,"salt_key":"x"}\n'
     assert (new / "portal" / "secret.key").read_text() == "a secret"
     assert (new / "portal" / "secret.key").stat().st_mode & 0o777 == 0o600

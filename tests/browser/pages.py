@@ -64,7 +64,9 @@ PAGES: dict[str, tuple[str, ...]] = {
         "/admin/axes/accessattempt/{attempt}/change/", "/admin/axes/accessattempt/{attempt}/delete/",
         "/admin/axes/accessattempt/{attempt}/history/", "/admin/audit/entry/1/change/", "/admin/audit/entry/1/history/",
         "/admin/django_celery_beat/periodictask/{task}/change/", "/admin/django_celery_beat/periodictask/{task}/history/",
-        "/no/such/page", "/tuning/diff/",
+        "/no/such/page", "/tuning/diff/", "/settings/kinds/relay/", "/settings/kinds/routes/", "/settings/kinds/transports/",
+        "/settings/kinds/listeners/", "/settings/kinds/tls/", "/settings/kinds/milters/", "/settings/kinds/section-bounce/",
+        "/settings/kinds/routes/rows/routes/", "/settings/kinds/listeners/rows/listener/",
     ),
     "viewer": ("/tuning/", "/queue/", "/audit/"),  # the last is refused
     "": ("/accounts/login/", "/accounts/login/?next=/queue/", "/accounts/inactive/"),

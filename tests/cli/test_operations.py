@@ -50,6 +50,12 @@ COMMANDS = {
     "inject_begin": "inject --from a@example.org --to b@example.org",
     "inject_data": "inject --from a@example.org --to b@example.org",
     "inject_end": "inject --from a@example.org --to b@example.org",
+    "kept": "kept list",
+    "kept_make": "certificate new mx.example.org --yes",
+    "kept_put": "map put aliases - --in rewriting.virtual_alias_maps --yes",
+    "kept_remove": "kept remove kept:map/a.0123456789abcdef",
+    "kept_text": "map show kept:map/a.0123456789abcdef",
+    "kept_use": "kept unuse kept:map/a.0123456789abcdef --yes",
     "list": "queue list",
     "list_at": "queue list --at 2h",
     "log": "log lines --client 192.0.2.1",
@@ -81,6 +87,9 @@ COMMANDS = {
     "transport_set": "transport set smtp process_limit 5",
     "transports": "transport list",
     "undelete": f"queue undelete {ID}",
+    "user_put": "user disable alice",
+    "user_remove": "user remove alice --yes",
+    "users": "user list",
     "working": f"queue active {ID}",
 }
 # What is answered to operations that a command asks before the one that is looked for.

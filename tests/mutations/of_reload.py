@@ -63,9 +63,9 @@ MUTATIONS = [
     ),
     Mutation(
         "a setting that names a file is managed",
-        "mailcore/config/document.py",
-        "                if why := not_managed(key):\n",
-        "                if (why := not_managed(key)) and len(key) == 1:\n",
+        "mailcore/config/managed.py",
+        "        if why:\n            yield key, why\n",
+        "        if why and len(key) == 1:\n            yield key, why\n",
         "tests/end_to_end/test_settings.py -k refused",
     ),
     Mutation(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from mailcore.config.settings import DIRECTORIES, SECTIONS, Settings
 from mailcore.supervisor import settings_change
 from mailcore.supervisor.settings_change import ROLES, changed_keys, concerned, not_while_running
 from tests.supervisor.settings_used import read_by
+from tests.test_tidy import ROOT
 
 PLACES = {"home", *DIRECTORIES}
 
@@ -56,6 +58,11 @@ def test_every_field_that_a_process_reads_is_in_the_table() -> None:
         ("[tls]\nsts_timeout_s = 7.0", ["[tls] sts_timeout_s"], {"control", "deliverer"}),
         ("[portal]\nlisten = '127.0.0.1:1'", ["[portal] listen"], set()),
         ("[supervisor]\nsilent_s = 61.0", ["[supervisor] silent_s"], set()),
+        (
+            "[receiver]\ntls_certificate = '/c.pem'\ntls_key = '/k.pem'",
+            ["[receiver] tls_certificate", "[receiver] tls_key"],
+            {"receiver", "control"},
+        ),
         ("[receiver]\nhostname = 'mx.example'", ["[receiver] hostname"], {*ROLES}),
         ("[[listener]]\naddress = '127.0.0.1:26'", ["[receiver] listen", "[[listener]]"], {*ROLES}),
     ],
@@ -83,3 +90,25 @@ def test_what_needs_a_restart_is_named() -> None:
     moved = read("[receiver]\nlisten = ['127.0.0.1:26']")
     assert not_while_running(old, moved, sockets_are_given=False) == []
     assert "systemd has the sockets" in not_while_running(old, moved, sockets_are_given=True)[0]
+
+
+def test_no_process_but_receivers_and_control_reads_the_certificate_of_receiver() -> None:
+    """It is changed without a restart of the others, which read the section for other keys."""
+    rooms = (
+        "manager",
+        "deliverer",
+        "events",
+        "queue",
+        "routing",
+        "scheduler",
+        "bounce",
+        "dkim",
+        "tls",
+        "traces",
+        "tlsrpt",
+    )
+    files = [path for room in rooms for path in (ROOT / "mailcore" / room).rglob("*.py")]
+    found = [
+        str(path) for path in files if re.search(r"\b(tls_certificate|tls_key|certificate_pairs)\b", path.read_text())
+    ]
+    assert found == []

@@ -19,7 +19,20 @@ from typing import Any
 import msgspec
 from msgspec.inspect import type_info
 
-from mailcore.control.protocol import changes, effects, injection, log, messages, past, routing, settings, state, tuning
+from mailcore.control.protocol import (
+    changes,
+    effects,
+    injection,
+    kept,
+    log,
+    messages,
+    past,
+    routing,
+    settings,
+    state,
+    tuning,
+    users,
+)
 from mailcore.control.protocol.operation import Operation, WrongArgument
 from mailcore.control.protocol.wrong_value import wrong_value
 from mailcore.faults import Code, FaultError
@@ -36,7 +49,7 @@ class ArgumentError(FaultError):
     default = Code.INVALID
 
 
-_FAMILIES = (messages, changes, injection, state, tuning, routing, settings, effects, log, past)
+_FAMILIES = (messages, changes, injection, state, tuning, routing, settings, effects, log, kept, users, past)
 OPERATIONS: dict[str, Operation] = {
     operation.name: operation for family in _FAMILIES for operation in family.OPERATIONS
 }

@@ -12,6 +12,7 @@ FRAGMENT = "a part of a page, as HTML; the operations of the page have its value
 OF_A_PERSON = "the sign-in of a person, which a token replaces"
 PAST = "the queue as it was at a time: not by the API yet; `waypost --remote` has it"
 FORM = "only shows a form or a question before a change; the change has an operation"
+KEPT = "private keys and passwords do not pass the API, whose audit log has all arguments"
 
 TABLE: dict[str, tuple[str, ...] | str] = {
     "status:overview": ("overview",),
@@ -67,6 +68,23 @@ TABLE: dict[str, tuple[str, ...] | str] = {
     "managed:apply": ("change_settings",),
     "managed:history": ("settings_history",),
     "managed:export": ("settings_export",),
+    "managed:certificates": KEPT,
+    "managed:certificate_add": KEPT,
+    "managed:certificate_make": KEPT,
+    "managed:dkim": KEPT,
+    "managed:dkim_make": KEPT,
+    "managed:dkim_use": KEPT,
+    "managed:maps": KEPT,
+    "managed:map_put": KEPT,
+    "managed:users": KEPT,
+    "managed:user_put": KEPT,
+    "managed:user_remove": KEPT,
+    "managed:unuse": KEPT,
+    "managed:remove": KEPT,
+    "managed:kind": ("settings",),
+    "managed:kind_check": ("check_settings",),
+    "managed:row": ("settings",),
+    "managed:row_check": ("check_settings",),
     "palette:found": "pages and names that begin with what a person types; the lists have filters",
     "positions:positions": ("positions",),
     "routes:routes": ("routes",),

@@ -1,0 +1,1 @@
+"""How values of parameters are shown."""
