@@ -254,6 +254,7 @@ def fill_core(package: Package, python: str, own_version: str) -> None:
     package.write("etc/logrotate.d/waypost", rendered("core/templates/logrotate.j2"))
     package.conffiles.append("etc/logrotate.d/waypost")
     package.write("usr/lib/waypost/formats", "".join(f"{name} {number}\n" for name, number in formats().items()))
+    package.write("usr/lib/waypost/directories", (ROOT / "release/directories").read_bytes(), 0o755)
     for page in sorted((ROOT / "share/man/man1").iterdir()):
         package.compressed(f"usr/share/man/man1/{page.name}", page.read_bytes())
     for path in ("bash-completion/completions/waypost", "zsh/site-functions/_waypost"):

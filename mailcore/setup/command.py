@@ -157,7 +157,7 @@ class Setup:
             except (SetupError, UnitsError) as error:  # the password is shown now or never
                 self.problems.append(str(error))
         else:
-            waiting = self.systemd.units() or ["waypost mailcore", "python -m django serve", "python -m django watch"]
+            waiting = self.systemd.units()
         own = settings.portal.tls_certificate
         port = settings.portal.listen.rpartition(":")[2]
         return {

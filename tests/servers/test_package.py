@@ -202,7 +202,7 @@ async def test_a_purge_deletes_no_mail(servers: Servers) -> None:
     assert one.ssh("systemctl list-units --plain --no-legend 'waypost-*'") == ""
     await asyncio.to_thread(one.ssh, f"{APT} install --yes ./waypost-{SECOND}.deb && waypost setup", 300)
     async with next_hop(one) as arrived:
-        await asyncio.to_thread(one.ssh, "waypost queue retry --all")
+        await asyncio.to_thread(one.ssh, "waypost queue retry --all --yes")
         await until(lambda: bool(arrived), "the mail that waited")
         await until_empty(one)
     one.ssh(f"{APT} purge --yes waypost", 300)
