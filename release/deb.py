@@ -281,7 +281,7 @@ def build(
     core = needed(map(Requirement, project["dependencies"]), wheels, python)
     extra = [Requirement(each) for each in project["optional-dependencies"]["reports"]]
     reports = needed(extra, wheels, python) - core
-    if forgotten := wheels.keys() - core - reports - OF_THE_SYSTEM - {"waypost"}:
+    if forgotten := wheels.keys() - core - reports - OF_THE_SYSTEM - {"waypost", "waypost-client"}:
         raise SystemExit(f"no package needs {', '.join(sorted(forgotten))} of the lock")
     architecture = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True).stdout
     major, _, minor = python.partition(".")

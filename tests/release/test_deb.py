@@ -46,6 +46,7 @@ def wheels(tmp_path: Path) -> Path:
     for name in names:
         wheel(place, name.replace("-", "_"), *(["py4j"] if name == "pyspark" else []))
     wheel(place, "py4j")
+    wheel(place, "waypost_client")  # lies beside, and is of no package
     wheel(place, "waypost", files={
         "appliance/locale/de/django.po": "ours", "django/conf/locale/de/django.mo": "x", "pyarrow/include/a.h": "x",
         "waypost-1.0.data/data/share/man/man1/waypost.1": "x", "pyarrow/libarrow.so.1": "x",
