@@ -16,6 +16,7 @@ import dj_database_url
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
+from appliance.common.certificate import names_of_certificate
 from appliance.common.secret import secret_key
 from mailcore.config.load import ConfigError, load
 from mailcore.config.values import listen_address
@@ -25,7 +26,8 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 ASSETS = BASE_DIR if (BASE_DIR / "manage.py").is_file() else BASE_DIR / "appliance"
 CONFIG = Path(os.environ.get("WAYPOST_CONFIG", BASE_DIR / "waypost.toml"))
 try:
-    WAYPOST = load(CONFIG, managed_may_be_hidden=True)
+    # The keys of the receivers' certificates are not for the portal's user.
+    WAYPOST = load(CONFIG, look_at_certificate=False, managed_may_be_hidden=True)
 except ConfigError as error:
     raise ImproperlyConfigured(str(error)) from None
 PORTAL = WAYPOST.portal
@@ -39,12 +41,18 @@ EXPORTER_SOCKET = WAYPOST.run_directory / "exporter.sock"
 METRICS_DIRECTORY = PORTAL_DIRECTORY / "metrics"
 REDIS_SOCKET = WAYPOST.run_directory / "redis.sock"  # of the Redis that ./run starts
 LISTEN_HOST, LISTEN_PORT = listen_address(PORTAL.listen)
-HTTPS = PORTAL.public_url.startswith("https://")
+HTTPS = PORTAL.public_url.startswith("https://") or bool(PORTAL.tls_certificate)
+BEHIND_PROXY = bool(PORTAL.public_url) and not PORTAL.tls_certificate
 
 SECRET_KEY = os.environ.get("WAYPOST_SECRET_KEY") or secret_key(PORTAL_DIRECTORY)
 DEBUG = False
 _public_host = PORTAL.public_url.partition("://")[2].partition("/")[0].rpartition("@")[2]
-ALLOWED_HOSTS = ["127.0.0.1", "localhost", "[::1]", LISTEN_HOST, *filter(None, [_public_host.partition(":")[0]])]
+# A new host may have no name in the DNS yet: browsers may use each name and address that the portal's certificate names.
+ALLOWED_HOSTS = [
+    *("127.0.0.1", "localhost", "[::1]", LISTEN_HOST),
+    *filter(None, [_public_host.partition(":")[0]]),
+    *(names_of_certificate(PORTAL.tls_certificate) if PORTAL.tls_certificate else ()),
+]
 CSRF_TRUSTED_ORIGINS = [PORTAL.public_url.rstrip("/")] if PORTAL.public_url else []
 
 INSTALLED_APPS = [
@@ -225,7 +233,7 @@ SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS
 SECURE_HSTS_PRELOAD = HTTPS and PORTAL.hsts_preload
 SILENCED_SYSTEM_CHECKS = ["security.W021"]  # it asks for preload, which only the owner of the domain can decide
-SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS and BEHIND_PROXY else None
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [NONE],

@@ -67,3 +67,9 @@ def test_the_doctor_says_that_no_report_can_be_made() -> None:
     done = without_extras(code)
     assert done.returncode == 0, done.stderr
     assert "cannot make reports. Reports need the extra 'reports': pip install 'waypost[reports]'" in done.stdout
+
+
+def test_on_a_host_with_the_package_another_package_is_named() -> None:
+    code = "from mailcore.extras import PACKAGED, missing; sys.prefix = PACKAGED; print(missing('reports'))"
+    done = without_extras(code)
+    assert done.stdout.startswith("Reports need the package waypost-reports: apt install waypost-reports"), done.stderr

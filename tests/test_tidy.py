@@ -149,7 +149,7 @@ NAMES_IN_STRINGS = {
     "appliance/settings.py": "Django's settings",
     "appliance/urls.py": "Django's include() and handlers",
     "appliance/asgi.py": "DJANGO_SETTINGS_MODULE",
-    "appliance/common/management/commands/serve.py": "uvicorn imports the application in each of its processes",
+    "appliance/common/serving.py": "uvicorn imports the application in each of its processes",
     "appliance/celery.py": "DJANGO_SETTINGS_MODULE, and Celery's search for tasks",
     "appliance/accounts/apps.py": "Django's name of an app, and the site of its administration",
     "appliance/reports/migrations/0001_schedules.py": "Celery's names of tasks, in the database",

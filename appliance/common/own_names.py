@@ -12,7 +12,8 @@ __all__ = ["host", "sender_or_own", "site"]
 
 def site() -> str:
     """Returns the address of the portal's pages, without a slash at its end."""
-    return str(settings.PORTAL.public_url or f"http://{settings.PORTAL.listen}").rstrip("/")
+    scheme = "https" if settings.HTTPS else "http"
+    return str(settings.PORTAL.public_url or f"{scheme}://{settings.PORTAL.listen}").rstrip("/")
 
 
 def host() -> str:

@@ -25,6 +25,12 @@ def _mailcore() -> ModuleType:
     return mailcore
 
 
+def _setup() -> ModuleType:
+    from mailcore.setup import command
+
+    return command
+
+
 def _status() -> ModuleType:
     from mailcore.cli import status
 
@@ -220,6 +226,7 @@ def _demo() -> ModuleType:
 # name -> the function that imports its module, and its line of help
 COMMANDS: dict[str, tuple[Callable[[], ModuleType], str]] = {
     "mailcore": (_mailcore, "run the mail server in the foreground"),
+    "setup": (_setup, "make an installed package ready for its first mail; print the portal's address and password"),
     "status": (_status, "show processes, queue size and deliveries in progress"),
     "ping": (_ping, "ask the control process whether it answers"),
     "doctor": (_doctor, "check this host and Waypost; print problems and remedies; change nothing"),

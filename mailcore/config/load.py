@@ -152,7 +152,8 @@ class _Reading(Document):
         login_routes = self._routes("login_routes", values.login_name, transports)
         policies = self._tls_policies(port)
         keywords = keyword_tables(self._table, port, transports, self._fault)
-        self._tls(sections["receiver"])
+        self._tls("receiver", sections["receiver"])
+        self._tls("portal", sections["portal"])
         certificates = self._certificates(sections["receiver"])
         listeners = self._listeners(sections["receiver"])
         self._fallbacks(transports, port, sections["receiver"], listeners)
@@ -324,19 +325,20 @@ class _Reading(Document):
                 routes[pattern] = route
         return routes
 
-    def _tls(self, receiver: dict[str, Any]) -> None:
+    def _tls(self, name: str, section: dict[str, Any]) -> None:
+        """Checks the certificate of [receiver] or [portal]. That of the portal is not loaded: its key is closed to us."""
         names = ("tls_certificate", "tls_key")
-        given = [name for name in names if receiver.get(name)]
-        for name in given:
-            receiver[name] = str(self._base / receiver[name])
+        given = [each for each in names if section.get(each)]
+        for each in given:
+            section[each] = str(self._base / section[each])
         try:
             if len(given) == 1:
                 (missing,) = set(names) - set(given)
-                raise BadValue(given[0], receiver[given[0]], f"is set but {missing} is missing; set both or neither")
-            if given and self._looks_at(receiver["tls_certificate"], receiver["tls_key"]):
-                values.check_certificate(receiver["tls_certificate"], receiver["tls_key"])
+                raise BadValue(given[0], section[given[0]], f"is set but {missing} is missing; set both or neither")
+            if given and name == "receiver" and self._looks_at(section["tls_certificate"], section["tls_key"]):
+                values.check_certificate(section["tls_certificate"], section["tls_key"])
         except BadValue as error:
-            self._fault(("receiver", error.name), error.reason)
+            self._fault((name, error.name), error.reason)
 
     def _certificates(self, receiver: dict[str, Any]) -> tuple[Certificate, ...]:
         found = [Certificate(**each) for each in self._tables("certificate", Certificate)]

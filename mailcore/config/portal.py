@@ -29,6 +29,12 @@ class Portal(PortalMetrics):
         "address that browsers use if there is a proxy, such as https://waypost.example.org",
         special={"": "the address the portal listens on"},
     )
+    tls_certificate: str = text(
+        "",
+        "PEM file with the certificate chain with which the portal itself speaks HTTPS; browsers may use each of its names",
+        special={"": "HTTP, for a proxy in front"},
+    )
+    tls_key: str = text("", "PEM file with its private key; only the portal's user needs to read it")
     hsts_preload: bool = flag(
         False, "with HTTPS, allow browsers to add the host to their preload list, which takes months to undo"
     )

@@ -54,6 +54,7 @@ class Host:
     sources: tuple[str, ...] | None = None
     resolv_conf: Path = Path("/etc/resolv.conf")
     units: Path = Path("/etc/systemd/system")  # Ansible installs units here; a checkout has no units
+    packaged_units: Path = Path("/usr/lib/systemd/system")  # the Debian package installs them here
     processes: dict[str, Process] = field(default_factory=dict)
     answer_s: float | None = None  # response time of the manager
     state: State | None = None  # of the manager; None without an answer
@@ -91,7 +92,8 @@ class Host:
 
     def unit(self, name: str) -> Path:
         """Returns the path of the systemd unit, whether it exists or not."""
-        return self.units / f"{name}.service"
+        own, packaged = self.units / f"{name}.service", self.packaged_units / f"{name}.service"
+        return packaged if packaged.is_file() and not own.is_file() else own
 
     def pids(self) -> set[int]:
         """Returns the process IDs of all running processes of the core."""

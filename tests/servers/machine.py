@@ -17,10 +17,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Machine", "base_tree", "machine", "missing"]
+__all__ = ["BARE", "PACKAGES", "Machine", "base_tree", "machine", "missing"]
 
 MIRROR = "http://deb.debian.org/debian"
-PACKAGES = "systemd,systemd-sysv,dbus,openssh-server,python3,python3-apt,iproute2,ca-certificates,procps"
+BARE = "systemd,systemd-sysv,dbus,openssh-server,iproute2"  # a system, and a way into it
+PACKAGES = f"{BARE},python3,python3-apt,ca-certificates,procps"  # what Ansible needs
 BOOT_S = 90.0
 OPEN_S = 3.0
 PROXY_PORT = 3142
@@ -51,13 +52,13 @@ def run(*command: str | Path, timeout_s: float = 60.0) -> str:
     return done.stdout
 
 
-def base_tree(directory: Path, suite: str) -> Path:
+def base_tree(directory: Path, suite: str, packages: str = PACKAGES) -> Path:
     """The tree that machines are copies of; made when it is not there."""
-    tree = directory / f"waypost-{suite}"
+    tree = directory / f"waypost-{'bare-' if packages == BARE else ''}{suite}"
     if not tree.exists():
         new = tree.with_suffix(".new")
         shutil.rmtree(new, ignore_errors=True)
-        run("mmdebstrap", "--variant=minbase", f"--include={PACKAGES}", suite, new, MIRROR, timeout_s=900)
+        run("mmdebstrap", "--variant=minbase", f"--include={packages}", suite, new, MIRROR, timeout_s=900)
         new.rename(tree)
     return tree
 

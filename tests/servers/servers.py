@@ -22,7 +22,7 @@ from tests.ansible.playing import play
 from tests.eventually import PATIENCE_S, eventually
 from tests.json_lines import read_list
 from tests.servers.load import Load, sending
-from tests.servers.machine import PROXY_PORT, Machine, base_tree, machine, run
+from tests.servers.machine import PACKAGES, PROXY_PORT, Machine, base_tree, machine, run
 from tests.servers.proxy import proxy
 from tests.test_tidy import ROOT
 
@@ -76,6 +76,7 @@ class Servers:
     suite: str
     machines: list[Machine] = field(default_factory=list)
     version: str = FIRST
+    packages: str = PACKAGES
     variables: dict[str, Any] = field(default_factory=dict)  # beside those of every machine
     _running: dict[int, contextlib.ExitStack] = field(default_factory=dict)
 
@@ -83,7 +84,7 @@ class Servers:
         """A fresh one."""
         kept = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
         kept.mkdir(parents=True, exist_ok=True)
-        base = base_tree(kept, self.suite)
+        base = base_tree(kept, self.suite, self.packages)
         with contextlib.ExitStack() as stack:
             made = stack.enter_context(machine(f"mail{number}", number, self.place, base, self.place / "key"))
             stack.enter_context(proxy(made.host, PROXY_PORT))
@@ -160,10 +161,10 @@ class Servers:
 
 
 @contextlib.contextmanager
-def booted(suite: str, numbers: Sequence[int]) -> Iterator[Servers]:
+def booted(suite: str, numbers: Sequence[int], packages: str = PACKAGES) -> Iterator[Servers]:
     place = Path(tempfile.mkdtemp(prefix="waypost-servers-"))
     run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", place / "key")
-    servers = Servers(place, suite)
+    servers = Servers(place, suite, packages=packages)
     try:
         servers.machines += [servers.boot(number) for number in numbers]
         yield servers

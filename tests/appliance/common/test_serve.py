@@ -15,9 +15,9 @@ from appliance.common.management.commands import serve
 def test_a_proxy_is_believed_only_where_there_is_one(
     settings: Any, monkeypatch: pytest.MonkeyPatch, public_url: str, believed: bool
 ) -> None:
-    settings.PORTAL = replace(settings.PORTAL, public_url=public_url)
+    settings.PORTAL, settings.BEHIND_PROXY = replace(settings.PORTAL, public_url=public_url), bool(public_url)
     told: dict[str, Any] = {}
-    monkeypatch.setattr(serve, "call_command", lambda *_, **__: None)
+    monkeypatch.setattr(serve, "prepare", lambda: None)
     monkeypatch.setattr(serve, "first_administrator", lambda **_: "")
     monkeypatch.setattr(serve, "taken", lambda *_: "")
     monkeypatch.setattr("os.nice", lambda _: 0)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import secrets
 import signal
 import socket
 import sys
@@ -17,18 +16,14 @@ import time
 from argparse import ArgumentParser
 from typing import Any
 
-import uvicorn
 from django.conf import settings
-from django.contrib.auth.models import Group, User
-from django.core.management import call_command
 from django.core.management.base import BaseCommand
-from django.db import transaction
 
-from appliance.accounts.first_steps import give_password
+from appliance.common.first_administrator import ADMINISTRATOR, first_administrator, prepare
+from appliance.common.own_names import site
+from appliance.common.serving import certificate_fault, passed_socket, serve
 
-ADMINISTRATOR = "admin"
 _PR_SET_PDEATHSIG = 1  # prctl(2)
-GRACE_S = 2  # for pages that are being rendered
 PORT_WAIT_S = 5.0  # longer than a portal needs to end
 NICER = 5  # mail delivery has priority if the CPU is busy
 
@@ -50,42 +45,28 @@ class Command(BaseCommand):
             ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
             if os.getppid() != options["with_parent"]:  # the parent ended before the call
                 return
-        call_command("migrate", interactive=False, verbosity=0)
-        call_command("collectstatic", interactive=False, verbosity=0)
+        prepare()
         password = first_administrator(is_demo=options["demo"])
-        url = settings.PORTAL.public_url or f"http://{settings.PORTAL.listen}/"
         if password:
             end = "" if options["demo"] else "; you change it when you sign in"
             self.say(f"portal: sign in as {ADMINISTRATOR} with {password} (shown once{end})")
         if options["prepare"]:
             return
-        if fault := taken(settings.LISTEN_HOST.strip("[]"), settings.LISTEN_PORT):
+        listener = passed_socket()
+        if listener is None and (fault := taken(settings.LISTEN_HOST.strip("[]"), settings.LISTEN_PORT)):
             self.say(
                 f"portal: cannot listen on {settings.PORTAL.listen}: {fault}. The portal is not started; mail delivery "
                 "continues. Stop the other process, or set another [portal] listen."
             )
             sys.exit(1)
+        if fault := certificate_fault():
+            self.say(f"portal: {fault}. The portal is not started; mail delivery continues.")
+            sys.exit(1)
         for old in settings.METRICS_DIRECTORY.glob("*.db"):  # numbers of processes that have ended
             old.unlink(missing_ok=True)
-        self.say(f"portal: {url}")
+        self.say(f"portal: {site()}/")
         os.nice(NICER)
-        uvicorn.run(
-            "appliance.asgi:application",
-            host=settings.LISTEN_HOST.strip("[]"),
-            port=settings.LISTEN_PORT,
-            workers=settings.PORTAL.processes if settings.PORTAL.processes > 1 else None,
-            timeout_graceful_shutdown=GRACE_S,
-            lifespan="on",
-            log_level="warning",
-            access_log=False,
-            loop="uvloop",
-            http="httptools",
-            ws="none",
-            server_header=False,
-            # Without a proxy, a program on this host could claim any client address and avoid the lockout.
-            proxy_headers=bool(settings.PORTAL.public_url),
-            forwarded_allow_ips="127.0.0.1",
-        )
+        serve(listener)
 
     def say(self, words: str) -> None:
         """Writes a line to standard error."""
@@ -106,19 +87,3 @@ def taken(host: str, port: int) -> str:
                 if error.errno != errno.EADDRINUSE or time.monotonic() > end:
                     return error.strerror or str(error)
         time.sleep(0.2)
-
-
-def first_administrator(*, is_demo: bool = False) -> str:
-    """Creates the first administrator if there is no user yet; returns the new password, or "".
-
-    The first sign-in changes it, except in a demo: what is printed on a terminal or in a log stays there.
-    """
-    with transaction.atomic():
-        if User.objects.exists():
-            return ""
-        password = secrets.token_urlsafe(12)
-        user = User.objects.create_superuser(ADMINISTRATOR, password=password)
-        user.groups.add(Group.objects.get(name="administrator"))
-        if not is_demo:
-            give_password(user)
-    return password

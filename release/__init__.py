@@ -1,0 +1,1 @@
+"""The Debian packages and the OCI image, which ``./make-release`` builds."""
