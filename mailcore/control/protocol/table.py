@@ -19,7 +19,19 @@ from typing import Any
 import msgspec
 from msgspec.inspect import type_info
 
-from mailcore.control.protocol import changes, effects, injection, log, messages, past, routing, settings, state, tuning
+from mailcore.control.protocol import (
+    changes,
+    effects,
+    events,
+    injection,
+    log,
+    messages,
+    past,
+    routing,
+    settings,
+    state,
+    tuning,
+)
 from mailcore.control.protocol.operation import Operation, WrongArgument
 from mailcore.control.protocol.wrong_value import wrong_value
 from mailcore.faults import Code, FaultError
@@ -36,7 +48,7 @@ class ArgumentError(FaultError):
     default = Code.INVALID
 
 
-_FAMILIES = (messages, changes, injection, state, tuning, routing, settings, effects, log, past)
+_FAMILIES = (messages, changes, injection, state, tuning, routing, settings, effects, log, past, events)
 OPERATIONS: dict[str, Operation] = {
     operation.name: operation for family in _FAMILIES for operation in family.OPERATIONS
 }
