@@ -1,4 +1,4 @@
-"""Ways to break the feed of events: events that are lost, doubled, out of their order, or of mail that a recovery drops."""
+"""Ways to break the feed of events and its webhooks: events lost, doubled, out of order, or of mail that a recovery drops."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from tests.mutations.mutation import Mutation
 __all__ = ["MUTATIONS"]
 
 FEED = "tests/events/test_feed.py"
+SENDER = "tests/appliance/webhooks/test_sender.py"
 
 MUTATIONS = [
     Mutation(
@@ -57,5 +58,26 @@ MUTATIONS = [
         "(told.offset, taken) if taken else (told.end, 0)",
         "(told.end, 0)",
         f"{FEED} -k in_the_order_of_its_message",
+    ),
+    Mutation(
+        "the position moves before the answer",
+        "appliance/webhooks/sender.py",
+        "        began = self._monotonic()\n",
+        "        self._update(hook, cursor=read.end)\n        began = self._monotonic()\n",
+        f"{SENDER} -k only_behind_what_was_taken",
+    ),
+    Mutation(
+        "what is being sent is not saved before it is sent",
+        "appliance/webhooks/sender.py",
+        "sending=request.delivery, sending_from",
+        "sending=hook.sending, sending_from",
+        f"{SENDER} -k killed_at_any_step",
+    ),
+    Mutation(
+        "a redirection counts as taken",
+        "appliance/common/posting.py",
+        "return 200 <= self.status < 300",
+        "return 200 <= self.status < 400",
+        f"{SENDER} -k only_behind_what_was_taken",
     ),
 ]
