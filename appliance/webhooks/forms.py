@@ -12,16 +12,16 @@ from appliance.accounts.audited_admin import reason_field
 from appliance.webhooks.models import Webhook
 from mailcore.control.protocol.events import KINDS, NOW, OLDEST
 
-__all__ = ["WEBHOOKS_MAX", "MoveForm", "ReasonForm", "WebhookForm"]
+__all__ = ["PAST", "WEBHOOKS_MAX", "MoveForm", "ReasonForm", "WebhookForm"]
 
 WEBHOOKS_MAX = 20  # each has a thread, and a connection to the core ([control] clients_max)
 _URL = re.compile(r"https?://[^\s/?#@]+(?:[/?][^\s]*)?")  # as [alerts] webhook
 _DOMAIN = re.compile(r"[^\s@]+")
+PAST = "past"
 PLACES = (
-    ("", "where it is"),
-    (NOW, "now: skip what has happened"),
+    (PAST, "where it is, behind events that are gone"),
     (OLDEST, "the first event that is kept: send all again"),
-    ("past", "behind the events that are gone"),
+    (NOW, "now: skip what has happened"),
 )
 
 
@@ -37,7 +37,7 @@ class ReasonForm(forms.Form):
 class MoveForm(ReasonForm):
     """Asks from where a webhook continues."""
 
-    place = forms.ChoiceField(label="Continue from", choices=PLACES[1:])
+    place = forms.ChoiceField(label="Continue from", choices=PLACES)
     field_order = ("place", "why")
 
 

@@ -19,7 +19,7 @@ from appliance.accounts.roles import administrator, operator
 from appliance.audit.record import audited
 from appliance.common.door import door
 from appliance.common.templatetags.waypost import visible
-from appliance.webhooks.forms import MoveForm, ReasonForm, WebhookForm
+from appliance.webhooks.forms import PAST, MoveForm, ReasonForm, WebhookForm
 from appliance.webhooks.models import Webhook, new_salt
 from mailcore.control.protocol.events import NOW, EventBatch
 
@@ -161,7 +161,7 @@ def move(request: HttpRequest, pk: int) -> HttpResponse:
     if not form.is_valid():
         return _page(request, hook, moving=form)
     place = form.cleaned_data["place"]
-    past = place == "past"
+    past = place == PAST
     cursor = hook.cursor if past else _now(request) if place == NOW else place
     with audited(request, "webhook.move", hook.name, after={"to": place}, why=form.cleaned_data["why"]):
         _set(hook, cursor=cursor, past_lost=True, failing_since=None, next_try_at=timezone.now())

@@ -92,7 +92,7 @@ def test_a_webhook_shows_how_it_is_and_its_failures() -> None:
     Failure.objects.create(webhook=made, delivery="0123456789", attempt=3, status=500, duration_s=1.25, words=HOSTILE)
     shown = page(f"/webhooks/{made.pk}/")
     assert "failing" in shown
-    assert "after 3 attempts" in shown
+    assert "after 3 attempts of" in shown
     assert ">500<" in shown
     assert "1.25" in shown
     assert HOSTILE not in shown
