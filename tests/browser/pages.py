@@ -55,7 +55,8 @@ PAGES: dict[str, tuple[str, ...]] = {
         "/destinations/smtp:not-there.example/", "/tuning/?scope=smtp",
         "/tuning/history/?scope=smtp&parameter=process_limit", "/tuning/changes/{batch}/",
         "/routes/?address=a@example.org", "/reports/day/2026-11-18/", "/reports/day/2026-11-01/", "/reports/runs/{run}/",
-        "/reports/schedules/{task}/", "/alerts/{alert}/", "/alerts/rules/disk/", "/alerts/rules/watch_away/", "/webhooks/1/", "/webhooks/1/edit/", "/audit/1/",
+        "/reports/schedules/{task}/", "/alerts/{alert}/", "/alerts/rules/disk/", "/alerts/rules/watch_away/",
+        "/webhooks/1/", "/webhooks/1/edit/", "/audit/1/",
         "/audit/{tuned}/", "/audit/?since=yesterday",
         "/audit/?since=2026-13-01T00:00", "/audit/?who=not-there", "/admin/auth/user/{user}/change/",
         "/admin/auth/user/{user}/delete/", "/admin/auth/user/{user}/password/", "/admin/auth/user/{user}/two-factor/",
@@ -164,8 +165,9 @@ for attempts, sent_at, words in ((3, None, "mail.example.net: 451 4.7.1 try agai
 Silence.objects.create(rule="disk", cause="disk:inodes:log", until=now + timedelta(hours=4), made_at=now, made_by="operator",
                        why="it is known")
 hook = Webhook.objects.create(
-    name="crm", url="https://crm.example/in", kinds=["bounced", "expired"], sender_domain="sender.example", made_by="administrator",
-    failing_since=now, words="503 Service Unavailable", sending="0123456789abcdef", attempt=4, next_event_at=now, enabled=False,
+    name="crm", url="https://crm.example/in", kinds=["bounced", "expired"], sender_domain="sender.example",
+    made_by="administrator", failing_since=now, words="503 Service Unavailable", sending="01234567",
+    attempt=4, next_event_at=now, enabled=False,
     sent_events=12_345, sent_requests=99, failed_requests=4, sent_at=now,
 )
 Failure.objects.create(webhook=hook, delivery="01234567", attempt=4, status=503, duration_s=0.2, words="503 Unavailable")
