@@ -15,7 +15,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from appliance.accounts.roles import administrator, operator
+from appliance.accounts.roles import administrator, operator, viewer
 from appliance.audit.record import audited
 from appliance.common.door import door
 from appliance.common.templatetags.waypost import visible
@@ -31,7 +31,7 @@ STILL = {  # of what is being sent, when the position or the conditions are chan
 }  # fmt: skip
 
 
-@operator
+@viewer
 @require_safe
 @never_cache
 def webhooks(request: HttpRequest) -> HttpResponse:
@@ -39,7 +39,7 @@ def webhooks(request: HttpRequest) -> HttpResponse:
     return render(request, "webhooks/webhooks.html", {"webhooks": Webhook.objects.all()})
 
 
-@operator
+@viewer
 @require_safe
 @never_cache
 def webhook(request: HttpRequest, pk: int) -> HttpResponse:

@@ -158,6 +158,19 @@ async def at_work(sending: Sending, core: RunningCore) -> None:
     await core.until(lambda: sending.hook("dead")["failed_requests"] > before, "the process to send")
 
 
+async def kill_manager(core: RunningCore) -> None:
+    """Kills the manager that runs: the supervisor may be starting it just now."""
+
+    async def killed() -> bool:
+        try:
+            await core.kill_now("manager")
+        except (KeyError, ProcessLookupError):
+            return False
+        return True
+
+    await core.eventually(killed, "a manager to kill")
+
+
 async def trouble(receiver: Receiver, how: str, seconds: float) -> None:
     """The receiver is in trouble for a while."""
     if how == "away":
@@ -195,8 +208,7 @@ async def test_nothing_is_missing_however_the_receiver_behaves_and_whoever_is_ki
                         ill = asyncio.create_task(trouble(receiver, how, seconds))
                         await asyncio.sleep(seconds * chance.random())
                         sending.kill()
-                        if number % 2 == 0:
-                            await core.insist(lambda: core.kill_now("manager"))
+                        await kill_manager(core)
                         sending.start()
                         await ill
                         await asyncio.sleep(seconds * 0.3)
