@@ -184,7 +184,9 @@ async def trouble(receiver: Receiver, how: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kills", "seconds"), [(4, 1.0), pytest.param(50, 1.6, marks=pytest.mark.long)], ids=["some", "fifty"]
+    ("kills", "seconds"),
+    [(4, 1.0), pytest.param(50, 1.6, marks=[pytest.mark.long, pytest.mark.timeout(1_800)])],
+    ids=["some", "fifty"],
 )
 async def test_nothing_is_missing_however_the_receiver_behaves_and_whoever_is_killed(
     tmp_path: Path, kills: int, seconds: float
