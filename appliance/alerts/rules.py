@@ -324,7 +324,7 @@ def _report_missing(facts: Facts, settings: Alerts, found: Found) -> None:
             )
 
 
-def _webhook(facts: Facts, settings: Alerts, found: _Found) -> None:
+def _webhook(facts: Facts, settings: Alerts, found: Found) -> None:
     if isinstance(facts.webhooks, Unknown):
         found.unknown.append(facts.webhooks)
         return
@@ -337,7 +337,7 @@ def _webhook(facts: Facts, settings: Alerts, found: _Found) -> None:
                     rule="webhook",
                     severity=Severity.WARNING,
                     summary=f"The webhook {visible(each.name)} {trouble}.",
-                    detail=_detail(each.lost or each.words),
+                    detail=shortened(each.lost or each.words),
                     link=links.webhook(each.number),
                 )
             )

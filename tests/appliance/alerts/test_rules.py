@@ -144,8 +144,16 @@ def test_what_is_unknown_is_said_and_is_never_good() -> None:
     lost = {
         name: Unknown(f"no {name}")
         for name in (
-            "destinations", "queued", "ages", "disks", "certificates", "key_records", "report", "outcomes", "webhooks",
-        )  # fmt: skip
+            "destinations",
+            "queued",
+            "ages",
+            "disks",
+            "certificates",
+            "key_records",
+            "report",
+            "outcomes",
+            "webhooks",
+        )
     }
     given = facts(core_away=Unknown("of two versions"), state=Unknown("of two versions"), **lost)
     rules = set(RULES) - {"not_checked", WATCH_AWAY, DATABASE}
