@@ -66,6 +66,7 @@ INSTALLED_APPS = [
     "appliance.status",
     "appliance.reports",
     "appliance.alerts",
+    "appliance.webhooks",
     "appliance.api",
     "appliance.palette",
     "appliance.accounts",

@@ -23,6 +23,7 @@ urlpatterns = [
     path("routes/", include("appliance.status.routes_urls")),
     path("reports/", include("appliance.reports.urls")),
     path("alerts/", include("appliance.alerts.urls")),
+    path("webhooks/", include("appliance.webhooks.urls")),
     path("audit/", include("appliance.audit.urls")),
     path("accounts/tokens/", include("appliance.api.token_urls")),
     path("accounts/", include("appliance.accounts.urls")),

@@ -108,12 +108,13 @@ def _control() -> Main:
     from mailcore.config.load import load, load_managed, managed_path
     from mailcore.config.settings_files import SettingsFiles
     from mailcore.control import server
+    from mailcore.events.feed.feed import open_feed
     from mailcore.events.read.archive import open_archive
     from mailcore.pickup import pickup
 
     beside = (partial(pickup.run, _open_filter, _open_verifier), _metrics, _tls_reports)
     files = SettingsFiles(partial(load, look_at_certificate=False), load_managed, managed_path)
-    return partial(server.main, open_archive, _open_rewriting, beside, open_filter=_open_filter, files=files)
+    return partial(server.main, open_archive, open_feed, _open_rewriting, beside, open_filter=_open_filter, files=files)
 
 
 def _open_filter(settings: Settings) -> LocalFilter | None:

@@ -134,6 +134,7 @@ IMPORTS_ON_DEMAND = {
     "mailcore/cli/simulate/command.py": "matplotlib takes half a second, and is needed for --chart only",
     "mailcore/events/write/export.py": "pyarrow, as below: it is needed when there is something to write",
     "mailcore/events/write/windows.py": "as above",
+    "mailcore/events/feed/feed.py": "pyarrow, as below",
     "mailcore/events/read/archive.py": "pyarrow takes half a second and 50 MB, and is needed when there is a file to read",
     "mailcore/control/client.py": "a command needs the types of its own operation; those of all after a failure only",
     "mailcore/control/keeping.py": "cryptography takes 10 MB, and is needed for a certificate or a key only",

@@ -15,7 +15,7 @@ from mailcore.control.protocol.state import Certificates
 from mailcore.control.protocol.tuning import MailOutcomes
 from mailcore.manager_answers import Destinations, State
 
-__all__ = ["DiskSpace", "Facts", "KeyRecord", "LastReport", "Queued", "Unknown"]
+__all__ = ["DiskSpace", "Facts", "KeyRecord", "LastReport", "Queued", "Unknown", "WebhookFailure"]
 
 T = TypeVar("T")
 
@@ -73,6 +73,17 @@ class LastReport:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WebhookFailure:
+    """A webhook whose receiver takes nothing, and for how long, in seconds. ``lost``: why it stands still; "": it tries."""
+
+    number: int
+    name: str
+    for_s: float
+    words: str
+    lost: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Facts:
     """All facts at one moment (``at``: wall clock). ``core_away``: why the core does not answer; "" if it does."""
 
@@ -87,5 +98,6 @@ class Facts:
     key_records: tuple[KeyRecord, ...] | Unknown
     report: LastReport | Unknown
     outcomes: MailOutcomes | Unknown
+    webhooks: tuple[WebhookFailure, ...] | Unknown
     destinations_max: int = 1_000  # that the answer names
     queued_by_destination: Mapping[str, int] | None = None  # of all destinations, if the answer does not name them all

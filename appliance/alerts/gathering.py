@@ -23,7 +23,7 @@ import msgspec
 from django.conf import settings
 from django.db import DatabaseError
 
-from appliance.alerts.facts import DiskSpace, Facts, KeyRecord, LastReport, Queued, Unknown
+from appliance.alerts.facts import DiskSpace, Facts, KeyRecord, LastReport, Queued, Unknown, WebhookFailure
 from appliance.alerts.key_records import look_up
 from appliance.common.door import Door, door_of
 from appliance.destinations.row import NAMES_MAX
@@ -32,6 +32,7 @@ from appliance.live.samples import keep_sample
 from appliance.live.snapshot import counts_of
 from appliance.reports import report_store
 from appliance.reports.preferences import in_force, yesterday
+from appliance.webhooks.models import Webhook
 from mailcore.control.client import ControlError, NotUnderstood
 from mailcore.control.protocol.messages import AgesPart
 from mailcore.control.protocol.state import Certificates, Disks
@@ -72,6 +73,7 @@ class Gatherer:
         door = door_of(WHO)
         state, away = _state(door)
         report = self._slowly("report", lambda: _report(self._wall()))
+        webhooks = _webhooks(self._wall())
         if isinstance(state, Unknown):
             return Facts(
                 at=self._wall(),
@@ -85,6 +87,7 @@ class Gatherer:
                 key_records=state,
                 report=report,
                 outcomes=state,
+                webhooks=webhooks,
             )
         destinations = _asked(door, "destinations", Destinations, {"limit": NAMES_MAX})
         by_destination = None
@@ -106,6 +109,7 @@ class Gatherer:
             key_records=self._records(certificates),
             report=report,
             outcomes=self._outcomes.last(lambda: _outcomes(door)),
+            webhooks=webhooks,
         )
 
     def _records(self, certificates: Certificates | Unknown) -> tuple[KeyRecord, ...] | Unknown:
@@ -266,4 +270,21 @@ def _report(now: float) -> LastReport | Unknown:
         balances=report.balances if report is not None else None,
         words=report.words if report is not None else "",
         missing=tuple(missing),
+    )
+
+
+# -- webhooks
+
+
+def _webhooks(now: float) -> tuple[WebhookFailure, ...] | Unknown:
+    try:
+        failing = list(Webhook.objects.filter(enabled=True, failing_since__isnull=False))
+    except DatabaseError as error:
+        return Unknown(f"the portal's database: {error}", expected=True)
+    return tuple(
+        WebhookFailure(
+            number=hook.pk, name=hook.name, for_s=now - hook.failing_since.timestamp(), words=hook.words, lost=hook.lost
+        )
+        for hook in failing
+        if hook.failing_since is not None
     )

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 __all__ = [
     "AGES", "ALERTS", "DESTINATIONS", "LOG", "OVERVIEW", "REPORTS", "bounces_of", "destination", "log_of_host",
-    "report", "rule",
+    "report", "rule", "webhook",
 ]  # fmt: skip
 
 OVERVIEW, DESTINATIONS, AGES, REPORTS, ALERTS = "/", "/destinations/", "/queue/ages/", "/reports/", "/alerts/"
@@ -46,3 +46,8 @@ def log_of_host(relay: str) -> str:
 def _literal(text: str) -> str:
     """Returns text as a pattern that matches it alone."""
     return "".join(f"\\{each}" if each in "*?\\" else each for each in text)
+
+
+def webhook(number: int) -> str:
+    """Returns the path of the page of a webhook."""
+    return f"/webhooks/{number}/"

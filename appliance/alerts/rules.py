@@ -45,6 +45,7 @@ ABOUT = {
     "dkim": "The DNS record of a key that signs mail is missing or not usable.",
     "balance": "Mail that came in, that left and that is queued does not add up.",
     "report_missing": "The report of a day was not made.",
+    "webhook": "The receiver of a webhook takes no events, or events for it are gone.",
     NOT_CHECKED: "A rule could not be checked.",
     WATCH_AWAY: "No rule was checked for some time.",
     DATABASE: "The portal's database, which holds the alerts, cannot be used.",
@@ -323,6 +324,25 @@ def _report_missing(facts: Facts, settings: Alerts, found: Found) -> None:
             )
 
 
+def _webhook(facts: Facts, settings: Alerts, found: Found) -> None:
+    if isinstance(facts.webhooks, Unknown):
+        found.unknown.append(facts.webhooks)
+        return
+    for each in facts.webhooks:
+        if each.lost or each.for_s >= settings.webhook_failing_s:
+            trouble = "stands still: events for it are gone" if each.lost else f"was not taken for {span(each.for_s)}"
+            found.causes.append(
+                Cause(
+                    key=key_of("webhook", str(each.number)),
+                    rule="webhook",
+                    severity=Severity.WARNING,
+                    summary=f"The webhook {visible(each.name)} {trouble}.",
+                    detail=shortened(each.lost or each.words),
+                    link=links.webhook(each.number),
+                )
+            )
+
+
 def _not_checked(judgements: list[Judgement]) -> Iterator[Cause]:
     for each in judgements:
         if each.unknown and not each.expected:
@@ -352,6 +372,7 @@ _RULES: dict[str, _Rule] = {
     "dkim": host_rules.dkim,
     "balance": _balance,
     "report_missing": _report_missing,
+    "webhook": _webhook,
 }
 _LASTING = frozenset(
     {"core_away", "active_set_full", "destination_dead", "tls_failing", "dkim", "balance", NOT_CHECKED}

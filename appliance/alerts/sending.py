@@ -14,20 +14,17 @@ import contextlib
 import email.policy
 import email.utils
 import hashlib
-import hmac
 import http.client
 import json
 import smtplib
 import socket
 import ssl
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from email.message import EmailMessage
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import dns.exception
 import dns.resolver
@@ -38,6 +35,7 @@ from appliance.alerts.book import Target
 from appliance.alerts.models import Kind, Notice
 from appliance.alerts.name_servers import own_resolver
 from appliance.common.own_names import host, sender_or_own, site
+from appliance.common.posting import deadline, post, signed
 from appliance.common.templatetags.waypost import visible
 from mailcore.config.alerts import SAFE, Alerts
 from mailcore.config.values import listen_address
@@ -173,7 +171,7 @@ def _attempt(
     else:
         client = smtplib.SMTP(timeout=CONNECT_S, local_hostname=host())
     client._host = server  # type: ignore[attr-defined]  # the name that its certificate must have
-    with _deadline(lambda: client.sock):
+    with deadline(lambda: client.sock, TOTAL_S):
         try:
             code, reply = client.connect(server, port)
             _refuse_own(client.sock, f"{server}:{port}")
@@ -221,25 +219,6 @@ def _context(tls: str) -> ssl.SSLContext:
     return context
 
 
-@contextlib.contextmanager
-def _deadline(current: Callable[[], socket.socket | None]) -> Iterator[None]:
-    """Breaks the connection after TOTAL_S: a time-out of a socket holds for each read only."""
-
-    def cut() -> None:
-        connection = current()
-        if connection is not None:
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-
-    timer = threading.Timer(TOTAL_S, cut)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
 # -- webhook
 
 
@@ -272,34 +251,15 @@ def _alert(notice: Notice) -> dict[str, Any]:
     }
 
 
-def signature(secret: bytes, timestamp: str, body: bytes) -> str:
-    """Returns the signature of a request: HMAC-SHA256 over timestamp, a full stop, and the body."""
-    return "sha256=" + hmac.new(secret, timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
-
-
 def _post(settings: Alerts, document: dict[str, Any], now: datetime) -> str:
     body = json.dumps(document, ensure_ascii=True).encode()
-    headers = {"Content-Type": "application/json", "User-Agent": "Waypost"}
+    headers = {}
     if settings.webhook_secret_file:
-        timestamp = str(int(now.timestamp()))
-        headers["X-Waypost-Timestamp"] = timestamp
-        headers["X-Waypost-Signature"] = signature(_secret(settings.webhook_secret_file), timestamp, body)
-    url = urlsplit(settings.webhook)
-    if url.scheme == "https":
-        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-            url.netloc, timeout=CONNECT_S, context=ssl.create_default_context()
-        )
-    else:
-        connection = http.client.HTTPConnection(url.netloc, timeout=CONNECT_S)
-    path = (url.path or "/") + (f"?{url.query}" if url.query else "")
-    with _deadline(lambda: connection.sock), contextlib.closing(connection):
-        connection.request("POST", path, body, headers)
-        answer = connection.getresponse()
-        text = answer.read(ANSWER_CHARACTERS).decode("utf-8", "replace")
-    words = visible(f"{answer.status} {answer.reason} {text}".strip())[:ANSWER_CHARACTERS]
-    if not 200 <= answer.status < 300:  # a redirection is not followed: the signed request goes where the file says
-        raise NotSent(words)
-    return words
+        headers = signed(_secret(settings.webhook_secret_file), now.timestamp(), body)
+    answer = post(settings.webhook, body, headers, read_s=CONNECT_S, total_s=TOTAL_S)
+    if not answer.good:
+        raise NotSent(answer.words)
+    return answer.words
 
 
 def _secret(path: str) -> bytes:

@@ -12,14 +12,12 @@ Keeps law: alerts-do-without-the-queue (docs/laws.md).
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Protocol
 
 from django.db import DatabaseError, connections
@@ -33,7 +31,7 @@ from appliance.alerts.outbox import Outbox
 from appliance.alerts.rules import judge
 from mailcore.config.alerts import Alerts
 
-__all__ = ["Watcher", "alone"]
+__all__ = ["Watcher"]
 
 STEP_MAX_S = 60.0  # beside the interval: a longer step is time in which nothing was looked at
 TIDY_S = 3_600.0
@@ -137,11 +135,3 @@ class Watcher:
 
 def _causes(judgements: Sequence[Judgement]) -> list[Cause]:
     return [cause for judgement in judgements for cause in judgement.causes]
-
-
-def alone(lock: Path) -> int:
-    """Waits until no other watch runs; returns the descriptor that keeps it so while it is open."""
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    hold = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
-    fcntl.flock(hold, fcntl.LOCK_EX)
-    return hold

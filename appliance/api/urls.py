@@ -21,6 +21,7 @@ from appliance.api import (
     audit,
     control,
     destinations,
+    events,
     mail_log,
     managed,
     openapi,
@@ -46,7 +47,7 @@ __all__ = ["OPERATIONS", "app_name", "urlpatterns"]
 # Importing them registers their operations.
 MODULES = (
     overview, status, queue_reads, searching, queue_changes, destinations, tuning, predictions, managed, alerts, mail_log,
-    reports, report_runs, report_settings, users, audit, sending, control,
+    reports, report_runs, report_settings, users, audit, sending, control, events,
 )  # fmt: skip
 View = Callable[..., HttpResponse]
 

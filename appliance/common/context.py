@@ -26,6 +26,7 @@ SECTIONS = (
     ("positions:positions", "Restart positions", Role.VIEWER),
     ("routes:routes", "Routes", Role.VIEWER),
     ("alerts:alerts", "Alerts", Role.VIEWER),
+    ("webhooks:webhooks", "Webhooks", Role.VIEWER),
     ("reports:reports", "Reports", Role.VIEWER),
     ("reports:schedules", "Schedules", Role.VIEWER),
     ("audit:entries", "Audit", Role.OPERATOR),

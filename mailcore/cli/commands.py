@@ -133,6 +133,12 @@ def _log() -> ModuleType:
     return log
 
 
+def _events() -> ModuleType:
+    from mailcore.cli import events
+
+    return events
+
+
 def _export() -> ModuleType:
     from mailcore.cli import export
 
@@ -244,6 +250,7 @@ COMMANDS: dict[str, tuple[Callable[[], ModuleType], str]] = {
     "destination": (_destination, "show, suspend, resume and tune destinations"),
     "report": (_report, "make the report of a day"),
     "log": (_log, "print the internal records of the queue (not mail.log)"),
+    "events": (_events, "print what happened to messages, from a position on; follow it"),
     "export": (_export, "show the progress of the event export; export now; print an event file"),
     "backup": (_backup, "save configuration, portal database and keys to one file; with --queue, also the mail"),
     "restore": (_restore, "restore a backup; restored mail is held"),

@@ -29,6 +29,7 @@ RULES = (
     "dkim",
     "balance",
     "report_missing",
+    "webhook",
     "not_checked",
     "watch_away",
     "database",
@@ -174,6 +175,9 @@ class Alerts:
     balance_s: int = whole(600, 0, DAY_S, "seconds", "balance: how long the live balance must not add up")
     report_late_s: int = whole(
         12 * 3600, 3600, 7 * DAY_S, "seconds", "report_missing: time after the end of a day until its report is missing"
+    )
+    webhook_failing_s: int = whole(
+        3600, 60, 7 * DAY_S, "seconds", "webhook: how long the receiver of a webhook must not take events"
     )
     not_checked_s: int = whole(900, 0, DAY_S, "seconds", "not_checked: how long a rule could not be checked")
     database_s: int = whole(

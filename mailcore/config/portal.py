@@ -76,6 +76,16 @@ class Portal(PortalMetrics):
     )
     sample_days: int = whole(35, 1, 3650, "days", "how long the minute samples of the charts are kept")
     audit_days: int = whole(3650, 30, 36_500, "days", "how long the audit log is kept")
+    webhook_timeout_s: float = number(
+        10.0,
+        1,
+        60,
+        "seconds",
+        "how long a webhook waits for each answer of its receiver; a whole request has three times this",
+    )
+    webhook_retry_s_max: int = whole(
+        300, 1, 3600, "seconds", "longest wait before a request of a webhook that failed is sent again"
+    )
     api_token_days_max: int = whole(365, 1, 3650, "days", "longest life of a token of the HTTP API")
     api_tokens_max: int = whole(50, 1, 1000, "tokens", "tokens in use that one user may have")
     api_requests_per_minute: int = whole(600, 10, 100_000, "requests", "requests a minute with one token; more get 429")

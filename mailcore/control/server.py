@@ -32,6 +32,7 @@ from mailcore.config.settings_files import SettingsFiles
 from mailcore.control.access import Peer, group_id, peer_of
 from mailcore.control.ages import Ages
 from mailcore.control.effects import Effects
+from mailcore.control.events import EventAnswers
 from mailcore.control.history import PastAnswers
 from mailcore.control.injecting import Injecting
 from mailcore.control.intake import Intake
@@ -58,6 +59,7 @@ from mailcore.log.positions import PositionsDamaged, PositionsTooNew
 from mailcore.log.segment import SegmentTooNew
 from mailcore.lookup.archive import Archive
 from mailcore.lookup.browse import Browser, CursorError
+from mailcore.lookup.feed import Feed
 from mailcore.maillog import MailLog
 from mailcore.queue.exported import EXPORTED
 from mailcore.queue.lanes import configured_lanes
@@ -108,12 +110,15 @@ class ControlServer:
         self,
         settings: Settings,
         archive: Archive,
+        feed: Feed,
         beside: Sequence[Beside] = (),
         open_rewriting: OpenRewriting = no_rewriting,
         open_filter: OpenFilter = no_filter,
         files: SettingsFiles | None = None,
     ) -> None:
-        """``archive``: what was exported; it answers also when no more is exported. ``beside`` runs as long as this process."""
+        """``archive``: what was exported; it answers also when no more is exported, as ``feed`` does.
+
+        ``beside`` runs as long as this process."""
         self._beside = beside
         self._open_rewriting = open_rewriting
         self.settings = settings
@@ -151,9 +156,11 @@ class ControlServer:
         positions = Positions(self.view, settings.queue.undo_time_s, exported)
         past = PastAnswers(self.view, Spool(disk, str(settings.spool_directory)))
         whatif = WhatIf(self.view, settings, parameters_of(settings), past.times_since)
+        events = EventAnswers(self.view, feed)
         log = LogAnswers(self.view, settings.log_directory)
         past_queue, users = PastQueueAnswers(self.view, settings), MailUsers(self.view, settings)
-        families = [each.answers for each in (tables, positions, self.ages, past, whatif, log, past_queue, users)]
+        others = (tables, positions, self.ages, past, whatif, log, past_queue, users, events)
+        families = [each.answers for each in others]
         if files is not None:
             managing = Managing(self.view, settings, disk, files)
             families += [
@@ -373,6 +380,7 @@ def _who_may(settings: Settings) -> str:
 
 def main(
     open_archive: Callable[[Settings], Archive],
+    open_feed: Callable[[Settings], Feed],
     open_rewriting: OpenRewriting,
     beside: Sequence[Beside],
     settings: Settings,
@@ -383,10 +391,11 @@ def main(
 ) -> None:
     """Runs until it is killed. There is one control process, number 0.
 
-    ``open_archive`` opens what was exported; ``beside`` is other work that the process does; ``files`` reads the files of the
-    settings, for changes to them.
+    ``open_archive`` opens what was exported, ``open_feed`` all events; ``beside`` is other work that the process does;
+    ``files`` reads the files of the settings, for changes to them.
     """
     try:
-        asyncio.run(ControlServer(settings, open_archive(settings), beside, open_rewriting, open_filter, files).run())
+        archive, feed = open_archive(settings), open_feed(settings)
+        asyncio.run(ControlServer(settings, archive, feed, beside, open_rewriting, open_filter, files).run())
     except Locked as error:
         sys.exit(f"waypost: control: {error}; that process is running and keeps the socket")

@@ -98,22 +98,33 @@ def _attempts_of(delivery: Delivery) -> Iterator[tuple[str, Row]]:
         delivery.sender_domain, delivery.source_address, delivery.tls_verified, delivery.tag, delivery.size_bytes,
         delivery.tls_level,
     )  # fmt: skip
+    addresses = delivery.recipients
+    of_message = (delivery.sender, delivery.login)
     for part, verdict in enumerate(delivery.verdicts):
+        address = addresses[part] if part < len(addresses) else ""
         status = _STATUSES[verdict.status]
         if len(domains) > 1:
             domain = delivery.recipient_domain(part)
         yield (
             "attempt",
-            (part, at, queue_id, count, verdict.number, status, verdict.dsn, verdict.reply, *rest, domain, *more),
-        )
+            (
+                part, at, queue_id, count, verdict.number, status, verdict.dsn, verdict.reply, *rest, domain, *more, address,
+                *of_message,
+            ),
+        )  # fmt: skip
         count = None
 
 
 def _passed(body: bytes) -> Iterator[tuple[str, Row]]:
     """Yields the arrival, the attempts and the end of a message that was passed on while its client waited."""
     passed = decode_passed(body)
-    yield "accepted", accepted(passed.envelope)
-    yield from _attempts_of(passed.delivery)
+    envelope = passed.envelope
+    yield "accepted", accepted(envelope)
+    known = {recipient.number: recipient.address for recipient in envelope.recipients}
+    addresses = tuple(known.get(verdict.number, "") for verdict in passed.delivery.verdicts)
+    yield from _attempts_of(
+        msgspec.structs.replace(passed.delivery, recipients=addresses, sender=envelope.sender, login=envelope.login)
+    )
     yield from _finished_of(passed.finish)
 
 

@@ -75,7 +75,7 @@ COLUMNS: dict[str, str] = {
     "arguments": "string",  # JSON
     # refused at SMTP time
     "stage": "string",  # CONNECT, EHLO, MAIL, RCPT, DATA
-    "recipient": "string",
+    "recipient": "string",  # also of attempt, as sender and login are; null in files of earlier versions
     # window: sampled while a destination has mail or is dead
     "window": "double",
     "busy": "int",
@@ -92,7 +92,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "attempt": (
         "recipient_count", "number", "status", "dsn", "reply", "destination", "relay", "tls", "delay_a", "delay_b", "delay_c",
         "delay_d", "generation", "recipient_domain", "sender_domain", "source_address", "tls_verified", "tag",
-        "size_bytes", "tls_level",
+        "size_bytes", "tls_level", "recipient", "sender", "login",
     ),
     "finished": ("generation", "why"),
     "replaced": ("generation", "to_lane", "due_at"),

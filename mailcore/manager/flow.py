@@ -362,6 +362,9 @@ class Flow:
                     envelope.tag,
                     envelope.size_bytes,
                     frame.tls_level,
+                    active.addresses(frame.verdicts),
+                    envelope.sender,
+                    envelope.login,
                 )
             )
             if frame.damage:

@@ -118,6 +118,11 @@ class Active:
         known = [self.pending.get(verdict.number) for verdict in verdicts]
         return domains_of([recipient.address if recipient is not None else "" for recipient in known])
 
+    def addresses(self, verdicts: Sequence[Verdict]) -> tuple[str, ...]:
+        """Returns the addresses of the verdicts' recipients as ``Delivery.recipients``."""
+        known = [self.pending.get(verdict.number) for verdict in verdicts]
+        return tuple([recipient.address if recipient is not None else "" for recipient in known])
+
     @property
     def has_aside(self) -> bool:
         """Returns True if the state of some recipient decides where the message rests."""

@@ -91,6 +91,11 @@ class Delivery(msgspec.Struct, frozen=True, array_like=True):
     tag: str = ""  # as Envelope.tag
     size_bytes: int = 0  # of the message; 0 of our own verdicts
     tls_level: str = ""  # as Delivered.tls_level
+    # For events, which then need no other record of the message: the address of each verdict's recipient, "" if it is
+    # unknown; (): unknown, or written by an older version.
+    recipients: tuple[str, ...] = ()
+    sender: str = ""
+    login: str = ""
 
     def recipient_domain(self, index: int) -> str:
         """Returns the domain of the recipient of the verdict at this index; "" if it is unknown."""

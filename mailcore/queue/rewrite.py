@@ -84,6 +84,9 @@ def own_delivery(
         sender_domain=domain_of(envelope.sender),
         recipient_domains=domains_of(addresses) if addresses else (),
         tag=envelope.tag,
+        recipients=tuple(addresses),
+        sender=envelope.sender,
+        login=envelope.login,
     )
 
 

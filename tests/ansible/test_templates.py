@@ -16,7 +16,7 @@ from mailcore.config.load import load
 from tests.ansible.playing import COLLECTION, defaults, play
 from tests.test_tidy import ROOT
 
-UNITS = ("core", "portal", "watch", "worker", "beat", "redis", "firewall")
+UNITS = ("core", "portal", "watch", "webhooks", "worker", "beat", "redis", "firewall")
 EXPOSURE_MAX = 2.0
 ROUTES = {"Example.org": "smtp:[192.0.2.1]:25", "*": "bulk"}
 SETTINGS: dict[str, Any] = {

@@ -55,7 +55,8 @@ PAGES: dict[str, tuple[str, ...]] = {
         "/destinations/smtp:not-there.example/", "/tuning/?scope=smtp",
         "/tuning/history/?scope=smtp&parameter=process_limit", "/tuning/changes/{batch}/",
         "/routes/?address=a@example.org", "/reports/day/2026-11-18/", "/reports/day/2026-11-01/", "/reports/runs/{run}/",
-        "/reports/schedules/{task}/", "/alerts/{alert}/", "/alerts/rules/disk/", "/alerts/rules/watch_away/", "/audit/1/",
+        "/reports/schedules/{task}/", "/alerts/{alert}/", "/alerts/rules/disk/", "/alerts/rules/watch_away/",
+        "/webhooks/1/", "/webhooks/1/edit/", "/audit/1/",
         "/audit/{tuned}/", "/audit/?since=yesterday",
         "/audit/?since=2026-13-01T00:00", "/audit/?who=not-there", "/admin/auth/user/{user}/change/",
         "/admin/auth/user/{user}/delete/", "/admin/auth/user/{user}/password/", "/admin/auth/user/{user}/two-factor/",
@@ -81,6 +82,7 @@ SAME_WITHOUT_ANYTHING = frozenset(
     (
         "/queue/search/", "/reports/schedules/reports/", "/admin/", "/admin/auth/user/", "/admin/auth/user/add/",
         "/admin/auth/group/", "/admin/django_celery_beat/periodictask/", "/api/v1/",
+        "/webhooks/new/",
     )
 )  # fmt: skip
 # Reached by steps of a test: the page that asks for the code.
@@ -113,6 +115,7 @@ from appliance.audit.models import Entry, Outcome as Ended
 from appliance.queue.models import Change as QueueChange, Phase
 from appliance.reports.models import Run, State
 from appliance.tuning.models import Change, Outcome, Prediction
+from appliance.webhooks.models import Failure, Webhook
 
 coded = User.objects.create_user("coded", password=PASSWORD)
 coded.groups.add(Group.objects.get(name="administrator"))
@@ -166,6 +169,13 @@ for attempts, sent_at, words in ((3, None, "mail.example.net: 451 4.7.1 try agai
                           next_try_at=now, attempts=attempts, sent_at=sent_at, words=words)
 Silence.objects.create(rule="disk", cause="disk:inodes:log", until=now + timedelta(hours=4), made_at=now, made_by="operator",
                        why="it is known")
+hook = Webhook.objects.create(
+    name="crm", url="https://crm.example/in", kinds=["bounced", "expired"], sender_domain="sender.example",
+    made_by="administrator", failing_since=now, words="503 Service Unavailable", sending="01234567",
+    attempt=4, next_event_at=now, enabled=False,
+    sent_events=12_345, sent_requests=99, failed_requests=4, sent_at=now,
+)
+Failure.objects.create(webhook=hook, delivery="01234567", attempt=4, status=503, duration_s=0.2, words="503 Unavailable")
 print("PLACES" + json.dumps({
     "batch": str(batch), "tuned": tuned.pk, "change": change.tag, "run": run.pk, "attempt": attempt.pk,
     "alert": alert.pk,

@@ -43,6 +43,7 @@ COMMANDS = {
     "delete": f"queue delete {ID}",
     "destinations": "destination list",
     "disks": "status",
+    "events": "events --after oldest --kind delivered --tag news",
     "explain": f"queue explain {ID}",
     "headers": f"queue headers {ID}",
     "history": f"queue history {ID}",

@@ -15,6 +15,7 @@ from mailcore.config.settings_files import SettingsFiles
 from mailcore.control.async_client import AsyncControlClient
 from mailcore.control.server import ControlServer
 from mailcore.envelope import Envelope
+from mailcore.events.feed.feed import open_feed
 from mailcore.events.read.archive import open_archive
 from tests.control.fake_manager import FakeManager
 from tests.lookup.sample_messages import Lane
@@ -50,7 +51,7 @@ class RunningControl:
         self.manager.answers["cut"] = lambda _: {"lanes": self.cut()}
         self.lanes: dict[str, Lane] = {}
         files = SettingsFiles(load, load_managed, managed_path)
-        self.server = ControlServer(self.settings, open_archive(self.settings), files=files)
+        self.server = ControlServer(self.settings, open_archive(self.settings), open_feed(self.settings), files=files)
 
     def lane(self, name: str) -> Lane:
         if name not in self.lanes:

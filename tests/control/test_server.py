@@ -20,6 +20,7 @@ from mailcore.control import server as server_module
 from mailcore.control.async_client import AsyncControlClient
 from mailcore.control.client import ControlClient, ControlError, NotRunning, Refused, TimedOut
 from mailcore.control.server import ControlServer
+from mailcore.events.feed.feed import open_feed
 from mailcore.events.read.archive import open_archive
 from mailcore.faults import Code
 from mailcore.frames import FrameDecoder, Hello, Request, Response, encode
@@ -81,7 +82,7 @@ async def test_a_second_control_process_leaves_the_first_alone(monkeypatch: pyte
     monkeypatch.setattr(server_module, "LOCK_WAIT_S", 0.05)
     async with open_control() as running:
         with pytest.raises(Locked):
-            await ControlServer(running.settings, open_archive(running.settings)).run()
+            await ControlServer(running.settings, open_archive(running.settings), open_feed(running.settings)).run()
         async with running.client() as control:
             assert (await control.call("ping"))["pid"] == os.getpid()
 

@@ -26,7 +26,18 @@ def path(tmp_path: Path) -> Path:
     files = StretchFiles(Disk(), str(tmp_path / "events"), "journal", 0)
     for number in range(60):
         rest = ("smtp:example.net", "mx.example.net[192.0.2.1]:25", "TLSv1.3", 0.1 * number, 0.2, 0.3, 0.4, 0)
-        labels = ("example.net", "example.org", "192.0.2.7", False, "spring", 1_000, "may")
+        labels = (
+            "example.net",
+            "example.org",
+            "192.0.2.7",
+            False,
+            "spring",
+            1_000,
+            "may",
+            "a@b.example",
+            "c@d.example",
+            "",
+        )
         status = ("delivered", "2.0.0", f"250 2.0.0 Ok: queued as {number:x}")
         files.add("attempt", 300 * number, (0, AT + number, f"Q{number}", 1, 0, *status, *rest, *labels))
         files.add("finished", 300 * number + 200, (0, AT + number, f"Q{number}", 0, "done"))

@@ -56,10 +56,11 @@ ROLES = {
     "waypost: deliverer": "waypost-deliverer",
     "django serve": "waypost-portal",
     "django watch": "waypost-portal",
+    "django webhooks": "waypost-portal",
     "celery": "waypost-portal",
 }
 EXPOSURE = (
-    "for unit in core portal watch worker beat redis; do systemd-analyze security --no-pager waypost-$unit.service"
+    "for unit in core portal watch webhooks worker beat redis; do systemd-analyze security --no-pager waypost-$unit.service"
     " | sed -n 's/.*exposure level for [^:]*: \\([0-9.]*\\) .*/\\1/p'; done"
 )
 EXPOSURE_MAX = 2.0

@@ -45,7 +45,7 @@ Tell = Callable[[str], None]
 SINCE = "systemctl show --property=ActiveEnterTimestampMonotonic --value waypost-core.socket"
 REPORT_MS = 600_000  # Java starts, on a small machine that does other things
 CLOSED_PORT = 9999
-SERVICES = "waypost-core.socket waypost-core waypost-portal waypost-watch waypost-worker waypost-beat"
+SERVICES = "waypost-core.socket waypost-core waypost-portal waypost-watch waypost-webhooks waypost-worker waypost-beat"
 ANSWERS = "until waypost queue size >/dev/null 2>&1; do sleep 0.2; done"
 REASON = '"restored from the backup"'
 WHY = "the provider asks for it"

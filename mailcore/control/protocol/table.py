@@ -22,6 +22,7 @@ from msgspec.inspect import type_info
 from mailcore.control.protocol import (
     changes,
     effects,
+    events,
     injection,
     kept,
     log,
@@ -49,7 +50,7 @@ class ArgumentError(FaultError):
     default = Code.INVALID
 
 
-_FAMILIES = (messages, changes, injection, state, tuning, routing, settings, effects, log, kept, users, past)
+_FAMILIES = (messages, changes, injection, state, tuning, routing, settings, effects, log, kept, users, past, events)
 OPERATIONS: dict[str, Operation] = {
     operation.name: operation for family in _FAMILIES for operation in family.OPERATIONS
 }

@@ -20,7 +20,7 @@ from appliance.accounts.models import GivenPassword
 from appliance.accounts.permissions import set_rights
 from appliance.api.scopes import Scope
 from appliance.api.tokens import make
-from appliance.common.management.commands.serve import first_administrator
+from appliance.common.first_administrator import first_administrator
 from tests.appliance.accounts.sample_users import PASSWORD, client_of, sign_in, user
 from tests.appliance.accounts.test_access import bystander, pages, path_of
 from tests.appliance.markup import markup_of

@@ -68,6 +68,7 @@ def facts(**given: Any) -> Facts:
         "key_records": (),
         "report": LastReport(),
         "outcomes": outcomes(),
+        "webhooks": (),
     }
     return Facts(**{**well, **given})
 

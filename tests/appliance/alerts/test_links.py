@@ -19,6 +19,7 @@ def test_the_paths_are_those_of_the_pages() -> None:
     paths = [links.OVERVIEW, links.DESTINATIONS, links.AGES, links.REPORTS, links.ALERTS]
     assert paths == [reverse(page) for page in pages]
     assert links.report(date(2026, 11, 20)) == reverse("reports:report", args=["day", "2026-11-20"])
+    assert links.webhook(7) == reverse("webhooks:webhook", args=[7])
     assert links.rule("core_away") == reverse("alerts:rule", args=["core_away"])
 
 

@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import resolve
 
 from appliance.alerts.causes import CAUSES_MAX, Cause, Judgement, key_of
-from appliance.alerts.facts import DiskSpace, Facts, KeyRecord, LastReport, Queued, Unknown
+from appliance.alerts.facts import DiskSpace, Facts, KeyRecord, LastReport, Queued, Unknown, WebhookFailure
 from appliance.alerts.rules import ABOUT, DATABASE, WATCH_AWAY, for_s, judge
 from mailcore.bounds import bounds_by_name
 from mailcore.config.alerts import RULES, Alerts
@@ -109,6 +109,8 @@ FAILING = {
     ),
     "balance:report:2026-11-20": facts(report=LastReport(day=date(2026, 11, 20), balances=False, words="2 missing")),
     "report_missing:2026-11-20": facts(report=LastReport(missing=((date(2026, 11, 20), 13 * 3_600.0),))),
+    "webhook:1": facts(webhooks=(WebhookFailure(number=1, name="crm", for_s=3_600.0, words="500 no\r\nX: y"),)),
+    "webhook:2": facts(webhooks=(WebhookFailure(number=2, name="crm", for_s=1.0, words="", lost="they are gone"),)),
     "not_checked:certificate": facts(certificates=Unknown("no answer")),
 }  # fmt: skip
 
@@ -131,24 +133,38 @@ def test_the_page_that_shows_why_is_there(key: str) -> None:
     assert match.func is not None
     client: Client = client_of("viewer")
     answer = client.get(found.link)
-    # Without a core its pages say so; the report of a day that a test did not make is the only one that may be missing.
-    assert answer.status_code in (200, 503) or (answer.status_code == 404 and key.startswith("balance:report"))
+    # Without a core its pages say so; only what a test did not make may be missing: the report of a day, a webhook.
+    assert answer.status_code in (200, 503) or (
+        answer.status_code == 404 and key.startswith(("balance:report", "webhook:"))
+    )
 
 
 def test_what_is_unknown_is_said_and_is_never_good() -> None:
     """A rule that has no facts says so, each for itself, and the reason that another alert has does not count twice."""
     lost = {
         name: Unknown(f"no {name}")
-        for name in ("destinations", "queued", "ages", "disks", "certificates", "key_records", "report", "outcomes")
+        for name in (
+            "destinations",
+            "queued",
+            "ages",
+            "disks",
+            "certificates",
+            "key_records",
+            "report",
+            "outcomes",
+            "webhooks",
+        )
     }
     given = facts(core_away=Unknown("of two versions"), state=Unknown("of two versions"), **lost)
     rules = set(RULES) - {"not_checked", WATCH_AWAY, DATABASE}
     assert unknown(given).keys() == rules
     assert causes(given).keys() == {f"not_checked:{rule}" for rule in rules}
     away = FAILING["core_away"]
-    assert unknown(away).keys() == rules - {"core_away", "report_missing"}
+    assert unknown(away).keys() == rules - {"core_away", "report_missing", "webhook"}
     assert causes(away).keys() == {"core_away"}
-    assert held(away, "not_checked") == {f"not_checked:{rule}" for rule in rules - {"core_away", "report_missing"}}
+    assert held(away, "not_checked") == {
+        f"not_checked:{rule}" for rule in rules - {"core_away", "report_missing", "webhook"}
+    }
 
 
 def test_a_rule_that_fails_is_unknown_and_the_others_are_judged() -> None:

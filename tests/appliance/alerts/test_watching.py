@@ -83,7 +83,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
 
 def test_a_check_is_stored_and_sent(stage: Stage) -> None:
     stage.check()
-    assert (Watch.objects.get().pid, RuleCheck.objects.count()) == (os.getpid(), 15)
+    assert (Watch.objects.get().pid, RuleCheck.objects.count()) == (os.getpid(), 16)
     stage.facts = GROWING
     stage.check(3)
     assert stage.sent == [(ONE, ["opened queue_growth"]), (OTHER, ["opened queue_growth"])]
@@ -176,7 +176,7 @@ def test_a_watch_that_starts_again_says_since_when_it_was_away(stage: Stage) -> 
 def test_only_one_watch_runs(tmp_path: Path) -> None:
     """The second waits, and goes on when the first has been killed."""
     code = (
-        "import sys; from pathlib import Path; from appliance.alerts.watching import alone\n"
+        "import sys; from pathlib import Path; from appliance.common.beside import alone\n"
         "hold = alone(Path(sys.argv[1])); print('alone', flush=True); sys.stdin.read()"
     )
     environment = os.environ | {"DJANGO_SETTINGS_MODULE": "tests.appliance.settings"}

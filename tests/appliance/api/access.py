@@ -84,6 +84,8 @@ TABLE: dict[str, tuple[str, str, set[Scope], Role]] = {
     "revoke_token": ("POST", "/tokens/1/revoke", {USERS}, ADMINISTRATOR),
     "locks": ("GET", "/locks", {USERS}, ADMINISTRATOR),
     "unlock": ("POST", "/locks/1/unlock", {USERS}, ADMINISTRATOR),
+    "events": ("GET", "/events", {READ}, VIEWER),
+    "events_stream": ("GET", "/events/stream", {READ}, VIEWER),
     "send": ("POST", "/messages", {SEND}, OPERATOR),
 }
 

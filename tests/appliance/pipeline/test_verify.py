@@ -28,7 +28,18 @@ def attempts(events: Path, begin: int) -> Path:
     files = StretchFiles(Disk(), str(events), "journal", begin)
     for number in range(40):
         rest = ("smtp:example.net", "mx.example.net[192.0.2.1]:25", "", 0.1, 0.2, 0.3, 0.4, 0)
-        labels = ("example.net", "example.org", "192.0.2.7", False, "spring", 1_000, "")
+        labels = (
+            "example.net",
+            "example.org",
+            "192.0.2.7",
+            False,
+            "spring",
+            1_000,
+            "",
+            "a@example.net",
+            "b@example.org",
+            "",
+        )
         status = ("delivered", "2.0.0", f"250 2.0.0 Ok: queued as {number:x}")
         files.add(
             "attempt", begin + 100 * number, (0, AT + number, f"Q{begin + number}", 1, 0, *status, *rest, *labels)

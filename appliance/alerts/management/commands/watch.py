@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 from argparse import ArgumentParser
 from typing import Any
 
@@ -15,10 +13,9 @@ from appliance.alerts.emergency import Emergency
 from appliance.alerts.gathering import Gatherer
 from appliance.alerts.outbox import Outbox
 from appliance.alerts.sending import targets_of
-from appliance.alerts.watching import Watcher, alone
+from appliance.alerts.watching import Watcher
+from appliance.common.beside import alone, end_with_parent
 from appliance.common.migrated import all_migrations_applied
-
-_PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
 class Command(BaseCommand):
@@ -33,10 +30,8 @@ class Command(BaseCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         """Waits until no other watch runs, then checks the rules until it is stopped."""
-        if options["with_parent"]:
-            ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-            if os.getppid() != options["with_parent"]:  # it ended before we could say so
-                return
+        if options["with_parent"] and not end_with_parent(options["with_parent"]):
+            return
         alerts = settings.WAYPOST.alerts
         hold = alone(settings.PORTAL_DIRECTORY / "watch.lock")
         targets = targets_of(alerts)

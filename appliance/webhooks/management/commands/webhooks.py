@@ -1,0 +1,48 @@
+"""``manage.py webhooks``: sends events to the webhooks. ``./run`` starts it; it ends with its parent."""
+
+from __future__ import annotations
+
+import os
+import time
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+
+from appliance.common.beside import alone, end_with_parent
+from appliance.common.migrated import all_migrations_applied
+from appliance.webhooks.running import Runner
+
+READY_S = 1.0
+
+
+class Command(BaseCommand):
+    """Sends events to the webhooks until it is stopped: ``manage.py webhooks``."""
+
+    requires_system_checks = ()  # they would read all pages first
+    help = "Send events of messages to the webhooks."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Adds the option of the parent process."""
+        parser.add_argument("--with-parent", type=int, default=0, metavar="PID", help="end when this process ends")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        """Waits until no other process sends and the database has its tables, then sends until it is stopped."""
+        if options["with_parent"] and not end_with_parent(options["with_parent"]):
+            return
+        hold = alone(settings.PORTAL_DIRECTORY / "webhooks.lock")
+        try:
+            while not _ready():
+                time.sleep(READY_S)
+            Runner().run()
+        finally:
+            os.close(hold)
+
+
+def _ready() -> bool:
+    """Returns whether the database has all its tables; the portal makes them when it starts."""
+    try:
+        return all_migrations_applied()
+    except Exception:  # it is away
+        return False

@@ -1,0 +1,192 @@
+"""The pages of webhooks: the list, one webhook with its failures, and what is done to it.
+
+Law: an administrator says where events go, an operator starts and stops it; the secret is on the page that answers its making,
+and nowhere else.
+"""
+
+from __future__ import annotations
+
+from django import forms
+from django.contrib import messages
+from django.db.models import F
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from appliance.accounts.roles import administrator, operator, viewer
+from appliance.audit.record import audited
+from appliance.common.door import door
+from appliance.common.templatetags.waypost import visible
+from appliance.webhooks.forms import PAST, MoveForm, ReasonForm, WebhookForm
+from appliance.webhooks.models import Webhook, new_salt
+from mailcore.control.protocol.events import NOW, EventBatch
+
+__all__ = ["delete", "edit", "move", "new", "pause", "resume", "secret", "test", "webhook", "webhooks"]
+
+FAILURES_SHOWN = 50
+STILL = {  # of what is being sent, when the position or the conditions are changed
+    "sending": "", "sending_from": "", "sending_count": 0, "attempt": 0, "next_event_at": None, "lost": "",
+}  # fmt: skip
+
+
+@viewer
+@require_safe
+@never_cache
+def webhooks(request: HttpRequest) -> HttpResponse:
+    """Renders all webhooks."""
+    return render(request, "webhooks/webhooks.html", {"webhooks": Webhook.objects.all()})
+
+
+@viewer
+@require_safe
+@never_cache
+def webhook(request: HttpRequest, pk: int) -> HttpResponse:
+    """Renders one webhook; for htmx its state, which refreshes while a test is under way."""
+    hook = get_object_or_404(Webhook, pk=pk)
+    if request.headers.get("HX-Request"):
+        return render(request, "webhooks/state.html", {"hook": hook})
+    return _page(request, hook)
+
+
+def _page(
+    request: HttpRequest, hook: Webhook, *, moving: forms.Form | None = None, acting: forms.Form | None = None
+) -> HttpResponse:
+    context = {
+        "hook": hook,
+        "failures": hook.failures.all()[:FAILURES_SHOWN],
+        "moving": moving or MoveForm(prefix="move"),
+        "acting": acting or ReasonForm(prefix="act"),
+    }
+    status = 422 if moving is not None or acting is not None else 200
+    return render(request, "webhooks/webhook.html", context, status=status)
+
+
+@administrator
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+def new(request: HttpRequest) -> HttpResponse:
+    """Renders the form of a new webhook; a POST makes it and shows its secret once. It begins with what happens from now on."""
+    form = WebhookForm(request.POST if request.method == "POST" else None)
+    if request.method == "POST" and form.is_valid():
+        hook = form.save(commit=False)
+        hook.cursor = _now(request)
+        hook.made_by = request.user.get_username()[:150]
+        with audited(request, "webhook.make", hook.name, after=hook.described(), why=form.cleaned_data["why"]):
+            hook.save()
+        return render(request, "webhooks/made.html", {"hook": hook})
+    return render(request, "webhooks/form.html", {"form": form}, status=422 if form.is_bound else 200)
+
+
+@administrator
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+def edit(request: HttpRequest, pk: int) -> HttpResponse:
+    """Renders the form of a webhook; a POST changes it. It continues where it is."""
+    hook = get_object_or_404(Webhook, pk=pk)
+    before = hook.described()
+    form = WebhookForm(request.POST if request.method == "POST" else None, instance=hook)
+    if request.method == "POST" and form.is_valid():
+        given = {name: form.cleaned_data[name] for name in WebhookForm.Meta.fields}
+        with audited(request, "webhook.change", hook.name, before=before, why=form.cleaned_data["why"]) as entry:
+            _set(hook, **given)
+            hook.refresh_from_db()
+            entry.after = hook.described()
+        messages.success(request, f"{visible(hook.name)} is changed.")
+        return redirect("webhooks:webhook", pk=pk)
+    return render(request, "webhooks/form.html", {"form": form, "hook": hook}, status=422 if form.is_bound else 200)
+
+
+@administrator
+@require_POST
+def secret(request: HttpRequest, pk: int) -> HttpResponse:
+    """Makes another secret, and shows it once. Requests are signed with it from now on."""
+    hook = get_object_or_404(Webhook, pk=pk)
+    form = ReasonForm(request.POST, prefix="act")
+    if not form.is_valid():
+        return _page(request, hook, acting=form)
+    with audited(request, "webhook.secret", hook.name, why=form.cleaned_data["why"]):
+        hook.salt = new_salt()
+        Webhook.objects.filter(pk=pk).update(salt=hook.salt)
+    return render(request, "webhooks/made.html", {"hook": hook})
+
+
+@administrator
+@require_POST
+def delete(request: HttpRequest, pk: int) -> HttpResponse:
+    """Deletes a webhook."""
+    hook = get_object_or_404(Webhook, pk=pk)
+    form = ReasonForm(request.POST, prefix="act")
+    if not form.is_valid():
+        return _page(request, hook, acting=form)
+    with audited(request, "webhook.delete", hook.name, before=hook.described(), why=form.cleaned_data["why"]):
+        hook.delete()
+    messages.success(request, f"{visible(hook.name)} is deleted.")
+    return redirect("webhooks:webhooks")
+
+
+@operator
+@require_POST
+def pause(request: HttpRequest, pk: int) -> HttpResponse:
+    """Stops sending. The webhook keeps its position."""
+    return _enable(request, pk, enabled=False)
+
+
+@operator
+@require_POST
+def resume(request: HttpRequest, pk: int) -> HttpResponse:
+    """Sends on from where it was, at once."""
+    return _enable(request, pk, enabled=True)
+
+
+def _enable(request: HttpRequest, pk: int, *, enabled: bool) -> HttpResponse:
+    hook = get_object_or_404(Webhook, pk=pk)
+    form = ReasonForm(request.POST, prefix="act")
+    if not form.is_valid():
+        return _page(request, hook, acting=form)
+    action = "webhook.resume" if enabled else "webhook.pause"
+    with audited(request, action, hook.name, why=form.cleaned_data["why"]):
+        Webhook.objects.filter(pk=pk).update(enabled=enabled, next_try_at=timezone.now())
+    messages.success(request, f"{visible(hook.name)} {'sends from where it was' if enabled else 'is paused'}.")
+    return redirect("webhooks:webhook", pk=pk)
+
+
+@operator
+@require_POST
+def move(request: HttpRequest, pk: int) -> HttpResponse:
+    """Sets the position from which a webhook continues."""
+    hook = get_object_or_404(Webhook, pk=pk)
+    form = MoveForm(request.POST, prefix="move")
+    if not form.is_valid():
+        return _page(request, hook, moving=form)
+    place = form.cleaned_data["place"]
+    past = place == PAST
+    cursor = hook.cursor if past else _now(request) if place == NOW else place
+    with audited(request, "webhook.move", hook.name, after={"to": place}, why=form.cleaned_data["why"]):
+        _set(hook, cursor=cursor, past_lost=True, failing_since=None, next_try_at=timezone.now())
+    messages.success(request, f"{visible(hook.name)} continues from there.")
+    return redirect("webhooks:webhook", pk=pk)
+
+
+@operator
+@require_POST
+def test(request: HttpRequest, pk: int) -> HttpResponse:
+    """Leaves a test, which the process that sends webhooks posts within a second."""
+    hook = get_object_or_404(Webhook, pk=pk)
+    with audited(request, "webhook.test", hook.name, why="Send a test"):
+        Webhook.objects.filter(pk=pk).update(
+            test_asked_at=timezone.now(), test_asked_by=request.user.get_username()[:150], test_at=None, test_words=""
+        )
+    messages.success(request, "The test is sent now; the answer is shown below.")
+    return redirect("webhooks:webhook", pk=pk)
+
+
+def _now(request: HttpRequest) -> str:
+    """Returns the cursor behind all that has happened. Raises ControlError."""
+    return door(request).ask("events", EventBatch, {"after": NOW, "limit": 1}).cursor
+
+
+def _set(hook: Webhook, **values: object) -> None:
+    """Changes a webhook; the batch that is being sent is read again, and a request that is under way moves nothing."""
+    Webhook.objects.filter(pk=hook.pk).update(moves=F("moves") + 1, **STILL, **values)

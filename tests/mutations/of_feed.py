@@ -1,0 +1,83 @@
+"""Ways to break the feed of events and its webhooks: events lost, doubled, out of order, or of mail that a recovery drops."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+__all__ = ["MUTATIONS"]
+
+FEED = "tests/events/test_feed.py"
+SENDER = "tests/appliance/webhooks/test_sender.py"
+
+MUTATIONS = [
+    Mutation(
+        "the journal is read before the lanes",
+        "mailcore/events/feed/feed.py",
+        "key=lambda lane: (lane == JOURNAL, lane_order(lane))",
+        "key=lambda lane: (lane != JOURNAL, lane_order(lane))",
+        f"{FEED} -k in_the_order_of_its_message",
+    ),
+    Mutation(
+        "a short stretch of the journal is read without the arrivals that its starts name",
+        "mailcore/events/feed/live.py",
+        "reached[lane] = max(reached.get(lane, 0), offset + 1)",
+        "reached[lane] = max(reached.get(lane, 0), offset)",
+        f"{FEED} -k in_the_order_of_its_message",
+    ),
+    Mutation(
+        "a lane is read as far as restart positions say, although a start names more",
+        "mailcore/events/feed/feed.py",
+        "max(least.get(lane, 0), reached.get(lane, 0))",
+        "least.get(lane, reached.get(lane, 0))",
+        f"{FEED} -k just_started",
+    ),
+    Mutation(
+        "what a recovery may drop is an event",
+        "mailcore/events/feed/feed.py",
+        "min(end, ends.get(lane, 0))",
+        "ends.get(lane, 0)",
+        f"{FEED} -k both_restart_positions",
+    ),
+    Mutation(
+        "a deleted segment between two others is passed over",
+        "mailcore/events/feed/live.py",
+        "if end < durable and after is not None",
+        "if end < 0 and after is not None",
+        f"{FEED} -k deleted_unexported",
+    ),
+    Mutation(
+        "an event file that is missing is passed over",
+        "mailcore/events/feed/kept.py",
+        "        if file.start > at and tells_of_mail(lane):",
+        "        if file.start < 0 and tells_of_mail(lane):",
+        f"{FEED} -k never_passed_over",
+    ),
+    Mutation(
+        "a batch that ends within a record continues behind the record",
+        "mailcore/events/feed/feed.py",
+        "(told.offset, taken) if taken else (told.end, 0)",
+        "(told.end, 0)",
+        f"{FEED} -k in_the_order_of_its_message",
+    ),
+    Mutation(
+        "the position moves before the answer",
+        "appliance/webhooks/sender.py",
+        "        began = self._monotonic()\n",
+        "        self._update(hook, cursor=read.end)\n        began = self._monotonic()\n",
+        f"{SENDER} -k only_behind_what_was_taken",
+    ),
+    Mutation(
+        "what is being sent is not saved before it is sent",
+        "appliance/webhooks/sender.py",
+        "sending=request.delivery, sending_from",
+        "sending=hook.sending, sending_from",
+        f"{SENDER} -k killed_at_any_step",
+    ),
+    Mutation(
+        "a redirection counts as taken",
+        "appliance/common/posting.py",
+        "return 200 <= self.status < 300",
+        "return 200 <= self.status < 400",
+        f"{SENDER} -k only_behind_what_was_taken",
+    ),
+]
