@@ -40,6 +40,7 @@ from mailcore.control.protocol.injection import InjectBeginArguments
 from mailcore.control.protocol.operation import Operation
 from mailcore.control.protocol.state import Ping
 from mailcore.control.protocol.table import OPERATIONS, check
+from mailcore.counted import counted
 from mailcore.faults import Fault
 from mailcore.frames import Response, encode
 
@@ -184,7 +185,7 @@ def _note(entry: Entry | None, frames: list[Response], fault: Fault | None) -> N
         return
     result = frames[-1].result if frames else None
     if isinstance(result, dict) and isinstance(result.get("changed"), int):
-        entry.words = f"{result['changed']} messages"
+        entry.words = counted(result["changed"], "message")
 
 
 def _streamed(request: HttpRequest, known: Operation, right: Right, asked: Asked) -> StreamingHttpResponse:

@@ -79,7 +79,7 @@ def _of_core(snapshot: Mapping[str, Any], fault: str) -> Iterator[Need]:
         yield Need("fault", fault, reverse("queue:list"))
     for process in snapshot["processes"]:
         if process["pid"] is None:
-            words = f"started {process['restarts']} times since the core began"
+            words = f"{counted(process['restarts'], 'restart')} since the core began"
             yield Need(
                 f"process {process['name']}", f"{process['name']} does not run", reverse("maillog:lines"), words=words
             )
@@ -116,7 +116,7 @@ def _of_live(snapshot: Mapping[str, Any], difference: int | None) -> Iterator[Ne
         if row["queued"] and any(badge["words"] in _TAKES_NOTHING for badge in row["badges"]):
             yield Need(
                 row["name"],
-                f"{row['text']} takes no mail; {number(row['queued'])} recipients wait",
+                f"{row['text']} takes no mail; queued: {number(row['queued'])}",
                 row["url"],
                 urgent=False,
                 words=row["reason"],

@@ -13,6 +13,7 @@ from typing import Any
 
 from mailcore.cli.settings import apply_changes
 from mailcore.control.protocol.kept import Kept, KeptFile, KeptMade, KeptUse
+from mailcore.counted import counted
 from mailcore.terminal.command import DONE, WRONG_USE, UsageError, add_common, control_client
 from mailcore.terminal.output import complain, plain, print_json, say, whole_table, width
 from mailcore.terminal.times import shown
@@ -71,7 +72,7 @@ def _about(file: KeptFile) -> str:
         return plain(f"{', '.join(facts.names)}; by {facts.issuer}, until {shown(facts.not_after)}")
     if file.dkim is not None:
         return f"{file.dkim.algorithm}, record {file.dkim.record_name}"
-    return f"{file.lines} lines" if file.kind == "map" else f"{file.size_bytes} bytes"
+    return counted(file.lines, "line") if file.kind == "map" else f"{file.size_bytes} bytes"
 
 
 def _unuse(arguments: argparse.Namespace) -> int:

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
 from cryptography.x509.oid import NameOID
 
 from mailcore.control.protocol.kept import CertificateFacts, DkimFacts
+from mailcore.counted import counted
 from mailcore.dkim.key import SigningKey, key_of_pem, new_key
 
 __all__ = [
@@ -52,7 +53,7 @@ def chain_of(text: str) -> list[x509.Certificate]:
             "must be certificates in PEM form, each from -----BEGIN CERTIFICATE----- to -----END CERTIFICATE-----",
         ) from None
     if len(chain) > CHAIN_MAX:
-        raise ContentFault("text", f"has {len(chain)} certificates; at most {CHAIN_MAX} are allowed")
+        raise ContentFault("text", f"has {counted(len(chain), 'certificate')}; at most {CHAIN_MAX} are allowed")
     return chain
 
 

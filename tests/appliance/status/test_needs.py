@@ -70,7 +70,7 @@ def test_each_cause_is_listed_once_and_the_urgent_ones_first() -> None:
         "New mail is refused: the disk of /q is full",
         "The balance of the day is off by 3 recipients",
         "smtp:a.example takes no mail",
-        "smtp:b.example takes no mail; 5 recipients wait",
+        "smtp:b.example takes no mail; queued: 5",
         "No rule of the alerts is checked now",
     ]
 
