@@ -67,10 +67,12 @@ def in_toml(value: Any) -> str:
 
 
 def file_text(section: str, name: str, value: Any) -> str:
-    """With the other backoff time at its own bound, so that the two do not contradict each other."""
+    """With the settings that it needs beside it, so that they do not contradict each other."""
     other = {
         "minimal_backoff_time": "maximal_backoff_time = 604800",
         "maximal_backoff_time": "minimal_backoff_time = 0.1",
+        "make_users": 'viewer_groups = ["viewers"]',
+        "passwords": 'issuer = "https://issuer.example"\nclient_id = "waypost"\nclient_secret_file = "secret"',
     }
     return f"[{section}]\n{name} = {in_toml(value)}\n{other.get(name, '')}\n"
 

@@ -65,7 +65,7 @@ class Right:
 _LOOK = Right(Scope.READ, Role.VIEWER)
 _LOOKS = (
     "ages", "list_at", "outcomes", "size_at",
-    "certificates", "destinations", "disks", "explain", "headers", "history", "kept", "kept_text", "kept_use", "list", "log",
+    "certificates", "destinations", "disks", "events", "explain", "headers", "history", "kept", "kept_text", "kept_use", "list", "log",
     "parameters", "ping", "users",
     "positions", "processes", "resolve", "routes", "search", "service_times", "settings", "settings_history", "show", "size",
     "state", "transports", "working",

@@ -33,6 +33,8 @@ LOCAL = {
     "doctor": "it checks the host it runs on; run it there",
     "tail": "it follows the file of the log on the host; use log lines, or the page Log",
     "metrics": "it asks several processes of the host; use its page, [metrics] listen",
+    "setup": "it prepares the host it runs on; run it there",
+    "events": "GET /api/v1/events has the same",
     "reload": "it reads the configuration file of the host; change settings with settings set",
     "check-config": "it checks a file of this host",
     "import-postfix": CHANGES_FILES,

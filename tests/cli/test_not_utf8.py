@@ -51,9 +51,15 @@ def test_every_argument_that_is_no_file_is_refused(command: Command, capsys: pyt
 @pytest.mark.parametrize("command", LEAVES, ids=lambda command: " ".join(command.words[1:]))
 def test_an_empty_name_of_a_file_is_refused(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
     """Python takes it for the working directory."""
-    words = [*command.words[1:], *(["show"] if command.words[1:] == ("export",) else [])]
+    words = list(command.words[1:])
     actions = [action for action in command.parser._actions if action.type in (Path, file_name)]
-    for line in [[*words, *action.option_strings[-1:], ""] for action in actions] + [["--config", "", *words]]:
+    before = {
+        action: ["show" if words == ["export"] else "x"]
+        * (0 if action.option_strings else positionals_of(command).index(action))
+        for action in actions
+    }
+    given = [[*words, *before[action], *action.option_strings[-1:], ""] for action in actions]
+    for line in [*given, ["--config", "", *words]]:
         assert main(line) == 2, line
         assert "an empty value is not allowed" in capsys.readouterr().err
 

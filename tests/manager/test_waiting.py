@@ -181,7 +181,7 @@ async def test_when_the_active_set_is_full_everybody_says_so_and_who_fills_it(tm
                 hub = Hub(lambda timeout_s: async_door("test", timeout_s))
                 await hub.tick()
                 await hub.close()
-            assert escape(sentence) in live_part(LiveState(hub.snapshot)).fragments["fault"]
+            assert escape(sentence) in live_part(LiveState(hub.snapshot)).fragments["needs"]
 
 
 async def test_deferred_mail_that_waits_for_its_share_says_so(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_without_the_setting_no_process_loads_anything_of_it() -> None:
         "from pathlib import Path; p = Path('/nonexistent')\n"
         "settings = Settings(home=p, queue_directory=p, spool_directory=p, run_directory=p, log_directory=p)\n"
         "assert processes.ROLES['deliverer'].load().args[1](settings, None, print) is None\n"
-        "beside = processes.ROLES['control'].load().args[2]; asyncio.run(beside[2](settings, None))\n"
+        "beside = processes.ROLES['control'].load().args[3]; asyncio.run(beside[2](settings, None))\n"
         "names = 'mailcore.tlsrpt', 'mailcore.tls_sessions', 'mailcore.deliverer.tls_counting'\n"
         "found = [name for name in sys.modules if name.startswith(names)]\n"
         "assert not found, found\n"

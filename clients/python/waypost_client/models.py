@@ -43,6 +43,8 @@ __all__ = [
     "Details",
     "Disk",
     "Done",
+    "Event",
+    "Events",
     "Fallback",
     "Fault",
     "FilterBody",
@@ -507,6 +509,41 @@ class Done(msgspec.Struct, kw_only=True):
     """Says that it was done; False: there was nothing to do."""
 
     done: bool
+
+
+class Event(msgspec.Struct, kw_only=True):
+    """Says what became of one recipient. Times are wall clock, in seconds since 1970; a text that is unknown is ""."""
+
+    id: str
+    kind: str
+    at: float
+    queue_id: str
+    number: int
+    recipient: str
+    recipient_domain: str
+    sender: str
+    sender_domain: str
+    tag: str
+    login: str
+    size_bytes: int
+    message_id: str = ""
+    origin: str = ""
+    client_address: str = ""
+    destination: str = ""
+    relay: str = ""
+    tls: str = ""
+    dsn: str = ""
+    reply: str = ""
+    delay_s: float = 0.0
+
+
+class Events(msgspec.Struct, kw_only=True):
+    """Events, those of one message in their order. There may be fewer than asked for, or none, and more now."""
+
+    events: list[Event]
+    cursor: str
+    more: bool
+    lost: list[str]
 
 
 class Fallback(msgspec.Struct, kw_only=True):
@@ -1313,7 +1350,7 @@ class SettingsEffects(msgspec.Struct, kw_only=True):
 
 
 class SettingsExport(msgspec.Struct, kw_only=True):
-    """All settings that can be managed, without places and names of files."""
+    """All settings that can be managed, without places, files, keys and users."""
 
     revision: str
     toml: str

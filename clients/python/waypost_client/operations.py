@@ -36,6 +36,7 @@ class Waypost(Transport):
             "dkim",
             "balance",
             "report_missing",
+            "webhook",
             "not_checked",
             "watch_away",
             "database",
@@ -97,6 +98,7 @@ class Waypost(Transport):
             "dkim",
             "balance",
             "report_missing",
+            "webhook",
             "not_checked",
             "watch_away",
             "database",
@@ -206,6 +208,64 @@ class Waypost(Transport):
     def resume(self, body: models.ResumeBody, *, key: str | None = None) -> models.Resumed:
         """Resumes a destination; a dead one is tried now, too. Needs the scope `tune`, and the role operator."""
         return self.ask("POST", "/api/v1/destinations/resume", models.Resumed, body=body, key=key)
+
+    def events(
+        self,
+        *,
+        kind: Sequence[Literal["accepted", "delivered", "deferred", "bounced", "expired", "deleted"]] | None = None,
+        tag: str | None = None,
+        sender_domain: str | None = None,
+        recipient_domain: str | None = None,
+        login: str | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+        past_lost: bool | None = None,
+    ) -> models.Events:
+        """Lists what became of messages, from a position on. 404 with the argument after: events behind the cursor
+        are not kept any more; the message says from when on they are. Needs the scope `read`.
+        """
+        return self.ask(
+            "GET",
+            "/api/v1/events",
+            models.Events,
+            query={
+                "kind": kind,
+                "tag": tag,
+                "sender_domain": sender_domain,
+                "recipient_domain": recipient_domain,
+                "login": login,
+                "after": after,
+                "limit": limit,
+                "past_lost": past_lost,
+            },
+        )
+
+    def events_stream(
+        self,
+        *,
+        kind: Sequence[Literal["accepted", "delivered", "deferred", "bounced", "expired", "deleted"]] | None = None,
+        tag: str | None = None,
+        sender_domain: str | None = None,
+        recipient_domain: str | None = None,
+        login: str | None = None,
+        after: str | None = None,
+    ) -> bytes:
+        """Streams what becomes of messages, as server-sent events. The last event of a batch has the cursor as its
+        id; a client that connects again sends it as Last-Event-ID, or as after. Needs the scope `read`.
+        """
+        return self.ask(
+            "GET",
+            "/api/v1/events/stream",
+            bytes,
+            query={
+                "kind": kind,
+                "tag": tag,
+                "sender_domain": sender_domain,
+                "recipient_domain": recipient_domain,
+                "login": login,
+                "after": after,
+            },
+        )
 
     def log_lines(
         self,

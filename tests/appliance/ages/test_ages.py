@@ -53,7 +53,7 @@ def table(answer: dict[str, Any]) -> AgesPart:
 
 @pytest.fixture
 def viewer() -> Client:
-    user = User.objects.create_user("viewer")
+    user = User.objects.create_user("viewer", password="secret")
     user.groups.add(Group.objects.get(name="viewer"))
     client = Client()
     client.force_login(user)

@@ -102,7 +102,7 @@ _OF_TUNING = ("check_changes", "resume", "set", "simulate", "suspend", "transpor
 # The operations of the control socket, for `waypost --remote`.
 CONTROL: dict[str, tuple[Scope, Role]] = {
     **dict.fromkeys(_LOOKS, (READ, VIEWER)),
-    **dict.fromkeys(("kept", "kept_text", "kept_use", "users"), (READ, VIEWER)),
+    **dict.fromkeys(("events", "kept", "kept_text", "kept_use", "users"), (READ, VIEWER)),
     **dict.fromkeys(_OF_QUEUE, (QUEUE, OPERATOR)),
     **dict.fromkeys(_OF_TUNING, (TUNE, OPERATOR)),
     "data": (BODY, VIEWER),

@@ -12,6 +12,8 @@ FRAGMENT = "a part of a page, as HTML; the operations of the page have its value
 OF_A_PERSON = "the sign-in of a person, which a token replaces"
 PAST = "the queue as it was at a time: not by the API yet; `waypost --remote` has it"
 FORM = "only shows a form or a question before a change; the change has an operation"
+INVITED = "an invitation is opened by a person, in a browser; programs make users with an operation"
+HOOKS = "webhooks are managed by pages alone yet; programs read the events themselves"
 KEPT = "private keys and passwords do not pass the API, whose audit log has all arguments"
 
 TABLE: dict[str, tuple[str, ...] | str] = {
@@ -60,7 +62,7 @@ TABLE: dict[str, tuple[str, ...] | str] = {
     "tuning:windows": ("destinations",),
     "tuning:return_batch": FORM,
     "tuning:return_change": FORM,
-    "maillog:lines": ("log_lines",),
+    "maillog:lines": ("log_lines", "events", "events_stream"),
     "maillog:newer": ("log_lines",),
     "managed:settings": ("settings",),
     "managed:check": ("check_settings",),
@@ -125,6 +127,32 @@ TABLE: dict[str, tuple[str, ...] | str] = {
     "mfa_deactivate_totp": OF_A_PERSON,
     "mfa_view_recovery_codes": OF_A_PERSON,
     "mfa_generate_recovery_codes": OF_A_PERSON,
+    "account_oidc": OF_A_PERSON,
+    "account_oidc_callback": OF_A_PERSON,
+    "account_session_end": OF_A_PERSON,
+    "account_sessions": OF_A_PERSON,
+    "account_sessions_end_others": OF_A_PERSON,
+    "account_set_password": OF_A_PERSON,
+    "admin:auth_user_sessions": OF_A_PERSON,
+    "mfa_add_webauthn": OF_A_PERSON,
+    "mfa_login_webauthn": OF_A_PERSON,
+    "mfa_reauthenticate_webauthn": OF_A_PERSON,
+    "mfa_remove_webauthn": OF_A_PERSON,
+    "account_invitation": INVITED,
+    "account_invitation_accept": INVITED,
+    "account_invitation_again": INVITED,
+    "account_invitation_withdraw": INVITED,
+    "account_invitations": INVITED,
+    "webhooks:delete": HOOKS,
+    "webhooks:edit": HOOKS,
+    "webhooks:move": HOOKS,
+    "webhooks:new": HOOKS,
+    "webhooks:pause": HOOKS,
+    "webhooks:resume": HOOKS,
+    "webhooks:secret": HOOKS,
+    "webhooks:test": HOOKS,
+    "webhooks:webhook": HOOKS,
+    "webhooks:webhooks": HOOKS,
     "admin:index": "a list of links",
     "admin:login": OF_A_PERSON,
     "admin:auth_user_password": ("set_password",),

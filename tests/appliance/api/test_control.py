@@ -83,7 +83,7 @@ def test_a_change_is_made_as_the_user_and_audited_with_the_token() -> None:
     assert (request.who, request.why) == ("operator", "asked for")
     entry = Entry.objects.get()
     found = (entry.action, entry.subject, entry.who, entry.token, entry.outcome, entry.words, entry.why)
-    assert found == ("queue.hold", QUEUE_ID, "operator", "a program", "done", "1 messages", "asked for")
+    assert found == ("queue.hold", QUEUE_ID, "operator", "a program", "done", "1 message", "asked for")
 
 
 def test_without_the_core_nothing_is_done_and_json_says_so() -> None:

@@ -75,7 +75,7 @@ def test_a_prediction_of_other_values_is_refused_with_a_change() -> None:
 
 
 def test_log_lines_are_asked_for_with_their_conditions_and_cursor() -> None:
-    line = {"place": "1:2", "level": "info", "values": {"event": "delivery", "queue_id": "X"}}
+    line = {"place": "1:2", "level": "info", "values": {"event": "delivery", "queue_id": "X"}, "source": "file"}
     with FakeCore({"log": {"lines": [line], "older": "1:0", "newest": "1:9", "examined_bytes": 100}}) as core:
         client = client_with({Scope.READ}, "viewer")
         page = told(client.get("/log", {"sender": "a@*", "before": "1:5", "limit": 7}))

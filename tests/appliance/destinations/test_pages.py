@@ -78,7 +78,7 @@ def core() -> Iterator[FakeCore]:
 
 
 def signed_in(role: str) -> Client:
-    user = User.objects.create_user(role)
+    user = User.objects.create_user(role, password="secret")
     user.groups.add(Group.objects.get(name=role))
     client = Client(headers={"HX-Request": "true"})
     client.force_login(user)

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def user() -> User:
-    made = User.objects.create_user("viewer")
+    made = User.objects.create_user("viewer", password="secret")
     made.groups.add(Group.objects.get_or_create(name="viewer")[0])
     return made
 

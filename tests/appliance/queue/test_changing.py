@@ -35,7 +35,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def request_(rf: RequestFactory) -> HttpRequest:
     request = rf.post("/")
-    request.user = User.objects.create_user("olga")
+    request.user = User.objects.create_user("olga", password="secret")
     return request
 
 
@@ -77,7 +77,7 @@ class AtOnce:
 
 
 def test_a_deletion_in_whose_middle_the_portal_ended_can_be_undone(client: Client) -> None:
-    olga = User.objects.create_user("olga")
+    olga = User.objects.create_user("olga", password="secret")
     olga.groups.add(Group.objects.get(name="operator"))
     client.force_login(olga)
     made = {"who": "olga", "operation": "delete", "words": "sender a@b", "why": "spam", "matched": 5}
@@ -92,7 +92,7 @@ def test_a_deletion_in_whose_middle_the_portal_ended_can_be_undone(client: Clien
 
 
 def test_a_change_whose_process_was_killed_is_told_at_the_next_look(client: Client) -> None:
-    olga = User.objects.create_user("olga")
+    olga = User.objects.create_user("olga", password="secret")
     olga.groups.add(Group.objects.get(name="operator"))
     client.force_login(olga)
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -211,7 +211,7 @@ PROGRESS = {"matched": 3, "matched_recipients": 3, "cut": "a cut", "done": True}
 
 
 def operators(client: Client) -> Client:
-    olga = User.objects.create_user("olga")
+    olga = User.objects.create_user("olga", password="secret")
     olga.groups.add(Group.objects.get(name="operator"))
     client.force_login(olga)
     return client
@@ -257,7 +257,7 @@ def test_after_a_retry_dead_destinations_are_named_and_can_be_resumed(
     assert after["dead"] == dead
     pages = {}
     for role in ("viewer", "operator"):
-        user = User.objects.create_user(role)
+        user = User.objects.create_user(role, password="secret")
         user.groups.add(Group.objects.get(name=role))
         client.force_login(user)
         pages[role] = markup_of(client.get(f"/queue/changes/{change.tag}/"))

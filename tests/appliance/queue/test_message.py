@@ -42,7 +42,7 @@ RECIPIENTS = [
 
 @pytest.fixture
 def viewer(client: Client) -> Client:
-    vera = User.objects.create_user("vera")
+    vera = User.objects.create_user("vera", password="secret")
     vera.groups.add(Group.objects.get(name="viewer"))
     client.force_login(vera)
     return client

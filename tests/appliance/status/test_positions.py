@@ -118,7 +118,7 @@ def test_the_journal_has_a_working_suffix_and_no_runner() -> None:
 
 @pytest.mark.django_db
 def test_the_page_tells_it_in_words_and_the_piece_comes_alone() -> None:
-    user = User.objects.create_user("viewer")
+    user = User.objects.create_user("viewer", password="secret")
     user.groups.add(Group.objects.get(name="viewer"))
     client = Client()
     client.force_login(user)

@@ -34,7 +34,7 @@ def core() -> Iterator[FakeCore]:
 
 @pytest.fixture
 def viewer() -> Client:
-    user = User.objects.create_user("viewer")
+    user = User.objects.create_user("viewer", password="secret")
     user.groups.add(Group.objects.get(name="viewer"))
     client = Client()
     client.force_login(user)

@@ -204,7 +204,7 @@ def test_a_prediction_shows_before_after_and_the_difference() -> None:
 @pytest.mark.parametrize(("unread", "words"), [(0, ""), (1, "1 file of past"), (1_200, "files of past deliveries")])
 def test_a_prediction_says_that_its_figures_lack_what_could_not_be_read(unread: int, words: str) -> None:
     answer = sample(SimulatePart, {"before": RESULT, "after": RESULT, "unread_files": unread})
-    found = store(User.objects.create_user("olga"), [], {}, answer)
+    found = store(User.objects.create_user("olga", password="secret"), [], {}, answer)
     page = markup_of(signed_in("viewer").get(f"/tuning/predictions/{found.pk}/"))
     assert ("could not be read" in page) is bool(unread)
     assert words in page
@@ -215,7 +215,7 @@ def test_a_prediction_says_what_it_does_not_know(code: UnknownCode) -> None:
     """The names and sentences come from the core, which has them from the mail."""
     unknown = [{"code": code, "message": f"Not known: {HOSTILE}", "names": []}]
     answer = sample(SimulatePart, {"before": RESULT, "after": RESULT, "unknown": unknown})
-    found = store(User.objects.create_user("olga"), [], {}, answer)
+    found = store(User.objects.create_user("olga", password="secret"), [], {}, answer)
     page = markup_of(signed_in("viewer").get(f"/tuning/predictions/{found.pk}/"))
     assert "What this prediction does not know" in page
     assert f'data-code="{code}"' in page
@@ -239,7 +239,7 @@ def test_new_mail_keeps_arriving_unless_it_is_unchecked(core: TuningCore) -> Non
 def test_the_chart_begins_with_the_backlog_of_the_start() -> None:
     answer = sample(SimulatePart, {"before": RESULT | {"recipients": 9}, "after": RESULT | {"recipients": 9}})
     for number, asked in enumerate(({}, {"arrivals": True})):
-        found = store(User.objects.create_user(f"olga{number}"), [], asked, answer)
+        found = store(User.objects.create_user(f"olga{number}", password="secret"), [], asked, answer)
         assert json.loads(json.dumps(chart_data(found)))["before"]["backlog"] == [9, 5, 0]
     earlier = Prediction(changes=[], asked={}, before=RESULT, after=RESULT, assumptions=[])
     assert chart_data(earlier)["before"]["backlog"] == [10, 5, 0]
@@ -273,7 +273,7 @@ def test_the_chart_of_what_was_changed_is_the_first(
 
 
 def test_predictions_that_nobody_used_are_forgotten() -> None:
-    user = User.objects.create_user("olga")
+    user = User.objects.create_user("olga", password="secret")
     answer = sample(SimulatePart, {"before": RESULT, "after": RESULT})
     numbers = [store(user, [], {}, answer).pk for _ in range(KEPT + 5)]
     assert sorted(Prediction.objects.values_list("pk", flat=True)) == numbers[5:]
