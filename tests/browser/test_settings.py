@@ -79,7 +79,7 @@ async def test_a_setting_is_checked_applied_under_load_and_returned_to(tmp_path:
 
 
 async def test_a_change_says_what_it_would_do_before_it_is_applied(tmp_path: Path) -> None:
-    """What is told is fetched by the page; without its script a button asks for it."""
+    """The page fetches the effects; without its script a button asks for them."""
     dead = f"smtp:[127.0.0.1]:{free_port()}"
     sections: dict[str, dict[str, object]] = {"relay": {"networks": ["127.0.0.0/8"], "domains": ["mine.example"]}}
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab, RESTING | sections, routes={"*": dead}) as it:

@@ -16,7 +16,7 @@ from tests.browser.site import Site, site
 from tests.eventually import PATIENCE_MS, eventually
 
 BEHAVIOUR = "reject(bad*@example.org, 550):127.0.0.1:0"
-PICTURES = os.environ.get("WAYPOST_PICTURES", "")  # a directory, for whoever wants to look
+PICTURES = os.environ.get("WAYPOST_PICTURES", "")  # a directory, for a person who looks at the pages
 
 
 async def look(page: Page, name: str) -> None:

@@ -126,7 +126,7 @@ async def test_clients_of_the_week_that_would_be_refused_are_named_with_the_reas
             assert (found["clients"]["examined"], found["clients"]["complete"]) == (
                 2,
                 False,
-            )  # nobody knows of a week ago
+            )  # the records do not reach back a week
             found = await effects(core, {key("receiver", "message_size_limit"): SIZE - 1000})
             (client,) = found["clients"]["clients"]
             assert (client["messages"], client["reason"]) == (1, f"the message is larger than {SIZE - 1000} bytes")

@@ -113,7 +113,7 @@ TABLE: dict[str, tuple[str, ...] | str] = {
     "audit:csv": ("audit",),
     "audit:entry": ("audit_entry",),
     "account_tokens": ("own_token", "tokens"),
-    "account_token_new": "making a token asks for the password again, so that nobody with a token makes a longer one",
+    "account_token_new": "making a token asks for the password again, so that no token makes one that lasts longer",
     "account_token_revoke": ("revoke_token",),
     "account_login": OF_A_PERSON,
     "account_inactive": OF_A_PERSON,
