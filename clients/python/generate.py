@@ -251,7 +251,18 @@ def _named(name: str) -> str:
 
 def _formatted(text: str) -> str:
     """Returns the text as ruff formats it, with its imports in order. Raises NotKnown."""
-    command = ["ruff", "format", "--no-cache", "--line-length", str(LINE), "--stdin-filename", "x.py", "-"]
+    command = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "format",
+        "--no-cache",
+        "--line-length",
+        str(LINE),
+        "--stdin-filename",
+        "x.py",
+        "-",
+    ]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)  # noqa: S603  # ruff
     if done.returncode:
         raise NotKnown(f"{done.stderr}\n{text}")
