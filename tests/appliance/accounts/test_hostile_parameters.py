@@ -31,7 +31,7 @@ HOSTILE = (
     f"{HUGE}G", "%s", "../..", "=1+1", "1,2", f"1,{HUGE}",
 )  # fmt: skip
 LOOKUPS = ("__in", "", "__range", "__regex", "__nothing")
-SHORTLY = ("", HUGE, f"-{HUGE}", "nan", "\0", "[]", "0001-01-01")
+SHORTLY = ("", HUGE, "nan", "\0", "0001-01-01")
 NOT_ASKED = frozenset(("account_logout", "live:stream"))  # ends the session; never ends
 SHOWN = {LIMIT: {"value": 20, "origin": "configuration"}}
 ITEM: dict[str, Any] = {"items": [], "cursor": None, "examined": 0, "manager_away": False, "note": ""}
