@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 from collections.abc import Iterator
 
 import hypothesis
@@ -28,7 +29,12 @@ hypothesis.settings.load_profile("short")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Loads the profile before the tests are, which take the number of their examples from it."""
+    """Loads the profile before the tests are, which take the number of their examples from it.
+
+    A shell lets what it starts in the background ignore SIGINT, and so would all that the tests start and interrupt.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--long"):
         hypothesis.settings.load_profile("long")
 
