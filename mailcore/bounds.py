@@ -93,6 +93,7 @@ class Bounds:
     choices: tuple[str, ...] = ()
     form: str = ""  # the syntax of a value that has its own, after "must be"
     element: type = str  # of a list
+    elements: tuple[str, ...] = ()  # all that may be in a list; () if they can't be listed
     reader: Callable[[Any], Any] | None = None  # of a text, an element or a custom value; raises ValueError
     list_check: Callable[[tuple[Any, ...]], object] | None = None  # of the whole list; raises ValueError
 
@@ -280,9 +281,21 @@ def texts(
     list_check: Callable[[tuple[str, ...]], object] | None = None,
     *,
     special: Mapping[str, str] = MappingProxyType({}),
+    elements: tuple[str, ...] = (),
 ) -> Any:
-    """Defines a field that is a list of texts; ``reader`` reads each, ``list_check`` sees all of them."""
-    bounds = Bounds(kind=Kind.LIST, doc=doc, default=default, reader=reader, list_check=list_check, special=special)
+    """Defines a field that is a list of texts; ``reader`` reads each, ``list_check`` sees all of them.
+
+    ``elements`` are all that ``reader`` takes, for forms.
+    """
+    bounds = Bounds(
+        kind=Kind.LIST,
+        doc=doc,
+        default=default,
+        reader=reader,
+        list_check=list_check,
+        special=special,
+        elements=elements,
+    )
     return _field(default, bounds)
 
 

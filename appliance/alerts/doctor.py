@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from django.conf import settings
 from django.utils import timezone
 
 from appliance.alerts.models import Alert, Notice, Watch
 from appliance.alerts.open_alerts import is_away
 from appliance.alerts.sending import targets_of
+from appliance.common.current_settings import current_settings
 from appliance.common.templatetags.waypost import span
 from mailcore.counted import counted
 
@@ -45,7 +45,7 @@ def look() -> Checked:
             else "no rule was checked since the clock was set back"
         )
         return Checked("bad", found, True, figures)
-    targets = targets_of(settings.WAYPOST.alerts)
+    targets = targets_of(current_settings().alerts)
     where = f"sent to {counted(len(targets), 'target')}" if targets else "only shown in the portal"
     said = f"{counted(figures['open'], 'alert')} open; alerts are {where}"
     if figures["failing"]:

@@ -50,6 +50,10 @@ class Emergency:
         self._lasted = False
         self._told = self._read()
 
+    def use(self, settings: Alerts, targets: Sequence[Target]) -> None:
+        """Goes by these settings from now on."""
+        self._settings, self._targets = settings, targets
+
     @property
     def explains(self) -> bool:
         """Returns whether the alert of the database was sent, or will be: then it says why no check was stored."""

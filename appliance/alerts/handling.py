@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from django.conf import settings
 from django.http import HttpRequest
 from django.utils import timezone
 
@@ -15,6 +14,7 @@ from appliance.alerts import book
 from appliance.alerts.models import Alert, Silence
 from appliance.alerts.sending import targets_of
 from appliance.audit.record import audited
+from appliance.common.current_settings import current_settings
 from mailcore.config.alerts import Alerts
 
 __all__ = ["acknowledge", "end_silence", "own_settings", "send_test", "silence"]
@@ -24,7 +24,7 @@ WHO_MAX = 150  # characters
 
 def own_settings() -> Alerts:
     """Returns the settings of [alerts]."""
-    alerts_settings: Alerts = settings.WAYPOST.alerts
+    alerts_settings: Alerts = current_settings().alerts
     return alerts_settings
 
 

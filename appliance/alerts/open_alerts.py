@@ -7,12 +7,12 @@ import time
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.conf import settings
 from django.db import DatabaseError
 from django.utils import timezone
 
 from appliance.alerts.causes import Severity
 from appliance.alerts.models import Alert, Watch
+from appliance.common.current_settings import current_settings
 
 __all__ = ["SHOWN_MAX", "OpenAlerts", "in_order", "is_away", "open_alerts", "open_alerts_now"]
 
@@ -82,5 +82,5 @@ def is_away(watch: Watch | None) -> bool:
     """Returns whether no rule is checked now. A time still to come says the same: the clock was set back."""
     if watch is None:
         return True
-    limit_s = 3 * settings.WAYPOST.alerts.interval_s + PATIENCE_S
+    limit_s = 3 * current_settings().alerts.interval_s + PATIENCE_S
     return abs((timezone.now() - watch.seen_at).total_seconds()) > limit_s

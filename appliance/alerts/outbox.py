@@ -44,13 +44,17 @@ class Outbox:
     """Sends notices that wait. Not for several threads at once."""
 
     def __init__(self, settings: Alerts, targets: Sequence[Target], sender: Sender = send) -> None:
-        self._settings = settings
-        self._targets = tuple(targets)
+        self._given = settings, tuple(targets)
         self._send = sender
         self._sent: dict[int, str] = {}  # sent, and not noted yet because the database failed
 
+    def use(self, settings: Alerts, targets: Sequence[Target]) -> None:
+        """Sends by these settings from now on; what is being sent goes by those before."""
+        self._given = settings, tuple(targets)
+
     def send_due(self, now: datetime) -> int:
         """Sends what is due; returns how many were sent. Raises DatabaseError, and then notes the rest the next time."""
+        settings, targets = self._given
         self._note_sent()
         groups: dict[Target, list[Notice]] = {}
         waiting = Notice.objects.filter(sent_at__isnull=True, dropped_at__isnull=True).select_related("alert")
@@ -58,16 +62,16 @@ class Outbox:
             groups.setdefault(Target(notice.channel, notice.target), []).append(notice)
         count = 0
         for target, notices in groups.items():
-            if target not in self._targets:
+            if target not in targets:
                 numbers = [notice.pk for notice in notices]
                 Notice.objects.filter(pk__in=numbers).update(dropped_at=now, words=NOT_CONFIGURED)
             elif any(_is_due(notice, now) for notice in notices):
-                count += self._try(target, notices[:MESSAGE_MAX], now)
+                count += self._try(target, notices[:MESSAGE_MAX], settings, now)
         return count
 
-    def _try(self, target: Target, notices: list[Notice], now: datetime) -> int:
+    def _try(self, target: Target, notices: list[Notice], settings: Alerts, now: datetime) -> int:
         try:
-            words = self._send(target, notices, self._settings, timezone.now())
+            words = self._send(target, notices, settings, timezone.now())
         except NotSent as error:
             attempts = max(notice.attempts for notice in notices)
             wait = BACKOFF_S[min(attempts, len(BACKOFF_S) - 1)]

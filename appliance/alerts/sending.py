@@ -28,12 +28,12 @@ from typing import Any
 
 import dns.exception
 import dns.resolver
-from django.conf import settings as django_settings
 from django.template.loader import render_to_string
 
 from appliance.alerts.book import Target
 from appliance.alerts.models import Kind, Notice
 from appliance.alerts.name_servers import own_resolver
+from appliance.common.current_settings import current_settings
 from appliance.common.own_names import host, sender_or_own, site
 from appliance.common.posting import deadline, post, signed
 from appliance.common.templatetags.waypost import visible
@@ -199,7 +199,7 @@ def _refuse_own(connection: socket.socket | None, server: str) -> None:
     if connection is None:
         return
     (address, port), own = connection.getpeername()[:2], connection.getsockname()[0]
-    ports = {listen_address(each.address)[1] for each in django_settings.WAYPOST.all_listeners}
+    ports = {listen_address(each.address)[1] for each in current_settings().all_listeners}
     if port in ports and (address == own or ip_address(address).is_loopback):
         raise ConnectionError(f"{server} is this Waypost, whose queue may be what is broken; set [alerts] smtp")
 

@@ -6,7 +6,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django import forms
-from django.conf import settings
 from django.contrib import messages
 from django.db.models import Prefetch
 from django.http import Http404, HttpRequest, HttpResponse
@@ -22,6 +21,7 @@ from appliance.alerts.models import Alert, Kind, Notice, RuleCheck, Silence, Wat
 from appliance.alerts.open_alerts import in_order, is_away
 from appliance.alerts.rules import ABOUT
 from appliance.alerts.sending import WEBHOOK, targets_of
+from appliance.common.current_settings import current_settings
 from appliance.common.templatetags.waypost import number, size
 from appliance.common.units import duration
 from mailcore.bounds import bounds_by_name
@@ -102,7 +102,7 @@ def _rule_page(request: HttpRequest, rule: str, *, silencing: forms.Form | None 
         "rule": rule,
         "about": ABOUT[rule],
         "check": RuleCheck.objects.filter(rule=rule).first(),
-        "off": rule in settings.WAYPOST.alerts.off,
+        "off": rule in current_settings().alerts.off,
         "away": is_away(watch),
         "watch": watch,
         "limits": _limits(rule),

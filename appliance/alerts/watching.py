@@ -6,6 +6,7 @@ Laws
 - One watch runs at a time (a lock on a file). It may be killed at any moment: what is not stored is found again by the next
   check, and what is stored is sent.
 - How long a cause lasts is measured on the monotonic clock.
+- Other settings are used by the next check, which comes within a second of them; a wait that has begun is not prolonged.
 
 Keeps law: alerts-do-without-the-queue (docs/laws.md).
 """
@@ -29,12 +30,14 @@ from appliance.alerts.emergency import Emergency
 from appliance.alerts.facts import Facts
 from appliance.alerts.outbox import Outbox
 from appliance.alerts.rules import judge
+from appliance.alerts.sending import targets_of
 from mailcore.config.alerts import Alerts
 
 __all__ = ["Watcher"]
 
 STEP_MAX_S = 60.0  # beside the interval: a longer step is time in which nothing was looked at
 TIDY_S = 3_600.0
+LOOK_S = 1.0  # between two looks for other settings, while the next check is not due
 _log = logging.getLogger("waypost.alerts")
 
 
@@ -46,7 +49,7 @@ class Gathers(Protocol):
 
 
 class Watcher:
-    """Checks the rules. ``ready``: whether the database has all its tables."""
+    """Checks the rules. ``ready``: whether the database has all its tables; ``renewed`` returns the settings in force."""
 
     def __init__(
         self,
@@ -57,6 +60,7 @@ class Watcher:
         emergency: Emergency,
         *,
         ready: Callable[[], bool] = lambda: True,
+        renewed: Callable[[], Alerts] | None = None,
         wall: Callable[[], datetime] = timezone.now,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -66,6 +70,7 @@ class Watcher:
         self._outbox = outbox
         self._emergency = emergency
         self._ready = ready
+        self._renewed = renewed or (lambda: settings)
         self._wall = wall
         self._monotonic = monotonic
         self._is_ready = False
@@ -81,7 +86,19 @@ class Watcher:
                 self.check()
             except Exception:  # a fault here must not end all alerts
                 _log.exception("alerts: a check failed")
-            time.sleep(max(0.0, began + self._settings.interval_s - self._monotonic()))
+            while not self._renew() and (rest := began + self._settings.interval_s - self._monotonic()) > 0:
+                time.sleep(min(rest, LOOK_S))
+
+    def _renew(self) -> bool:
+        """Goes by the settings that are in force now; returns True if they are others."""
+        settings = self._renewed()
+        if settings == self._settings:
+            return False
+        self._settings, self._targets = settings, targets_of(settings)
+        self._outbox.use(settings, self._targets)
+        self._emergency.use(settings, self._targets)
+        _log.warning("alerts: other settings are in force; %d targets", len(self._targets))
+        return True
 
     def check(self) -> None:
         """Checks all rules once, stores what they found, and begins to send what is due."""

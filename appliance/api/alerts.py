@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
 import msgspec
-from django.conf import settings
 from django.db.models import Q
 from django.http import Http404, HttpRequest
 from django.utils import timezone
@@ -23,6 +22,7 @@ from appliance.api.bodies import Body, Why
 from appliance.api.errors import ApiError
 from appliance.api.operation import operation
 from appliance.api.scopes import Scope
+from appliance.common.current_settings import current_settings
 from mailcore.bounds import bounds_by_name
 from mailcore.config.alerts import RULES, Alerts
 from mailcore.faults import Code
@@ -357,7 +357,7 @@ def _notice(it: Notice) -> NoticeShown:
 
 
 def _rule(name: str, check: RuleCheck | None, silences: list[Silence]) -> RuleShown:
-    own: Alerts = settings.WAYPOST.alerts
+    own: Alerts = current_settings().alerts
     limits = {
         key: float(getattr(own, key))
         for key, bounds in bounds_by_name(Alerts).items()

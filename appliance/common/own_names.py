@@ -7,6 +7,8 @@ import socket
 
 from django.conf import settings
 
+from appliance.common.current_settings import current_settings
+
 __all__ = ["host", "sender_or_own", "site"]
 
 
@@ -18,7 +20,7 @@ def site() -> str:
 
 def host() -> str:
     """Returns the name of this host in mail."""
-    return str(settings.WAYPOST.receiver.hostname or _full_name())
+    return str(current_settings().receiver.hostname or _full_name())
 
 
 @functools.cache

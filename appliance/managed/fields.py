@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.http import QueryDict
+
 from appliance.managed.draft import value_text
 from mailcore.bounds import Bounds, Kind, number_from_text
 from mailcore.control.protocol.settings import KeyFault
@@ -45,17 +47,24 @@ class Field:
 
     @property
     def widget(self) -> str:
-        """Returns the kind of input: "choice", "lines", "number" or "text"."""
+        """Returns the kind of input: "choice", "checks", "lines", "number" or "text"."""
         if self.bounds.kind is Kind.FLAG or self.bounds.choices:
             return "choice"
         if self.bounds.kind is Kind.LIST:
-            return "lines"
+            return "checks" if self.bounds.elements else "lines"
         return "number" if self.bounds.kind in (Kind.WHOLE, Kind.NUMBER) else "text"
 
     @property
     def choices(self) -> Sequence[str]:
-        """Returns the values of a choice."""
+        """Returns the values of a choice, or those of which several may be chosen."""
+        if self.bounds.elements:
+            return self.bounds.elements
         return ("true", "false") if self.bounds.kind is Kind.FLAG else self.bounds.choices
+
+    @property
+    def chosen(self) -> Sequence[str]:
+        """Returns the values of which several may be chosen, those that are."""
+        return self.text.split()
 
     @property
     def rows(self) -> int:
@@ -92,7 +101,7 @@ class Field:
     def entered(self) -> Any:
         """Returns what is entered as a value of TOML; None: it is not to be set. The core refuses other text."""
         text = self.text.strip()
-        if self.widget == "lines":
+        if self.widget in ("lines", "checks"):
             items: list[Any] = [line.strip() for line in text.splitlines() if line.strip()]
             if self.bounds.element is int:
                 items = [_number(each) for each in items]
@@ -126,7 +135,7 @@ def fields_of(
             found.text = "\n".join(_lines(one.value))
         found.was = found.text
         if posted is not None and f"is-{name}" in posted:
-            found.text = _plain(posted[f"is-{name}"])
+            found.text = _plain(_given(posted, f"is-{name}"))
             found.was = _plain(posted.get(f"was-{name}", ""))
         made.append(found)
     return made
@@ -170,6 +179,13 @@ def _words(value: Any) -> str:
 def _number(text: str) -> Any:
     value = number_from_text(text)
     return text if value is None else value
+
+
+def _given(posted: Mapping[str, Any], name: str) -> Any:
+    """Returns what a form has at a name; of boxes those that are checked, a line each."""
+    if isinstance(posted, QueryDict):
+        return "\n".join(str(each) for each in posted.getlist(name))
+    return posted[name]
 
 
 def _plain(text: Any) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from mailcore.config.described import bounds_of
 from mailcore.config.managed import manageable
 
 __all__ = ["KINDS", "MORE", "Group", "Kind", "Table"]
@@ -40,11 +42,20 @@ class Kind(NamedTuple):
     about: str
     groups: tuple[Group, ...] = ()
     tables: tuple[Table, ...] = ()
+    link: tuple[str, str] = ("", "")  # the name of a page that goes with it, and its words
 
 
 ROUTE = (
     'A route is "transport", "transport:domain:port", "transport:[host]:port", "discard", "error:5.7.1 text" or "hold".'
 )
+
+_TARGETS = ("recipients", "sender", "smtp", "smtp_tls", "smtp_user", "webhook", "send_ended")
+_TIMES = ("off", "interval_s", "clear_s", "again_s", "keep_days")
+
+
+def _of(section: str, *, but: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in bounds_of(section) if name not in but)
+
 
 KINDS = {
     each.slug: each
@@ -97,9 +108,21 @@ KINDS = {
             (Group("receiver", "In use", ("milters", "non_smtpd_milters")),),
             (Table("milter", "How they are used", "list", "A milter without a row has the defaults.", "milter"),),
         ),
+        Kind(
+            "alerts",
+            "Alerts",
+            "Who is warned, how, and of what. The mail does not pass the queue of this Waypost. A password for the mail server "
+            "is named in the configuration file.",
+            (
+                Group("alerts", "Mail and webhook", _TARGETS),
+                Group("alerts", "Which rules, and when", _TIMES),
+                Group("alerts", "Limits of the rules", _of("alerts", but=(*_TARGETS, *_TIMES))),
+            ),
+            link=("alerts:alerts", "Open alerts, silences, and a test of mail and webhook"),
+        ),
     )
 }  # fmt: skip
-_SHOWN = {group.section for kind in KINDS.values() for group in kind.groups if not group.keys}
+_SHOWN = {group.section for kind in KINDS.values() for group in kind.groups if not group.keys} | {"alerts"}
 MORE = tuple(
     dict.fromkeys(section for section in (key.partition(".")[0] for key, _ in manageable()) if section not in _SHOWN)
 )

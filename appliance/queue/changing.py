@@ -24,6 +24,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from appliance.audit.record import audited, record
+from appliance.common.current_settings import current_settings
 from appliance.common.door import as_outcome, door_of
 from appliance.common.templatetags.waypost import span
 from appliance.queue.models import Change, Phase
@@ -101,7 +102,7 @@ def past_of(operation: str) -> str:
 
 def doc_of(operation: str) -> str:
     """Returns what an operation does, as a sentence."""
-    return OPERATIONS.get(operation, "").format(undo=span(settings.WAYPOST.queue.undo_time_s))
+    return OPERATIONS.get(operation, "").format(undo=span(current_settings().queue.undo_time_s))
 
 
 def reasons_of(change: Change) -> list[tuple[int, str]]:

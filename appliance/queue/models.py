@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
+from appliance.common.current_settings import current_settings
 from appliance.queue.owner_process import WORKER_MAX, is_gone
 
 __all__ = ["Change", "Phase"]
@@ -126,7 +127,7 @@ class Change(models.Model):
             return None
         # The message that was deleted first is also removed permanently first.
         ended_at = self.begun_at if self.messages is None or self.ended_at is None else self.ended_at
-        return ended_at.timestamp() + float(settings.WAYPOST.queue.undo_time_s)
+        return ended_at.timestamp() + float(current_settings().queue.undo_time_s)
 
     @property
     def can_be_undone(self) -> bool:

@@ -108,7 +108,9 @@ class Alerts:
         special={"": "they are not signed"},
     )
     send_ended: bool = flag(True, "also send when an alert ends")
-    off: tuple[str, ...] = texts((), f"rules that are turned off, of {', '.join(RULES)}", _rule, values.distinct)
+    off: tuple[str, ...] = texts(
+        (), f"rules that are turned off, of {', '.join(RULES)}", _rule, values.distinct, elements=RULES
+    )
     interval_s: float = number(10.0, 1, 300, "seconds", "time between two checks of all rules")
     clear_s: int = whole(300, 0, DAY_S, "seconds", "how long the cause of an alert must be gone before the alert ends")
     again_s: int = whole(

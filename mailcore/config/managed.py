@@ -58,13 +58,13 @@ _SECTIONS = {  # not managed -> why
     "control": "it says who may change what",
     "supervisor": "the processes are watched by it",
     "reports": "the portal reads it when it starts",
-    "alerts": "the watch reads it when it starts",
 }
 _FILES = frozenset(
     {
         "certificate", "key", "tls_certificate", "tls_key", "header_checks",
     }
 )  # fmt: skip
+_WITH_PASSWORD = ("smtp", "smtp_tls", "smtp_user")  # of [alerts]
 _FILE_ENDS = ("_file", "_files", "_directory", "_maps")
 
 
@@ -125,8 +125,21 @@ def refused_values(document: Mapping[str, Any], below: Mapping[str, Any]) -> Ite
         why = not_managed(key)
         if why and kind_of(key):
             why = unkept(key, _at(document, key), _all_at(below, key))
+        why = why or _of_a_password(key, below)
         if why:
             yield key, why
+
+
+def _of_a_password(key: Key, below: Mapping[str, Any]) -> str:
+    """Returns why a server for alerts is refused: the password that the configuration file names would go to it."""
+    alerts = below.get("alerts")
+    if len(key) < 2 or key[0] != "alerts" or key[1] not in _WITH_PASSWORD or not isinstance(alerts, dict):
+        return ""
+    if not alerts.get("smtp_password_file"):
+        return ""
+    return (
+        "can't be managed here: the password in smtp_password_file would go there; it is set in the configuration file"
+    )
 
 
 def _at(document: Any, key: Key) -> Any:

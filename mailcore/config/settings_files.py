@@ -10,7 +10,9 @@ from typing import Any
 from mailcore.config.managed import Managed
 from mailcore.config.settings import Settings
 
-__all__ = ["SettingsFiles"]
+__all__ = ["IN_FORCE", "SettingsFiles"]
+
+IN_FORCE = "settings.json"  # in the run directory: the settings of the processes; the supervisor replaces it
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from mailcore.config.settings import Settings
+from mailcore.config.settings_files import IN_FORCE
 from mailcore.log.disk import Disk
 from mailcore.queue.identity import Identity, guards_of
 from mailcore.supervisor.forked import end_with
@@ -26,7 +27,7 @@ __all__ = ["IDENTITY", "SETTINGS_NAME", "Main", "identity_variable", "run_child"
 
 Main: TypeAlias = Callable[[Settings, int], None]  # of a process: its settings, its number among those of its role
 
-SETTINGS_NAME = "settings.json"
+SETTINGS_NAME = IN_FORCE
 IDENTITY = "WAYPOST_IDENTITY"  # in the environment: that of the home, which the supervisor has checked
 # A thread that has finished a sync waits at most this long for the busy loop, instead of Python's 5 ms: messages wait for it.
 SWITCH_INTERVAL_S = 0.0005

@@ -22,7 +22,7 @@ ROLES = ("receiver", "manager", "control", "deliverer", "exporter")
 
 # The processes that read a section or a table of the file. A test compares this with the source of each process.
 _READ_BY: dict[str, tuple[str, ...]] = {
-    "alerts": (),  # the watch reads the file
+    "alerts": (),  # the portal's processes read the file again when it comes into force
     "arc": ("manager", "control", "deliverer"),
     "auth": ("receiver", "control"),
     "authenticity": ("receiver", "deliverer"),
@@ -73,7 +73,7 @@ _FOR_RECIPIENT_CHECKS = frozenset(
 # Of [receiver], which every process reads for our name: these are read as the section [[certificate]] is.
 _CERTIFICATE_KEYS = frozenset({"[receiver] tls_certificate", "[receiver] tls_key"})
 _PLACES = ("home", *DIRECTORIES)
-OF_THE_PORTAL = ("portal", "oidc", "reports", "alerts")  # its processes read these when they start
+OF_THE_PORTAL = ("portal", "oidc", "reports")  # its processes read these when they start
 
 
 class Changed(NamedTuple):

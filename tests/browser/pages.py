@@ -66,7 +66,8 @@ PAGES: dict[str, tuple[str, ...]] = {
         "/admin/axes/accessattempt/{attempt}/history/", "/admin/audit/entry/1/change/", "/admin/audit/entry/1/history/",
         "/admin/django_celery_beat/periodictask/{task}/change/", "/admin/django_celery_beat/periodictask/{task}/history/",
         "/no/such/page", "/tuning/diff/", "/settings/kinds/relay/", "/settings/kinds/routes/", "/settings/kinds/transports/",
-        "/settings/kinds/listeners/", "/settings/kinds/tls/", "/settings/kinds/milters/", "/settings/kinds/section-bounce/",
+        "/settings/kinds/listeners/", "/settings/kinds/tls/", "/settings/kinds/milters/", "/settings/kinds/alerts/",
+        "/settings/kinds/section-bounce/",
         "/settings/kinds/routes/rows/routes/", "/settings/kinds/listeners/rows/listener/",
     ),
     "viewer": ("/tuning/", "/queue/", "/audit/"),  # the last is refused

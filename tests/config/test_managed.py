@@ -68,6 +68,19 @@ def test_places_and_rights_are_not_managed(key: tuple[str, ...]) -> None:
     assert not_managed(key)
 
 
+def test_the_server_of_a_password_stands_where_the_password_is_named(tmp_path: Path) -> None:
+    above = '[alerts]\nrecipients = ["a@example.org"]\nsmtp = "mail.example.net:25"\n'
+    settings, _ = load_managed(file(tmp_path), above)
+    assert (settings.alerts.recipients, settings.alerts.smtp) == (("a@example.org",), "mail.example.net:25")
+    own = '[alerts]\nsmtp = "own.example:587"\nsmtp_tls = "verify"\nsmtp_user = "w"\nsmtp_password_file = "p"\n'
+    assert load_managed(file(tmp_path, own), "[alerts]\noff = ['disk']\n")[0].alerts.off == ("disk",)
+    for line in ('smtp = "mail.example.net:25"', 'smtp_tls = "implicit"', 'smtp_user = "x"'):
+        with pytest.raises(ConfigError, match="the password in smtp_password_file would go there"):
+            load_managed(file(tmp_path, own), f"[alerts]\n{line}\n")
+    with pytest.raises(ConfigError, match="it names a file"):
+        load_managed(file(tmp_path), "[alerts]\nsmtp_password_file = '/etc/shadow'\n")
+
+
 def test_a_value_above_counts_and_the_others_stay() -> None:
     below = {"relay": {"domains": ["a"], "networks": ["n"]}, "routes": {"*": "x"}, "listener": [{"address": "1"}]}
     above = {"relay": {"domains": ["b"]}, "routes": {"c": "y"}, "listener": [{"address": "2"}, {"address": "3"}]}

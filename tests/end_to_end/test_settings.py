@@ -92,7 +92,7 @@ async def test_a_change_is_in_force_when_the_command_ends_and_nothing_is_lost(tm
         ("receiver.tls_key", "/etc/shadow", "it names a file"),
         ("client_auth.password_file", "/etc/shadow", "it names a file"),
         ("rewriting.virtual_alias_maps", "['/etc/shadow']", "it names a file"),
-        ("alerts.smtp", "mail.example.org", "the watch reads it when it starts"),
+        ("alerts.webhook_secret_file", "/etc/shadow", "it names a file"),
         ("export.enabled", "true", "it needs a restart"),
         ('routes."*"', "nowhere:x", "routes.*"),
     ],

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ class Stage:
         self.sent: list[tuple[Target, list[str]]] = []
         self.failing: set[Target] = set()
         self.ready = True
+        self.in_force = self.settings
         monkeypatch.setattr(Watcher, "_begin_sending", lambda it: it._outbox.send_due(it._wall()))
         monkeypatch.setattr("django.db.connections.close_all", lambda: None)
         self.start()
@@ -57,6 +59,7 @@ class Stage:
             Outbox(self.settings, targets, self.send),
             Emergency(self.directory, self.settings, targets, self.send),
             ready=lambda: self.ready,
+            renewed=lambda: self.in_force,
             wall=lambda: START + timedelta(seconds=self.at + self.jump_s),
             monotonic=lambda: self.at,
         )
@@ -87,6 +90,22 @@ def test_a_check_is_stored_and_sent(stage: Stage) -> None:
     stage.facts = GROWING
     stage.check(3)
     assert stage.sent == [(ONE, ["opened queue_growth"]), (OTHER, ["opened queue_growth"])]
+
+
+def test_other_settings_are_used_by_the_next_check_without_a_restart(stage: Stage) -> None:
+    stage.facts = GROWING
+    stage.check(3)
+    assert [target for target, _ in stage.sent] == [ONE, OTHER]
+    stage.in_force = replace(stage.settings, recipients=("b@example.org",), off=("queue_growth",), clear_s=0)
+    assert stage.watcher._renew()
+    stage.check()
+    assert stage.sent[2:] == [(Target("mail", "b@example.org"), ["ended queue_growth"])], "the rule is off"
+    assert not stage.watcher._renew(), "they are the same"
+    stage.in_force = replace(stage.settings, recipients=())
+    assert stage.watcher._renew()
+    stage.check(5)
+    assert len(stage.sent) == 3, "nobody is told any more"
+    assert Alert.objects.filter(rule="queue_growth", ended_at__isnull=True).exists()
 
 
 def test_without_a_database_that_is_sent_once_with_what_is_true_and_recorded_later(

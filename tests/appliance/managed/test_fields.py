@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from django.http import QueryDict
 
 from appliance.managed.fields import Field, fields_of, with_faults
-from appliance.managed.kinds import KINDS, MORE
+from appliance.managed.kinds import KINDS, MORE, Group
 from mailcore.config.described import bounds_of
 from mailcore.config.managed import manageable
 from mailcore.control.protocol.settings import KeyFault, KnownSetting
@@ -16,7 +18,7 @@ RELAY = bounds_of("relay")
 NETWORKS = KnownSetting(key=["relay", "networks"], value=["10.0.0.0/8", "192.0.2.0/24"], origin="file")
 
 
-def changes(section: str, posted: dict[str, Any], known: dict[Any, Any] | None = None) -> dict[str, Any]:
+def changes(section: str, posted: Mapping[str, Any], known: dict[Any, Any] | None = None) -> dict[str, Any]:
     fields = fields_of(bounds_of(section), (section,), known or {}, posted)
     return {".".join(key): value for each in fields if (change := each.change()) for key, value in [change]}
 
@@ -57,6 +59,20 @@ def test_a_value_of_the_file_is_hidden_by_an_empty_list() -> None:
     assert changes("relay", posted, known) == {"relay.networks": []}
 
 
+def test_of_boxes_those_that_are_checked_become_a_list() -> None:
+    for query, off in (
+        ("is-off=&is-off=disk&is-off=dkim&was-off=", {"alerts.off": ["disk", "dkim"]}),
+        ("is-off=&was-off=disk", {"alerts.off": None}),
+        ("is-off=&is-off=disk&was-off=disk", {}),
+    ):
+        assert changes("alerts", QueryDict(query)) == off
+    known = {("alerts", "off"): KnownSetting(key=["alerts", "off"], value=["disk"], origin="file")}
+    assert changes("alerts", QueryDict("is-off=&was-off=disk"), known) == {"alerts.off": []}
+    field = next(each for each in fields_of(bounds_of("alerts"), ("alerts",), known) if each.name == "off")
+    assert (field.widget, list(field.chosen)) == ("checks", ["disk"])
+    assert "webhook" in field.choices
+
+
 def test_a_fault_is_at_its_field_and_one_of_no_field_is_told() -> None:
     fields = fields_of(RELAY, ("relay",), {})
     left = with_faults(
@@ -83,5 +99,7 @@ def test_each_field_says_what_it_means_what_is_allowed_and_where_it_comes_from()
 
 
 def test_every_setting_that_can_be_managed_is_in_a_form() -> None:
-    shown = {group.section for kind in KINDS.values() for group in kind.groups if not group.keys} | set(MORE)
-    assert {key.partition(".")[0] for key, _ in manageable()} <= shown
+    groups = [group for kind in KINDS.values() for group in kind.groups]
+    groups += [Group(section, "") for section in MORE]
+    shown = {f"{each.section}.{name}" for each in groups for name in each.keys or bounds_of(each.section)}
+    assert {key for key, _ in manageable()} <= shown

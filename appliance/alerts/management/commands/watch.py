@@ -15,6 +15,7 @@ from appliance.alerts.outbox import Outbox
 from appliance.alerts.sending import targets_of
 from appliance.alerts.watching import Watcher
 from appliance.common.beside import alone, end_with_parent
+from appliance.common.current_settings import current_settings
 from appliance.common.migrated import all_migrations_applied
 
 
@@ -32,11 +33,14 @@ class Command(BaseCommand):
         """Waits until no other watch runs, then checks the rules until it is stopped."""
         if options["with_parent"] and not end_with_parent(options["with_parent"]):
             return
-        alerts = settings.WAYPOST.alerts
         hold = alone(settings.PORTAL_DIRECTORY / "watch.lock")
+        alerts = current_settings().alerts
         targets = targets_of(alerts)
         emergency = Emergency(settings.PORTAL_DIRECTORY, alerts, targets)
-        watcher = Watcher(alerts, targets, Gatherer(), Outbox(alerts, targets), emergency, ready=all_migrations_applied)
+        watcher = Watcher(
+            alerts, targets, Gatherer(), Outbox(alerts, targets), emergency,
+            ready=all_migrations_applied, renewed=lambda: current_settings().alerts,
+        )  # fmt: skip
         try:
             watcher.run()
         finally:
