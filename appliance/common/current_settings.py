@@ -17,8 +17,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from mailcore.config.load import ConfigError, load
-from mailcore.config.settings import Settings
+from mailcore.config.load import ConfigError, Settings, load
 from mailcore.config.settings_files import IN_FORCE
 
 __all__ = ["CurrentSettings", "current_settings"]

@@ -111,7 +111,7 @@ KINDS = {
         Kind(
             "alerts",
             "Alerts",
-            "Who is warned, how, and of what. The mail does not pass the queue of this Waypost. A password for the mail server "
+            "Warnings: their recipients, the rules, and their limits. The mail does not pass the queue of this Waypost. A password for the mail server "
             "is named in the configuration file.",
             (
                 Group("alerts", "Mail and webhook", _TARGETS),

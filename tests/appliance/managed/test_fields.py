@@ -66,7 +66,7 @@ def test_of_boxes_those_that_are_checked_become_a_list() -> None:
         ("is-off=&is-off=disk&was-off=disk", {}),
     ):
         assert changes("alerts", QueryDict(query)) == off
-    known = {("alerts", "off"): KnownSetting(key=["alerts", "off"], value=["disk"], origin="file")}
+    known: dict[Any, Any] = {("alerts", "off"): KnownSetting(key=["alerts", "off"], value=["disk"], origin="file")}
     assert changes("alerts", QueryDict("is-off=&was-off=disk"), known) == {"alerts.off": []}
     field = next(each for each in fields_of(bounds_of("alerts"), ("alerts",), known) if each.name == "off")
     assert (field.widget, list(field.chosen)) == ("checks", ["disk"])
