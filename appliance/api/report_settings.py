@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from django import forms
@@ -16,20 +16,24 @@ from appliance.api.bodies import Body, Why
 from appliance.api.errors import ApiError
 from appliance.api.operation import operation
 from appliance.api.scopes import Scope
-from appliance.reports.preferences import NUMBERS, RECIPIENTS_MAX, PreferencesForm, in_force
+from appliance.common.door import door
+from appliance.managed.applying import Faulty, applied
+from appliance.managed.draft import Draft
+from appliance.reports.preferences import NUMBERS, in_force
 from appliance.reports.schedules import (
     ScheduleForm,
     described,
     scheduled,
     scheduler_seen,
     shown_tasks,
-    store_preferences,
     store_schedule,
 )
+from mailcore.control.protocol.settings import SettingsKnown
 
 __all__ = ["change_report_preferences", "change_schedule", "report_settings"]
 
 ADDRESS_MAX = 320
+RECIPIENTS_MAX = 50
 Number = Annotated[int, Field(ge=1, le=(1 << 31) - 1)]
 
 
@@ -91,12 +95,21 @@ def report_settings(request: HttpRequest) -> ReportSettings:
     answer=ReportSettings,
 )
 def change_report_preferences(request: HttpRequest, body: PreferencesBody) -> ReportSettings:
-    """Changes the preferences. Existing reports do not change."""
-    recipients = "\n".join(body.recipients)
-    form = PreferencesForm.of({"zone": body.zone, "recipients": recipients, "numbers": body.numbers, "why": body.why})
-    _check(form)
-    store_preferences(request, form)
-    return _shown()
+    """Changes the preferences, as settings of [reports]. Existing reports do not change."""
+    now = in_force()
+    wanted = {"zone": body.zone, "recipients": body.recipients, "numbers": body.numbers}
+    there = {"zone": now.zone, "recipients": list(now.recipients), "numbers": now.numbers}
+    changes: list[tuple[list[str], Any]] = [
+        (["reports", name], value) for name, value in wanted.items() if value != there[name]
+    ]
+    if changes:
+        revision = door(request).ask("settings", SettingsKnown).revision
+        try:
+            applied(request, Draft(changes, revision=revision), body.why)
+        except Faulty as error:
+            name = error.faults[0].key.split(".")[1] if "." in error.faults[0].key else ""
+            raise ApiError(f"{name}: {error.faults[0].reason}", argument=name) from error
+    return msgspec.structs.replace(_shown(), **wanted)
 
 
 @operation(

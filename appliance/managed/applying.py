@@ -12,6 +12,7 @@ from django.http import HttpRequest
 from appliance.audit.record import audited
 from appliance.common.door import door
 from appliance.managed.draft import Draft
+from appliance.reports import preferences
 from mailcore.config.managed import document_text, not_managed
 from mailcore.control.protocol.settings import KeyFault, SettingsChanged, SettingsKnown
 
@@ -34,6 +35,7 @@ def applied(request: HttpRequest, draft: Draft, why: str) -> SettingsChanged:
         if answer.faults:
             raise Faulty(answer.faults)
         entry.words = ", ".join(each.key for each in answer.changed)
+    preferences.give_up(key[-1] for key, _ in draft.changes if key[0] == "reports")
     return answer
 
 

@@ -19,6 +19,7 @@ from appliance.managed.draft import Draft, value_text
 from appliance.managed.fields import Field, fields_of, rest_of, with_faults
 from appliance.managed.kinds import KINDS, MORE, Group, Kind, Table
 from appliance.managed.views import checked
+from appliance.reports.preferences import own
 from mailcore.config.described import bounds_of, title_of
 from mailcore.control.client import Refused
 from mailcore.control.protocol.settings import KeyFault, KnownSetting, SettingsChanged, SettingsKnown
@@ -59,6 +60,7 @@ def _kind(
         "tables": [(table, _rows(table, answer)) for table in page.tables],
         "answer": answer,
         "words": words,
+        "own": own() if page.slug == "reports" else {},
     }
     return render(request, "managed/kind.html", context, status=status)
 

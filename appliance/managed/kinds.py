@@ -50,6 +50,7 @@ ROUTE = (
 )
 
 _TARGETS = ("recipients", "sender", "smtp", "smtp_tls", "smtp_user", "webhook", "send_ended")
+_LETTER = ("recipients", "sender", "zone", "numbers")
 _TIMES = ("off", "interval_s", "clear_s", "again_s", "keep_days")
 
 
@@ -111,8 +112,8 @@ KINDS = {
         Kind(
             "alerts",
             "Alerts",
-            "Warnings: their recipients, the rules, and their limits. The mail does not pass the queue of this Waypost. A password for the mail server "
-            "is named in the configuration file.",
+            "Warnings: their recipients, the rules, and their limits. The mail does not pass the queue of this Waypost. A "
+            "password for the mail server is named in the configuration file.",
             (
                 Group("alerts", "Mail and webhook", _TARGETS),
                 Group("alerts", "Which rules, and when", _TIMES),
@@ -120,9 +121,16 @@ KINDS = {
             ),
             link=("alerts:alerts", "Open alerts, silences, and a test of mail and webhook"),
         ),
+        Kind(
+            "reports",
+            "Reports",
+            "The nightly report: its recipients, its time zone, how numbers are written, and how long its tables are kept.",
+            (Group("reports", "Mail", _LETTER), Group("reports", "Making and keeping", _of("reports", but=_LETTER))),
+            link=("reports:schedules", "When it is made"),
+        ),
     )
 }  # fmt: skip
-_SHOWN = {group.section for kind in KINDS.values() for group in kind.groups if not group.keys} | {"alerts"}
+_SHOWN = {group.section for kind in KINDS.values() for group in kind.groups if not group.keys} | {"alerts", "reports"}
 MORE = tuple(
     dict.fromkeys(section for section in (key.partition(".")[0] for key, _ in manageable()) if section not in _SHOWN)
 )

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from django.conf import settings
-
+from appliance.common.current_settings import current_settings
 from appliance.pipeline.store import VERSION
 from appliance.reports import report_store, rows
 from appliance.reports.report_store import Period, Report
@@ -160,7 +159,7 @@ def content_of(
 ) -> Content:
     """Returns the content of a report. ``sorts``: the sort column by table. A table that cannot be read contains its
     error; the other tables are complete."""
-    most = rows_max or settings.REPORTS.rows_shown_max
+    most = rows_max or current_settings().reports.rows_shown_max
     tables = [_table(report, name, (sorts or {}).get(name, ""), most) for name in shown_tables(report)]
     tables = [replace(each, outstanding=_outstanding(tables, each.spec.name)) for each in tables]
     totals = _totals(report)
@@ -191,7 +190,7 @@ def _table(report: Report, name: str, sort: str, most: int) -> Shown:
     if name in report.deleted:
         return Shown(spec_of(name), [], [], 0, "", False, gone=gone(name))
     try:
-        return table(report, name, sort, most, settings.REPORTS.download_rows_max)
+        return table(report, name, sort, most, current_settings().reports.download_rows_max)
     except Unreadable as error:
         return Shown(spec_of(name), [], [], 0, "", False, str(error))
 

@@ -29,6 +29,7 @@ from kombu.exceptions import OperationalError
 
 from appliance.alerts import doctor as alerts_doctor
 from appliance.celery import app
+from appliance.common.current_settings import current_settings
 from appliance.pipeline.java import NoJava, java_home
 from appliance.reports import report_store
 from appliance.reports.by_hand import database_is_there
@@ -236,7 +237,7 @@ def restarts() -> int:
 def last_report() -> Iterator[Finding]:
     """Yields findings about the balance of the last daily report, and about a missing report of yesterday."""
     what = "last report"
-    zone = settings.REPORTS.zone
+    zone = current_settings().reports.zone
     with contextlib.suppress(DatabaseError):  # or without a database
         zone = in_force().zone
     day = next(iter(report_store.available(report_store.Period.DAY)), None)

@@ -8,10 +8,10 @@ from typing import cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from django.conf import settings
 from django.http import FileResponse, HttpResponse, StreamingHttpResponse
 
 from appliance.common.csv import CONTENT_TYPE, line
+from appliance.common.current_settings import current_settings
 from appliance.reports import rows
 from appliance.reports.report_store import Report
 from appliance.reports.rows import Unreadable
@@ -61,7 +61,7 @@ def parquet(report: Report, table: str) -> HttpResponse:
 
 
 def _most() -> int:
-    return int(settings.REPORTS.download_rows_max)
+    return int(current_settings().reports.download_rows_max)
 
 
 def _name(report: Report, table: str) -> str:

@@ -21,6 +21,7 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 
+from appliance.common.current_settings import current_settings
 from appliance.common.door import door_of
 from appliance.common.own_names import sender_or_own, site
 from appliance.reports import report_store
@@ -163,7 +164,7 @@ def _shortened(table: Shown) -> Shown | None:
 
 def sender() -> str:
     """Returns the sender address of the mail."""
-    return sender_or_own(settings.REPORTS.sender)
+    return sender_or_own(current_settings().reports.sender)
 
 
 def url_of(period: Period, start: date) -> str:

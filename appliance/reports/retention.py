@@ -17,6 +17,7 @@ from pathlib import Path
 from django.conf import settings
 from django.utils import timezone
 
+from appliance.common.current_settings import current_settings
 from appliance.reports.models import ENDED, Run
 from appliance.reports.report_store import DELETED, Period, Report, available, report_of
 from appliance.reports.running import Busy, held
@@ -47,8 +48,8 @@ class Tidied:
 
 def days_kept(table: str) -> int:
     """Returns how long a table is kept, in days: [reports] keep, otherwise keep_days; never longer than its report."""
-    named = dict(each.split(":") for each in settings.REPORTS.keep)
-    return min(int(named.get(table, settings.REPORTS.keep_days)), int(settings.REPORTS.keep_days))
+    named = dict(each.split(":") for each in current_settings().reports.keep)
+    return min(int(named.get(table, current_settings().reports.keep_days)), int(current_settings().reports.keep_days))
 
 
 def tidy() -> Tidied:
@@ -61,7 +62,7 @@ def tidy() -> Tidied:
             for start in available(period):
                 report = report_of(period, start)
                 age = (today - period.last(start)).days
-                if age > settings.REPORTS.keep_days:
+                if age > current_settings().reports.keep_days:
                     _end(period, start)
                     done.reports += 1
                     continue
@@ -74,7 +75,7 @@ def tidy() -> Tidied:
         done.silver = _silver(today)
         shutil.rmtree(settings.REPORTS_DIRECTORY / GONE, ignore_errors=True)
     old = Run.objects.filter(
-        state__in=ENDED, ended_at__lt=timezone.now() - timedelta(days=settings.REPORTS.keep_runs_days)
+        state__in=ENDED, ended_at__lt=timezone.now() - timedelta(days=current_settings().reports.keep_runs_days)
     )
     done.runs = old.delete()[0]
     return done

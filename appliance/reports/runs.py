@@ -23,6 +23,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from appliance.celery import app
+from appliance.common.current_settings import current_settings
 from appliance.reports import exporter, report_store
 from appliance.reports.models import ENDED, LOG_MAX, NOT_EXPORTED_MAX, Run, State
 from appliance.reports.preferences import in_force, yesterday
@@ -89,7 +90,7 @@ def ask_for_the_night() -> list[Run]:
     """Requests the report of yesterday, to be mailed, and those of earlier days that have events but no report, or only
     one made before the day was over."""
     last = yesterday(in_force().zone)
-    oldest_first = [last - timedelta(days=back) for back in range(settings.REPORTS.catch_up_days - 1, 0, -1)]
+    oldest_first = [last - timedelta(days=back) for back in range(current_settings().reports.catch_up_days - 1, 0, -1)]
     missing = [day for day in oldest_first if report_store.has_events(day) and not report_store.is_whole(day)]
     return [*(ask(day, SCHEDULE) for day in missing), ask(last, SCHEDULE, mail=True)]
 
@@ -114,7 +115,9 @@ def make(pk: int) -> Run | None:
             command = command_of(
                 it.day, settings.EVENTS_DIRECTORY, settings.REPORTS_DIRECTORY, zone, settings.REPORTS.spark_master, True
             )
-            came = run(command, hold, timeout_s=settings.REPORTS.timeout_s, listen=lambda each: heard(pk, each))
+            came = run(
+                command, hold, timeout_s=current_settings().reports.timeout_s, listen=lambda each: heard(pk, each)
+            )
             it = ended(it, came)
     except Busy:
         return None
@@ -171,7 +174,7 @@ def _last_words(came: Ended, stage: str) -> str:
 
 def _try_again(it: Run) -> None:
     """Requests another run after a failure, while there are tries left; that run then sends the mail."""
-    retries, wait_s = settings.REPORTS.retries, settings.REPORTS.retry_wait_s
+    retries, wait_s = current_settings().reports.retries, current_settings().reports.retry_wait_s
     if it.state == State.FAILED and it.attempt <= retries and not it.by_hand:
         ask(it.day, it.who, mail=it.mail, attempt=it.attempt + 1, wait_s=wait_s * 2 ** (it.attempt - 1))
         Run.objects.filter(pk=it.pk).update(mail=False)

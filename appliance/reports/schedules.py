@@ -1,7 +1,7 @@
 """The two schedules of the portal, their form, and whether the scheduler runs.
 
 The schedules are entries of django-celery-beat, made by a migration. Their times are in the time zone of the reports: when
-that changes, in the portal or in the configuration file, they follow it within a minute (``follow``). A third entry runs
+that changes ([reports] zone), they follow it within a minute (``follow``). A third entry runs
 every minute, so that its age shows whether the scheduler runs.
 """
 
@@ -21,7 +21,7 @@ from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
 from appliance.accounts.audited_admin import reason_field
 from appliance.audit.record import record
-from appliance.reports.preferences import PreferencesForm, in_force
+from appliance.reports.preferences import in_force
 
 __all__ = [
     "EXPLANATIONS",
@@ -33,7 +33,6 @@ __all__ = [
     "scheduled",
     "scheduler_seen",
     "shown_tasks",
-    "store_preferences",
     "store_schedule",
 ]
 
@@ -188,13 +187,3 @@ def store_schedule(request: HttpRequest, task: Any, form: ScheduleForm, before: 
         form.save()
         after = described(task)
         record(request, "schedule.change", task.name, before=before, after=after, why=form.cleaned_data["why"])
-
-
-def store_preferences(request: HttpRequest, form: PreferencesForm) -> None:
-    """Stores the preferences of a valid form and their audit entry; the schedules follow the time zone."""
-    before = in_force().described
-    with transaction.atomic():
-        form.save()
-        follow(in_force().zone)
-        after = in_force().described
-        record(request, "report.preferences", "reports", before=before, after=after, why=form.cleaned_data["why"])

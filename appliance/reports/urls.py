@@ -14,7 +14,6 @@ urlpatterns = [
     path("runs/<int:pk>/stop/", run_views.stop, name="stop"),
     path("schedules/", views.schedules, name="schedules"),
     path("schedules/<int:pk>/", views.schedule, name="schedule"),
-    path("schedules/reports/", views.preferences, name="preferences"),
     path("<slug:period>/<slug:start>/", views.report, name="report"),
     path("<slug:period>/<slug:start>/<slug:table>.csv", views.csv, name="csv"),
     path("<slug:period>/<slug:start>/<slug:table>.parquet", views.parquet, name="parquet"),

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import zoneinfo
 from collections.abc import Callable
 from datetime import date
 
-from django.conf import settings
 from django.contrib import messages
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
@@ -16,11 +14,12 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
 from appliance.accounts.roles import administrator, viewer
+from appliance.common.current_settings import current_settings
 from appliance.reports import downloads, report_store
 from appliance.reports.content import content_of, gone
 from appliance.reports.listing import ReportState, line_of, lines
 from appliance.reports.models import Run
-from appliance.reports.preferences import PreferencesForm, in_force, today, yesterday
+from appliance.reports.preferences import in_force, today, yesterday
 from appliance.reports.report_store import Period, Report
 from appliance.reports.rows import Unreadable
 from appliance.reports.run_views import RunForm
@@ -32,12 +31,11 @@ from appliance.reports.schedules import (
     scheduled,
     scheduler_seen,
     shown_tasks,
-    store_preferences,
     store_schedule,
 )
 from mailcore.balance import Scope, equation
 
-__all__ = ["csv", "parquet", "preferences", "report", "reports", "schedule", "schedules"]
+__all__ = ["csv", "parquet", "report", "reports", "schedule", "schedules"]
 
 DAYS, WEEKS, MONTHS, RUNS = 14, 6, 6, 15
 
@@ -94,8 +92,8 @@ def report(request: HttpRequest, period: str, start: str) -> HttpResponse:
         "before": _neighbour(kind, first, -1), "after": _neighbour(kind, first, 1), "zone": now.zone,
         "made": it is not None and line.run is not None and made_by(line.run, it),
         "percent": round(line.run.share * 100) if line.run is not None else 0,
-        "over": not there_is_one and (today(now.zone) - kind.last(first)).days > settings.REPORTS.keep_days,
-        "to_come": kind.last(first) > today(now.zone), "keep_days": settings.REPORTS.keep_days,
+        "over": not there_is_one and (today(now.zone) - kind.last(first)).days > current_settings().reports.keep_days,
+        "to_come": kind.last(first) > today(now.zone), "keep_days": current_settings().reports.keep_days,
     }  # fmt: skip
     return render(request, "reports/report.html", context, status=200 if there_is_one else 404)
 
@@ -157,19 +155,6 @@ def schedules(request: HttpRequest) -> HttpResponse:
         "example": now.writing.example,
     }
     return render(request, "reports/schedules.html", context)
-
-
-@administrator
-@require_http_methods(["GET", "HEAD", "POST"])
-def preferences(request: HttpRequest) -> HttpResponse:
-    """Renders and saves the preferences: the time zone of a day, the recipients of the mail, the number format."""
-    form = PreferencesForm.of(request.POST if request.method == "POST" else None)
-    if request.method == "POST" and form.is_valid():
-        store_preferences(request, form)
-        messages.success(request, "Saved. Existing reports do not change.")
-        return redirect("reports:schedules")
-    context = {"form": form, "zones": sorted(zoneinfo.available_timezones())}
-    return render(request, "reports/preferences.html", context, status=422 if form.errors else 200)
 
 
 @administrator

@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "Clients that connect meanwhile wait a moment and are not refused; a client between two messages gets 421 and comes"
         " back. Changes of home, of the directories and of [export] enabled need a restart of the service, as do, under"
         " systemd, changes of the addresses that receivers listen on. The portal's own"
-        " processes read [portal], [oidc] and [reports] when they start."
+        " processes read [portal] and [oidc] when they start."
     )
     parser.add_argument("--dry-run", action="store_true", help="only show what would change and restart")
     add_common(parser)

@@ -57,13 +57,16 @@ _SECTIONS = {  # not managed -> why
     "oidc": "it says who may sign in",
     "control": "it says who may change what",
     "supervisor": "the processes are watched by it",
-    "reports": "the portal reads it when it starts",
 }
 _FILES = frozenset(
     {
         "certificate", "key", "tls_certificate", "tls_key", "header_checks",
     }
 )  # fmt: skip
+_KEYS: dict[tuple[str, ...], str] = {  # of sections that are managed otherwise -> why
+    ("reports", "broker_url"): "the reports' process reads it when it starts",
+    ("reports", "spark_master"): "all events are read there",
+}
 _WITH_PASSWORD = ("smtp", "smtp_tls", "smtp_user")  # of [alerts]
 _FILE_ENDS = ("_file", "_files", "_directory", "_maps")
 
@@ -108,6 +111,8 @@ def not_managed(key: Key) -> str:
         return "can't be managed here: mail is there; it is set in the configuration file"
     if names[0] in _SECTIONS:
         return f"can't be managed here: {_SECTIONS[names[0]]}; it is set in the configuration file"
+    if why := _KEYS.get(tuple(names[:2])):
+        return f"can't be managed here: {why}; it is set in the configuration file"
     if names_files(key):
         return "can't be managed here: it names a file; it is set in the configuration file"
     return ""

@@ -23,19 +23,15 @@ class Reports:
     spark_master: str = text(
         "local[*]", "where Spark runs: local[N], spark://host:port, yarn or k8s://…", values.spark_master
     )
-    zone: str = text(
-        "UTC", "time zone of a report's day and of the schedules' times; the portal may set another", values.zone
-    )
-    recipients: tuple[str, ...] = texts(
-        (), "mail addresses that the report is sent to; the portal may set others", values.mailbox
-    )
+    zone: str = text("UTC", "time zone of a report's day and of the schedules' times", values.zone)
+    recipients: tuple[str, ...] = texts((), "mail addresses that the report is sent to", values.mailbox)
     sender: str = text(
         "", "From address of that mail", values.mailbox, special={"": "waypost@ and the name of this host"}
     )
     numbers: str = choice(
         "en",
         ("en", "de", "fr"),
-        "format of numbers in reports: 1,234.5 or 1.234,5 or 1 234,5; the portal may set another",
+        "format of numbers in reports: 1,234.5 or 1.234,5 or 1 234,5",
     )
     timeout_s: int = whole(
         6 * 3600, 60, 7 * DAY_S, "seconds", "time after which a running report is ended and counts as failed"

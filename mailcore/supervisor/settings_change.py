@@ -73,7 +73,7 @@ _FOR_RECIPIENT_CHECKS = frozenset(
 # Of [receiver], which every process reads for our name: these are read as the section [[certificate]] is.
 _CERTIFICATE_KEYS = frozenset({"[receiver] tls_certificate", "[receiver] tls_key"})
 _PLACES = ("home", *DIRECTORIES)
-OF_THE_PORTAL = ("portal", "oidc", "reports")  # its processes read these when they start
+OF_THE_PORTAL = ("portal", "oidc")  # its processes read these when they start
 
 
 class Changed(NamedTuple):

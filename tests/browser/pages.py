@@ -66,7 +66,9 @@ PAGES: dict[str, tuple[str, ...]] = {
         "/admin/axes/accessattempt/{attempt}/history/", "/admin/audit/entry/1/change/", "/admin/audit/entry/1/history/",
         "/admin/django_celery_beat/periodictask/{task}/change/", "/admin/django_celery_beat/periodictask/{task}/history/",
         "/no/such/page", "/tuning/diff/", "/settings/kinds/relay/", "/settings/kinds/routes/", "/settings/kinds/transports/",
-        "/settings/kinds/listeners/", "/settings/kinds/tls/", "/settings/kinds/milters/", "/settings/kinds/alerts/",
+        "/settings/kinds/listeners/", "/settings/kinds/tls/", "/settings/kinds/milters/",
+        "/settings/kinds/alerts/",
+        "/settings/kinds/reports/",
         "/settings/kinds/section-bounce/",
         "/settings/kinds/routes/rows/routes/", "/settings/kinds/listeners/rows/listener/",
     ),
@@ -81,7 +83,7 @@ PAGES: dict[str, tuple[str, ...]] = {
 # Forms and lists that the migrations filled: they look the same before the first mail and after it.
 SAME_WITHOUT_ANYTHING = frozenset(
     (
-        "/queue/search/", "/reports/schedules/reports/", "/admin/", "/admin/auth/user/", "/admin/auth/user/add/",
+        "/queue/search/", "/admin/", "/admin/auth/user/", "/admin/auth/user/add/",
         "/admin/auth/group/", "/admin/django_celery_beat/periodictask/", "/api/v1/",
         "/webhooks/new/",
     )

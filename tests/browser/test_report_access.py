@@ -36,13 +36,11 @@ PAGES = (
     "/reports/",
     "/reports/day/2026-11-18/",
     "/reports/runs/2/",
-    "/reports/schedules/reports/",
 )
 ALL_PAGES = (
     "/reports/", "/reports/day/2026-11-18/", "/reports/day/2026-11-17/", "/reports/day/2026-11-16/", "/reports/day/2026-11-15/",
     "/reports/day/2026-11-19/", "/reports/day/2026-11-01/", "/reports/week/2026-11-09/", "/reports/month/2026-11-01/",
     "/reports/runs/1/", "/reports/runs/2/", "/reports/runs/3/", "/reports/runs/5/", "/reports/schedules/",
-    "/reports/schedules/reports/",
 )  # fmt: skip
 
 

@@ -147,7 +147,7 @@ async def test_a_portal_that_is_killed_in_the_middle_leaves_the_change_whole(tmp
 
 PAGES = (
     "", "history/", "certificates/", "dkim/", "maps/", "users/", "users/?name=kim@example.org", "kinds/relay/", "kinds/routes/",
-    "kinds/transports/", "kinds/listeners/", "kinds/tls/", "kinds/milters/", "kinds/alerts/",
+    "kinds/transports/", "kinds/listeners/", "kinds/tls/", "kinds/milters/", "kinds/alerts/", "kinds/reports/",
     "kinds/section-greylist/", "kinds/section-queue/",
     "kinds/routes/rows/routes/?row=*", "kinds/transports/rows/transports/", "kinds/listeners/rows/listener/",
 )  # fmt: skip

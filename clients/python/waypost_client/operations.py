@@ -530,8 +530,8 @@ class Waypost(Transport):
     def change_report_preferences(
         self, body: models.PreferencesBody, *, key: str | None = None
     ) -> models.ReportSettings:
-        """Changes the preferences. Existing reports do not change. Needs the scope `settings`, and the role
-        administrator.
+        """Changes the preferences, as settings of [reports]. Existing reports do not change. Needs the scope
+        `settings`, and the role administrator.
         """
         return self.ask("POST", "/api/v1/report-settings", models.ReportSettings, body=body, key=key)
 

@@ -126,7 +126,6 @@ TABLE: dict[str, tuple[Least, Least]] = {
     "reports:report": (VIEWER, NEVER),
     "reports:csv": (VIEWER, NEVER),
     "reports:parquet": (VIEWER, NEVER),
-    "reports:preferences": (ADMINISTRATOR, ADMINISTRATOR),
     "reports:schedules": (VIEWER, NEVER),
     "reports:schedule": (ADMINISTRATOR, ADMINISTRATOR),
     "audit:entries": (OPERATOR, NEVER),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from appliance.api.scopes import Scope
-from appliance.audit.models import Entry
+from appliance.audit.models import Entry, Outcome
 from appliance.reports.schedules import shown_tasks
 from appliance.tuning.models import Change, Prediction
 from mailcore.faults import Code
@@ -90,18 +90,42 @@ def test_preferences_and_schedules_of_reports_are_changed() -> None:
     shown = told(client.get("/report-settings"))
     assert {each["name"] for each in shown["schedules"]} == {"nightly report", "retention"}
     body = {"zone": "Europe/Vienna", "recipients": ["ops@example.org"], "numbers": shown["numbers"], "why": "ours"}
-    assert told(client.post("/report-settings", body))["recipients"] == ["ops@example.org"]
-    assert code_of(client.post("/report-settings", body | {"zone": "Vienna/Europe"})) == (422, "invalid", "zone")
-    assert code_of(client.post("/report-settings", body | {"recipients": ["no address"]}))[2] == "recipients"
-    assert code_of(client.post("/report-settings", body | {"numbers": "xx"}))[2] == "numbers"
+    known = {
+        "manages": True, "source": "/x", "revision": "0123456789abcdef", "settings": [], "in_force": True, "waiting": [],
+        "fault": "", "reload": {},
+    }  # fmt: skip
+    asked: list[dict[str, Any]] = []
+
+    def change(arguments: dict[str, Any]) -> dict[str, Any]:
+        asked.append(arguments)
+        faults = [
+            {"key": ".".join(each["key"]), "reason": "must be another"}
+            for each in arguments["changes"]
+            if each["value"] in ("xx", ["no address"])
+        ]
+        return {"faults": faults, "changed": [], "restarts": [], "revision": "fedcba9876543210", "applied": not faults}
+
+    with FakeCore({"settings": known, "settings_change": change}):
+        assert told(client.post("/report-settings", body))["recipients"] == ["ops@example.org"]
+        assert code_of(client.post("/report-settings", body | {"recipients": ["no address"]}))[2] == "recipients"
+        assert code_of(client.post("/report-settings", body | {"numbers": "xx"}))[2] == "numbers"
+        unchanged = {name: shown[name] for name in ("zone", "recipients", "numbers")}
+        assert told(client.post("/report-settings", body | unchanged)) == shown
+    assert asked[0]["changes"] == [
+        {"key": ["reports", "zone"], "value": "Europe/Vienna"},
+        {"key": ["reports", "recipients"], "value": ["ops@example.org"]},
+    ]
+    assert len(asked) == 3, "what is as it was is not sent"
     task = shown_tasks().get(name="nightly report")
     new = {"at": "02:45", "enabled": False, "why": "earlier"}
     after = told(client.post(f"/report-settings/schedules/{task.pk}", new))["schedules"]
     assert next((each["at"], each["enabled"]) for each in after if each["id"] == task.pk) == ("02:45", False)
     assert code_of(client.post(f"/report-settings/schedules/{task.pk}", new | {"at": "25:00"}))[2] == "at"
     assert code_of(client.post("/report-settings/schedules/4711", new))[:2] == (404, "not_found")
-    actions = list(Entry.objects.order_by("pk").values_list("action", "token"))
-    assert actions == [("report.preferences", "a program"), ("schedule.change", "a program")]
+    entries = list(Entry.objects.order_by("pk").values_list("action", "token", "outcome"))
+    outcomes = [Outcome.DONE, Outcome.REFUSED, Outcome.REFUSED]
+    changes = [("settings.change", "a program", str(each)) for each in outcomes]
+    assert entries == [*changes, ("schedule.change", "a program", str(Outcome.DONE))]
 
 
 def test_an_entry_of_the_audit_log_is_found_by_its_number() -> None:

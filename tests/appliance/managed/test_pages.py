@@ -10,6 +10,8 @@ from django.test import Client
 from appliance.audit.models import Entry, Outcome
 from appliance.managed import views
 from appliance.managed.draft import Draft
+from appliance.reports.models import Preferences
+from appliance.reports.preferences import own
 from mailcore.faults import Code
 from tests.appliance.fake_core import FakeCore, Refusal
 from tests.appliance.markup import markup_of
@@ -129,6 +131,20 @@ def test_an_export_has_neither_places_nor_files() -> None:
     with FakeCore({"settings": known(settings=[known()["settings"][1], listener, plain])}):
         text = Client.get(signed_in("viewer"), "/settings/export/").content.decode()
     assert text.splitlines()[1:] == ["", "[relay]", 'domains = ["a.example"]']
+
+
+def test_preferences_that_an_earlier_version_kept_in_the_portal_are_shown_until_one_is_changed() -> None:
+    Preferences.objects.create(recipients=["old@example.org"], zone="Asia/Tokyo")
+    with FakeCore(
+        {"settings": known(settings=[]), "settings_change": changed(applied=True), "ping": {"pid": 1, "manager": True}}
+    ):
+        client = signed_in("administrator")
+        page = markup_of(client.get("/settings/kinds/reports/"))
+        assert "old@example.org" in page
+        assert "old@example.org" not in markup_of(client.get("/settings/kinds/alerts/"))
+        given = Draft(changes=[(["reports", "recipients"], ["new@example.org"])], revision=NOW).text()
+        client.post("/settings/apply/", {"draft": given, "why": "somebody else"})
+    assert own() == {"zone": "Asia/Tokyo"}
 
 
 def told(**more: Any) -> dict[str, Any]:

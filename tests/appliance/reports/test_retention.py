@@ -94,7 +94,7 @@ def test_a_day_whose_figures_were_deleted_is_not_called_a_day_without_events(
 ) -> None:
     day = TODAY - timedelta(days=31)
     make_report(reports_directory, Period.DAY, day)
-    settings.REPORTS = replace(settings.REPORTS, keep=("totals:30",))
+    settings.WAYPOST = replace(settings.WAYPOST, reports=replace(settings.WAYPOST.reports, keep=("totals:30",)))
     tidy()
     text = client_of("viewer").get(f"/reports/day/{day}/").content.decode()
     assert "Nothing happened" not in text

@@ -6,6 +6,7 @@ import importlib
 import sys
 import threading
 import time
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from django.utils import timezone
 from appliance.audit.models import Entry
 from appliance.reports import runs
 from appliance.reports.models import Preferences, Run, State
-from appliance.reports.preferences import in_force, yesterday
+from appliance.reports.preferences import give_up, in_force, own, yesterday
 from appliance.reports.report_store import Period
 from appliance.reports.running import held
 from tests.appliance.accounts.sample_users import client_of
@@ -286,41 +287,19 @@ def test_a_run_is_stopped_from_the_page(reports_directory: Path, monkeypatch: py
 # -- what is set in the portal
 
 
-def test_an_administrator_sets_zone_recipients_and_numbers() -> None:
-    client, url = client_of("administrator"), "/reports/schedules/reports/"
-    right = {
-        "zone": "Europe/Vienna",
-        "recipients": "a@x.example, b@y.example\na@x.example",
-        "numbers": "de",
-        "why": "asked for",
-    }
-    assert client_of("operator").post(url, right).status_code == 403
-    wrong = (
-        ({"zone": "Moon"}, "Unknown time zone; did you mean "), ({"zone": "Europe/Viena"}, "did you mean Europe/Vienna?"),
-        ({"recipients": "nobody, a@x.example <b>"}, "nobody is not a mail address (example: ops@example.org)."),
-        ({"recipients": "nobody, a@x.example <b>"}, "&lt;b&gt; is not a mail address"),
-        ({"recipients": "a@b\x00"}, "Null characters are not allowed."),
-        ({"recipients": "a@ex\u202eample"}, "is not a mail address"),
-        ({"recipients": "ops@m\u00fcller.example"}, "use ASCII only; write the domain as xn--"),
-        ({"numbers": "xx"}, "Unknown language; available: en, de, fr."), ({"why": ""}, "This field is required."),
-    )  # fmt: skip
-    for each, words in wrong:
-        answer = client.post(url, {**right, **each})
-        assert answer.status_code == 422, each
-        assert words in answer.content.decode()
-    assert client.post(url, {**right, "recipients": " ".join(f"a{n}@x.example" for n in range(51))}).status_code == 422
-    assert not Preferences.objects.exists()
-    assert client.post(url, right).status_code == 302
+def test_preferences_are_settings_and_what_an_earlier_version_kept_counts_until_it_is_changed(settings: Any) -> None:
+    reports = replace(settings.WAYPOST.reports, zone="Europe/Vienna", recipients=("a@x.example",), numbers="de")
+    settings.WAYPOST = replace(settings.WAYPOST, reports=reports)
     now = in_force()
-    assert (now.zone, now.recipients, now.numbers) == ("Europe/Vienna", ("a@x.example", "b@y.example"), "de")
-    entry = Entry.objects.get(action="report.preferences")
-    assert entry.before == {"zone": "UTC", "recipients": [], "numbers": "en"}
-    assert entry.after == {"zone": "Europe/Vienna", "recipients": ["a@x.example", "b@y.example"], "numbers": "de"}
-    assert "1.234,5" in client.get("/reports/schedules/").content.decode()
-    assert client.post(url, {**right, "recipients": ""}).status_code == 302
-    assert in_force().recipients == ()
-    assert client.post(url, {**right, "zone": " europe/vienna"}).status_code == 302
-    assert in_force().zone == "Europe/Vienna", "as it is written"
+    assert (now.zone, now.recipients, now.numbers, own()) == ("Europe/Vienna", ("a@x.example",), "de", {})
+    assert "1.234,5" in client_of("administrator").get("/reports/schedules/").content.decode()
+    Preferences.objects.create(recipients=[], numbers="fr")
+    assert (in_force().recipients, in_force().numbers, in_force().zone) == ((), "fr", "Europe/Vienna")
+    assert own() == {"recipients": [], "numbers": "fr"}
+    give_up(["recipients", "timeout_s"])
+    assert (in_force().recipients, own()) == (("a@x.example",), {"numbers": "fr"})
+    give_up(["numbers"])
+    assert not Preferences.objects.exists()
 
 
 @pytest.mark.django_db(transaction=True)

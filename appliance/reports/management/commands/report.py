@@ -17,6 +17,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
+from appliance.common.current_settings import current_settings
 from appliance.common.templatetags.waypost import visible
 from appliance.pipeline.days import Day, not_begun
 from appliance.reports import exporter, report_store
@@ -62,7 +63,7 @@ class Command(BaseCommand):
                     ended = run(
                         command,
                         hold,
-                        timeout_s=settings.REPORTS.timeout_s,
+                        timeout_s=current_settings().reports.timeout_s,
                         listen=lambda heard: _bar(heard) and recorded.heard(heard),
                     )
                 except KeyboardInterrupt:
@@ -100,7 +101,7 @@ def _zone() -> str:
     with contextlib.suppress(DatabaseError):
         if database_is_there():
             return in_force().zone
-    return str(settings.REPORTS.zone)
+    return str(current_settings().reports.zone)
 
 
 def _what_does_not_add_up(report: Report) -> Iterator[str]:
