@@ -71,7 +71,12 @@ class SettingChangeBody(Body):
 
     key: list[KeyPart] = Field(min_length=1, max_length=KEY_PARTS_MAX, description='such as ["relay", "domains"]')
     value: Annotated[Any, AfterValidator(_plain)] = Field(
-        description="null removes it, so that the configuration file or the default counts again"
+        description="null undoes a change, so that the configuration file or the default counts again"
+    )
+    removed: bool = Field(
+        default=False,
+        description="the value or row of the configuration file at the key does not count until null undoes "
+        "that; the value is null",
     )
 
 
@@ -185,11 +190,15 @@ def _draft(body: SettingsCheckBody, revision: str) -> Draft:
     if body.to is not None:
         return Draft(to=body.to, revision=revision)
     if body.changes is not None:
-        return Draft(changes=[(each.key, each.value) for each in body.changes], revision=revision)
+        return Draft(
+            changes=[(each.key, each.value) for each in body.changes if not each.removed],
+            removed=[each.key for each in body.changes if each.removed],
+            revision=revision,
+        )
     try:
-        changes = from_form({"toml": body.toml}).changes
-        for _, value in changes:
+        draft = from_form({"toml": body.toml})
+        for _, value in draft.changes:
             _plain(value)
     except ValueError as error:  # DraftError, too
         raise ApiError(f"toml: {error}", argument="toml") from error
-    return Draft(changes=changes, revision=revision)
+    return msgspec.structs.replace(draft, revision=revision)

@@ -13,7 +13,7 @@ from appliance.audit.record import audited
 from appliance.common.door import door
 from appliance.managed.draft import Draft
 from appliance.reports import preferences
-from mailcore.config.managed import document_text, not_managed
+from mailcore.config.managed import REMOVED, document_text, dotted, not_managed
 from mailcore.control.protocol.settings import KeyFault, SettingsChanged, SettingsKnown
 
 __all__ = ["Faulty", "applied", "exported"]
@@ -35,15 +35,18 @@ def applied(request: HttpRequest, draft: Draft, why: str) -> SettingsChanged:
         if answer.faults:
             raise Faulty(answer.faults)
         entry.words = ", ".join(each.key for each in answer.changed)
-    preferences.give_up(key[-1] for key, _ in draft.changes if key[0] == "reports")
+    preferences.give_up(key[-1] for key in (*(key for key, _ in draft.changes), *draft.removed) if key[0] == "reports")
     return answer
 
 
 def exported(answer: SettingsKnown) -> str:
     """Returns all settings that can be managed as one TOML text, which can be entered elsewhere."""
     document: dict[str, Any] = {}
+    removed = dict.fromkeys(dotted(each.removed) for each in answer.settings if each.removed)
+    if removed:
+        document[REMOVED] = list(removed)
     for each in answer.settings:
-        if each.fixed or _names_files(each.value):
+        if each.fixed or each.origin == "removed" or _names_files(each.value):
             continue
         table = document
         for name in each.key[:-1]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from mailcore.config.managed import dotted, named, values_of
+from mailcore.config.managed import REMOVED, dotted, named, removed_keys, values_of
 from mailcore.control.protocol.settings import CHANGES_MAX
 
 __all__ = ["Draft", "DraftError", "from_form", "from_json", "value_text"]
@@ -36,6 +36,7 @@ class Draft(msgspec.Struct, frozen=True):
     """Changes by key, or the state to return to. ``revision``: of the files that it was checked for; "" before."""
 
     changes: list[tuple[list[str], Any]] = []
+    removed: list[list[str]] = []  # values and rows of the configuration file that are not to count
     to: str = ""
     revision: str = ""
 
@@ -48,7 +49,8 @@ class Draft(msgspec.Struct, frozen=True):
         """Returns the operation's arguments."""
         if self.to:
             return {"to": self.to, "revision": self.revision, "check": check}
-        changes = [{"key": key, "value": value} for key, value in self.changes]
+        changes: list[dict[str, Any]] = [{"key": key, "value": value} for key, value in self.changes]
+        changes += [{"key": key, "removed": True} for key in self.removed]
         return {"changes": changes, "revision": self.revision, "check": check}
 
     def text(self) -> str:
@@ -58,7 +60,7 @@ class Draft(msgspec.Struct, frozen=True):
     @property
     def subject(self) -> str:
         """Returns the keys, for the audit log."""
-        return self.to or ", ".join(dotted(key) for key, _ in self.changes)
+        return self.to or ", ".join(dotted(key) for key in [*(key for key, _ in self.changes), *self.removed])
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +78,12 @@ def from_form(given: Mapping[str, Any]) -> Draft:
     if to := str(given.get("to", "")).strip():
         return Draft(to=to[:16])
     if toml := str(given.get("toml", "")).strip():
-        return Draft(changes=_of_toml(_Text("toml", toml)))
+        return _of_toml(_Text("toml", toml))
     key = named(str(given.get("key", "")))
     if key is None:
         raise DraftError('Write the key as in the file, with dots: relay.domains, routes."example.org".', "key")
+    if given.get("remove") == "file":
+        return Draft(removed=[key])
     if given.get("remove"):
         return Draft(changes=[(key, None)])
     return Draft(changes=[(key, _value(_Text("value", str(given.get("value", "")))))])
@@ -111,16 +115,17 @@ def _value(given: _Text) -> Any:
         return text
 
 
-def _of_toml(given: _Text) -> list[tuple[list[str], Any]]:
+def _of_toml(given: _Text) -> Draft:
     if len(given.text) > TEXT_MAX:
         raise DraftError(f"At most {TEXT_MAX} characters.", given.field)
     try:
         document = tomllib.loads(given.text)
     except tomllib.TOMLDecodeError as error:
         raise DraftError(f"Not valid TOML: {error}", given.field) from None
-    changes = values_of(document)
-    if not changes:
+    removed = removed_keys(document)
+    changes = values_of({name: value for name, value in document.items() if name != REMOVED})
+    if not changes and not removed:
         raise DraftError("There is no setting in it.", given.field)
-    if len(changes) > CHANGES_MAX:
+    if len(changes) + len(removed) > CHANGES_MAX:
         raise DraftError(f"At most {CHANGES_MAX} settings at once.", given.field)
-    return [(list(names), value) for names, value in changes.items()]
+    return Draft(changes=[(list(names), value) for names, value in changes.items()], removed=list(map(list, removed)))

@@ -33,8 +33,8 @@ class Field:
     bounds: Bounds
     name: str
     value: Any = None  # None: not set
-    origin: str = ""  # "managed", "file" or "": the default
-    below: Any = None  # the file's value, where a managed one counts
+    origin: str = ""  # "managed", "file", "removed" or "": the default
+    below: Any = None  # the file's value, where it does not count
     text: str = ""
     was: str = ""
     faults: list[str] = field(default_factory=list)
@@ -92,6 +92,8 @@ class Field:
         if self.origin == "managed":
             words = "changed here"
             return words if self.below is None else f"{words}; the file has {_words(self.below)}"
+        if self.origin == "removed":
+            return f"removed here; the file still has {_words(self.below)}"
         return "the file" if self.origin == "file" else f"default: {self.default}"
 
     def change(self) -> tuple[list[str], Any] | None:

@@ -129,12 +129,12 @@ def row_check(request: HttpRequest, slug: str, section: str) -> HttpResponse:
     answer = core.ask("settings", SettingsKnown)
     name = request.POST.get("row", "")[:400]
     if request.POST.get("remove"):
-        changes = _without(table, answer, name)
+        changes, removed = _without(table, answer, name, returns=request.POST["remove"] == "return")
         revision = answer.revision if request.POST.get("revision") == answer.revision else ""
         if not revision:
             fields = _row_fields(table, answer, name)
             return _row(request, answer, slug, table, name, fields, words=MEANWHILE, status=409)
-        return checked(request, core, Draft(changes, revision=revision))
+        return checked(request, core, Draft(changes, removed, revision=revision))
     fields = _row_fields(table, answer, name, request.POST)
     entered, text = request.POST.get("name", "").strip(), request.POST.get("text", "").strip()
     changes, above = _with_row(table, answer, name or entered, fields, text, is_new=not name)
@@ -178,17 +178,18 @@ def _with_row(
     return [([table.section], [*rows[:number], ordered, *rows[number + 1 :]])], f"{table.section}.{number}"
 
 
-def _without(table: Table, answer: SettingsKnown, name: str) -> list[tuple[list[str], Any]]:
-    if table.shape == "pairs":
-        return [([table.section, name], None)]
-    if table.shape == "named":
-        return [
-            (each.key, None)
-            for each in answer.settings
-            if each.key[:2] == [table.section, name] and each.origin == "managed"
-        ]
-    rows = _list(answer, table.section)
-    return [([table.section], [each for number, each in enumerate(rows) if str(number) != name])]
+def _without(
+    table: Table, answer: SettingsKnown, name: str, *, returns: bool
+) -> tuple[list[tuple[list[str], Any]], list[list[str]]]:
+    """Returns the changes without a row, and what of the file is removed; ``returns``: only what the file has stays."""
+    key = [table.section, name]
+    if table.shape == "list":
+        rows = _list(answer, table.section)
+        return [([table.section], [each for number, each in enumerate(rows) if str(number) != name])], []
+    of_row = [each for each in answer.settings if each.key[:2] == key]
+    if not returns and any(each.origin == "file" or each.below is not None for each in of_row):
+        return [], [key]
+    return [(key, None)], []
 
 
 def _row_fields(table: Table, answer: SettingsKnown, name: str, posted: Mapping[str, Any] | None = None) -> list[Field]:
@@ -207,7 +208,7 @@ def _row_fields(table: Table, answer: SettingsKnown, name: str, posted: Mapping[
 
 
 def _rows(table: Table, answer: SettingsKnown) -> list[dict[str, Any]]:
-    """Returns the rows: name, what it says, origin, and whether it can be removed here."""
+    """Returns the rows: name, what it says, origin, whether the file has it, and whether that is removed."""
     if table.shape == "list":
         origin = next((each.origin for each in answer.settings if each.key == [table.section]), "")
         return [
@@ -216,7 +217,8 @@ def _rows(table: Table, answer: SettingsKnown) -> list[dict[str, Any]]:
                 "title": each.get("address", ""),
                 "text": _summary(each),
                 "origin": origin,
-                "removable": True,
+                "in_file": False,
+                "removed": False,
             }
             for number, each in enumerate(_list(answer, table.section))
         ]
@@ -225,15 +227,17 @@ def _rows(table: Table, answer: SettingsKnown) -> list[dict[str, Any]]:
         if each.key[0] != table.section or len(each.key) < 2:
             continue
         name = each.key[1]
-        made = {"name": name, "title": name, "text": "", "origin": each.origin, "removable": True, "set": {}}
-        one = found.setdefault(name, made)
-        one["set"][".".join(each.key[2:])] = each.value
-        if each.origin == "managed":
-            one["origin"] = "managed"
-        one["removable"] = one["removable"] and each.origin == "managed" and each.below is None
+        made: dict[str, Any] = {"name": name, "title": name, "origin": each.origin, "in_file": False, "removed": False}
+        one = found.setdefault(name, made | {"set": {}})
+        if each.origin != "removed":
+            one["set"][".".join(each.key[2:])] = each.value
+        if each.origin == "managed" or one["origin"] == "removed":
+            one["origin"] = each.origin
+        one["in_file"] = one["in_file"] or each.origin == "file" or each.below is not None
+        one["removed"] = one["removed"] or each.removed == each.key[:2]
     for one in found.values():
         values = one.pop("set")
-        one["text"] = str(values[""]) if table.shape == "pairs" else _summary(values)
+        one["text"] = str(values.get("", "")) if table.shape == "pairs" else _summary(values)
     return list(found.values())[:ROWS_SHOWN]
 
 
@@ -247,7 +251,7 @@ def _list(answer: SettingsKnown, section: str) -> list[dict[str, Any]]:
 
 
 def _pair(answer: SettingsKnown, table: Table, name: str) -> str:
-    value = next((each.value for each in answer.settings if each.key == [table.section, name]), "")
+    value = next((each.value for each in answer.settings if each.key == [table.section, name]), None) or ""
     return str(value) if table.shape == "pairs" else ""
 
 

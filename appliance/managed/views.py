@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import msgspec
 from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -53,17 +54,17 @@ def _known(
     rows = [
         {
             "key": dotted(each.key),
-            "value": value_text(each.value),
+            "value": "" if each.origin == "removed" else value_text(each.value),
             "origin": each.origin,
             "below": "" if each.below is None else value_text(each.below),
             "fixed": each.fixed,
+            "removed": dotted(each.removed) if each.origin == "removed" else "",
         }
         for each in answer.settings
     ]
     context = {
         "answer": answer,
         "rows": rows,
-        "managed": sum(each["origin"] == "managed" for each in rows),
         "keys": manageable(),
         "error": error,
         "given": given or {"key": request.GET.get("key", "")[:400], "value": request.GET.get("value", "")[:400]},
@@ -81,7 +82,7 @@ def check(request: HttpRequest) -> HttpResponse:
     except DraftError as error:
         return _known(request, core, error=error, given=request.POST, status=422)
     revision = core.ask("settings", SettingsKnown).revision
-    return checked(request, core, Draft(draft.changes, draft.to, revision))
+    return checked(request, core, msgspec.structs.replace(draft, revision=revision))
 
 
 def checked(
@@ -98,7 +99,10 @@ def checked(
         "nothing": not answer.faults and not answer.changed and answer.revision == draft.revision,
         "form": form,
         "words": words,
-        "entered": [(dotted(key), "" if value is None else value_text(value)) for key, value in draft.changes],
+        "entered": [
+            *((dotted(key), "" if value is None else value_text(value)) for key, value in draft.changes),
+            *((dotted(key), "") for key in draft.removed),
+        ],
     }
     return render(request, "managed/check.html", context, status=422 if answer.faults else status)
 
@@ -118,7 +122,7 @@ def apply(request: HttpRequest) -> HttpResponse:
     try:
         answer = applied(request, draft, why)
     except (Refused, Faulty) as error:
-        renewed = Draft(draft.changes, draft.to, core.ask("settings", SettingsKnown).revision)
+        renewed = msgspec.structs.replace(draft, revision=core.ask("settings", SettingsKnown).revision)
         return checked(request, core, renewed, form=form, words=str(error), status=409)
     if _is_in_force(core, answer.revision):
         messages.success(request, "The change is in force.")

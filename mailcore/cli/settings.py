@@ -18,7 +18,7 @@ from mailcore.cli.reload import NAMES
 from mailcore.config.managed import dotted, named
 from mailcore.control.client import ControlClient, ControlError
 from mailcore.control.protocol.effects import SettingsEffects
-from mailcore.control.protocol.settings import SettingsChanged, SettingsHistory, SettingsKnown
+from mailcore.control.protocol.settings import KnownSetting, SettingsChanged, SettingsHistory, SettingsKnown
 from mailcore.control.protocol.state import Ping
 from mailcore.faults import Code, Fault
 from mailcore.terminal.command import DONE, NOT_DONE, WRONG_USE, UsageError, add_common, control_client
@@ -43,23 +43,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
     setting.add_argument("value", metavar="VALUE", help="as in TOML: 5, true, ['a', 'b']; other text is a string")
     setting.set_defaults(run=_set)
     unsetting = commands.add_parser(
-        "unset", help="remove a managed value; that of the file, or the default, counts again"
+        "unset", help="undo a change or a removal; the value of the file, or the default, counts again"
     )
     unsetting.add_argument("key", metavar="KEY", help=KEY_HELP)
     unsetting.set_defaults(run=_unset)
+    removing = commands.add_parser(
+        "remove", help="let a value or a row of the configuration file not count; unset returns it"
+    )
+    removing.add_argument("key", metavar="KEY", help=f"{KEY_HELP}; or a row, transports.NAME")
+    removing.set_defaults(run=_remove)
     history = commands.add_parser("history", help="list earlier states: when, who, why, and what changed")
     history.add_argument("--limit", type=int, default=20, metavar="N", help="maximum number (default: 20)")
     history.set_defaults(run=_history)
     returning = commands.add_parser("return", help="return to an earlier state")
     returning.add_argument("revision", metavar="REVISION", help="as settings history shows it")
     returning.set_defaults(run=_return)
-    for each in (setting, unsetting, returning):
+    for each in (setting, unsetting, removing, returning):
         each.add_argument("--why", default="", metavar="TEXT", help="reason, recorded with your user name")
         each.add_argument("--yes", action="store_true", help="skip the confirmation prompt")
         each.add_argument(
             "--dry-run", action="store_true", help="only show what would change, restart, and become of mail"
         )
-    for each in (listing, setting, unsetting, history, returning):
+    for each in (listing, setting, unsetting, removing, history, returning):
         add_common(each)
 
 
@@ -69,10 +74,18 @@ def _list(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(known)
         return DONE if known.in_force else NOT_DONE
-    rows = [(dotted(each.key), each.origin, _value(each.value)) for each in known.settings]
+    rows = [(dotted(each.key), each.origin, _listed(each)) for each in known.settings]
     for line in whole_table(("SETTING", "ORIGIN", "VALUE"), rows, width(sys.stdout)):
         say(line)
     return _said_whether_in_force(known)
+
+
+def _listed(setting: KnownSetting) -> str:
+    if setting.origin != "removed":
+        return _value(setting.value)
+    if setting.below is None:
+        return "removed here; the file does not have it any more"
+    return f"removed here; the file still has {_value(setting.below)}"
 
 
 def _said_whether_in_force(known: SettingsKnown) -> int:
@@ -100,6 +113,10 @@ def apply_changes(arguments: argparse.Namespace, changes: list[dict[str, Any]]) 
 
 def _unset(arguments: argparse.Namespace) -> int:
     return _change(arguments, "settings_change", {"changes": [{"key": _key(arguments.key), "value": None}]})
+
+
+def _remove(arguments: argparse.Namespace) -> int:
+    return _change(arguments, "settings_change", {"changes": [{"key": _key(arguments.key), "removed": True}]})
 
 
 def _return(arguments: argparse.Namespace) -> int:

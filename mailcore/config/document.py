@@ -17,7 +17,7 @@ from typing import Any
 from mailcore.bounds import BadValue, Bounds, Kind, bounds_by_name, shown
 from mailcore.config.lines import Fault, key_lines, located, report
 from mailcore.config.lines import Path as Key
-from mailcore.config.managed import Managed, merged, refused_values
+from mailcore.config.managed import Managed, layered, refused_values
 from mailcore.config.settings import DIRECTORIES, SECTIONS, TlsPolicy, Transport
 
 __all__ = ["ConfigError", "Document"]
@@ -72,7 +72,7 @@ class Document:
         if self._managed is not None:
             for key, why in refused_values(self._managed.document, self._document):
                 self._fault(key, why)
-            self._document = merged(self._document, self._managed.document)
+            self._document = layered(self._document, self._managed.document)
 
     def _error(self) -> ConfigError:
         """Returns the error of all faults, each with the line of the file that its value is in."""

@@ -102,8 +102,9 @@ def unkept(key: Key, value: Any, below: Any) -> str:
             continue
         if reference is None:
             return (
-                f"can't be managed here: it names a file; it must be one that Waypost keeps, {PREFIX}{kind}/NAME.DIGEST, as "
-                "waypost kept list shows it. Others are named in the configuration file"
+                f"can't be managed here: it names a file that the configuration file does not name at this key: {text!r}. Name "
+                "it there (again), undo this change, or use a file that Waypost keeps, "
+                f"{PREFIX}{kind}/NAME.DIGEST, as waypost kept list shows it"
             )
         if reference.kind != kind:
             return f"must be a kept file of the kind {kind} (got {reference})"

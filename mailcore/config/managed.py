@@ -1,7 +1,9 @@
 """The settings that are managed while Waypost runs: ``home/managed.toml``, above the configuration file.
 
 The file has the same keys as the configuration file. A value in it counts instead of the one there; a list, a route or a
-section ``[[listener]]`` counts as a whole. Where ``[portal] manages`` is false, the file is not read and not written.
+section ``[[listener]]`` counts as a whole. ``removed`` lists keys of the configuration file that do not count: values, or rows
+such as ``routes."example.org"`` with all that is in them. Where ``[portal] manages`` is false, the file is neither read nor
+written.
 
 Keys that a person with the right to manage must not have are refused: places, the names of files that Waypost does not keep
 itself (``mailcore.config.kept_files``), and who may do what. So a change here reads no other file, opens no door to itself, and
@@ -33,22 +35,28 @@ __all__ = [
     "BYTES_MAX",
     "HISTORY",
     "NAME",
+    "REMOVED",
     "Managed",
     "changed",
     "document_text",
     "dotted",
+    "is_below",
     "keys_of",
+    "layered",
     "manageable",
     "merged",
     "named",
     "names_files",
     "not_managed",
     "refused_values",
+    "removed_keys",
+    "removed_text",
     "revision_of",
     "values_of",
 ]
 
 NAME = "managed.toml"
+REMOVED = "removed"  # the key of the list of what is removed
 HISTORY = "managed-history.jsonl"  # in the home: a line for each state
 BYTES_MAX = 1 << 20
 HEAD = "# Settings that were changed while Waypost ran, above the configuration file. Written by Waypost.\n"
@@ -67,6 +75,7 @@ _KEYS: dict[tuple[str, ...], str] = {  # of sections that are managed otherwise 
     ("reports", "broker_url"): "the reports' process reads it when it starts",
     ("reports", "spark_master"): "all events are read there",
 }
+_REPEATED = ("listener", "milter", "certificate", "dkim")  # sections [[name]]
 _WITH_PASSWORD = ("smtp", "smtp_tls", "smtp_user")  # of [alerts]
 _FILE_ENDS = ("_file", "_files", "_directory", "_maps")
 
@@ -78,6 +87,16 @@ class Managed:
     path: Path
     text: str
     document: dict[str, Any]
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Returns the values, without the list of what is removed."""
+        return {name: value for name, value in self.document.items() if name != REMOVED}
+
+    @property
+    def removed(self) -> list[tuple[str, ...]]:
+        """Returns the keys that are removed; those that are wrongly written are left out."""
+        return removed_keys(self.document)
 
     @classmethod
     def read(cls, path: Path) -> Managed:
@@ -126,13 +145,75 @@ def names_files(key: Key) -> bool:
 
 def refused_values(document: Mapping[str, Any], below: Mapping[str, Any]) -> Iterable[tuple[Key, str]]:
     """Yields the key of each value that must not be managed, and why. ``below``: what the configuration file has."""
-    for key in keys_of(document):
+    yield from _refused_removals(document, below)
+    for key in keys_of({name: value for name, value in document.items() if name != REMOVED}):
         why = not_managed(key)
         if why and kind_of(key):
             why = unkept(key, _at(document, key), _all_at(below, key))
         why = why or _of_a_password(key, below)
         if why:
             yield key, why
+
+
+def _refused_removals(document: Mapping[str, Any], below: Mapping[str, Any]) -> Iterable[tuple[Key, str]]:
+    given = document.get(REMOVED, [])
+    if not isinstance(given, list) or any(not isinstance(each, str) or named(each) is None for each in given):
+        yield (REMOVED,), "must be a list of keys as in the file, such as 'routes.\"example.org\"'"
+        return
+    for key in removed_keys(document):
+        if why := not_removable(key, below):
+            yield (REMOVED,), f"{dotted(key)}: {why}"
+
+
+def not_removable(key: tuple[str, ...], below: Mapping[str, Any]) -> str:
+    """Returns why a key of the configuration file can't be removed here; "" if it can."""
+    if len(key) < 2 and key[0] not in _REPEATED:
+        return 'can\'t be removed here: it must be a value or a row, such as routes."example.org"'
+    for each in [key, *(each for each in keys_of(below) if is_below(_names_of(each), key))]:
+        if (why := not_managed(each)) and not kind_of(each):
+            name = "" if _names_of(each) == key else f"{dotted(_names_of(each))} "
+            return f"{name}{why}"
+    return ""
+
+
+def _names_of(key: Key) -> tuple[str, ...]:
+    return tuple(part for part in key if isinstance(part, str))
+
+
+def is_below(key: tuple[str, ...], above: tuple[str, ...]) -> bool:
+    """Returns True if a key is another one, or in it."""
+    return key[: len(above)] == above
+
+
+def removed_keys(document: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Returns the keys that a managed document removes; those that are wrongly written are left out."""
+    given = document.get(REMOVED, [])
+    texts = given if isinstance(given, list) else []
+    found = [named(text) for text in texts if isinstance(text, str)]
+    return [tuple(names) for names in found if names is not None]
+
+
+def removed_text(keys: Iterable[tuple[str, ...]]) -> list[str]:
+    """Returns the list of keys that are removed, as the file has it."""
+    return [dotted(key) for key in keys]
+
+
+def layered(below: Mapping[str, Any], managed: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what counts of the configuration file with a managed document above it."""
+    found: Any = below
+    for key in removed_keys(managed):
+        found = _without(found, key)
+    return merged(found, {name: value for name, value in managed.items() if name != REMOVED})
+
+
+def _without(table: Mapping[str, Any], key: tuple[str, ...]) -> dict[str, Any]:
+    name, *rest = key
+    found = dict(table)
+    if not rest:
+        found.pop(name, None)
+    elif isinstance(found.get(name), dict):
+        found[name] = _without(found[name], tuple(rest))
+    return found
 
 
 def _of_a_password(key: Key, below: Mapping[str, Any]) -> str:
@@ -234,9 +315,22 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
     return found
 
 
-def changed(document: Mapping[str, Any], changes: Iterable[tuple[tuple[str, ...], Any]]) -> dict[str, Any]:
-    """Returns these settings with these values; None removes one. Empty sections go. Raises TypeError, ValueError."""
+def changed(
+    document: Mapping[str, Any],
+    changes: Iterable[tuple[tuple[str, ...], Any]],
+    removed: Iterable[tuple[str, ...]] = (),
+) -> dict[str, Any]:
+    """Returns these settings with these values; None undoes a change, and a removal. Empty sections go.
+
+    ``removed``: keys of the configuration file that are not to count. Raises TypeError, ValueError.
+    """
+    removed = list(removed)
+    changes = [*((key, None) for key in removed), *changes]
     new: dict[str, Any] = json.loads(json.dumps(document))  # TypeError for a date, which no setting has
+    out = new.pop(REMOVED, [])
+    gone = [tuple(named(each) or ()) for each in out]
+    kept = [each for each in gone if not any(is_below(each, key) for key, _ in changes)]
+    kept += [key for key in removed if not any(is_below(key, each) for each in kept)]
     for key, value in changes:
         *sections, name = key
         tables = [new]
@@ -255,7 +349,7 @@ def changed(document: Mapping[str, Any], changes: Iterable[tuple[tuple[str, ...]
         for at in range(len(tables) - 1, 0, -1):
             if not tables[at]:
                 del tables[at - 1][sections[at - 1]]
-    return new
+    return {REMOVED: removed_text(dict.fromkeys(kept)), **new} if kept else new
 
 
 def document_text(document: Mapping[str, Any], head: str = HEAD) -> str:

@@ -30,7 +30,8 @@ from mailcore.config.managed import (
     Managed,
     changed,
     document_text,
-    merged,
+    is_below,
+    layered,
     not_managed,
     revision_of,
     values_of,
@@ -113,7 +114,7 @@ class Managing:
         for each in self._states()[0]:
             with contextlib.suppress(tomllib.TOMLDecodeError):
                 states.append((each.at, tomllib.loads(each.text)))
-        return merged(document, managed.document), states
+        return layered(document, managed.document), states
 
     async def _known(self, session: Session, arguments: Arguments) -> AsyncGenerator[Any, None]:
         yield await self._view.in_thread(self._look)
@@ -140,7 +141,7 @@ class Managing:
         """Returns the text of the managed file after these changes, or that of the state ``to``. Raises NotManaged."""
         if to:
             return await self._view.in_thread(self._text_of, to)
-        return await self._view.in_thread(self._text_after, [(tuple(each.key), each.value) for each in changes])
+        return await self._view.in_thread(self._text_after, changes)
 
     # -- reading, in threads
 
@@ -169,17 +170,7 @@ class Managing:
         except ConfigError as error:
             fault = str(error)
         reload = last_result(self._settings.run_directory)
-        above, below = values_of(managed.document), values_of(document)
-        known = [
-            KnownSetting(
-                key=list(key),
-                value=_plain(above.get(key, below.get(key))),
-                origin="managed" if key in above else "file",
-                below=_plain(below.get(key)) if key in above else None,
-                fixed=not_managed(key),
-            )
-            for key in dict.fromkeys((*above, *below))
-        ]
+        known = known_settings(document, managed)
         return SettingsKnown(
             manages=self._manages(managed),
             source=self._settings.source,
@@ -198,11 +189,18 @@ class Managing:
         except OSError as error:
             raise NotManaged(f"{error.filename}: {error.strerror}", code=Code.UNAVAILABLE) from error
 
-    def _text_after(self, changes: Sequence[tuple[tuple[str, ...], Any]]) -> str:
-        """Returns the text of the managed file after the changes. Raises NotManaged."""
-        _, _, managed = self._read()
+    def _text_after(self, changes: Sequence[SettingChange]) -> str:
+        """Returns the text of the managed file after the changes. Raises NotManaged.
+
+        A removal of what the configuration file does not have undoes a change, and no more.
+        """
+        _, document, managed = self._read()
+        there = values_of(document)
+        removed = [tuple(each.key) for each in changes if each.removed]
+        values = [(tuple(each.key), None if each.removed else each.value) for each in changes]
+        removed = [key for key in removed if any(is_below(each, key) for each in there)]
         try:
-            return document_text(changed(managed.document, changes))
+            return document_text(changed(managed.document, values, removed))
         except (TypeError, ValueError) as error:
             raise NotManaged(str(error), code=Code.INVALID) from error
 
@@ -300,6 +298,30 @@ class Managing:
 
 def _refused(faults: list[KeyFault], revision: str) -> SettingsChanged:
     return SettingsChanged(faults=faults, changed=[], restarts=[], revision=revision, applied=False)
+
+
+def known_settings(document: dict[str, Any], managed: Managed) -> list[KnownSetting]:
+    """Returns each value that is set in the configuration file or above it, or is removed there."""
+    above, below, out = values_of(managed.values), values_of(document), managed.removed
+    known = []
+    for key in dict.fromkeys((*above, *below)):
+        removed = next((each for each in out if is_below(key, each)), ()) if key in below else ()
+        known.append(
+            KnownSetting(
+                key=list(key),
+                value=_plain(above.get(key, None if removed else below.get(key))),
+                origin="managed" if key in above else "removed" if removed else "file",
+                below=_plain(below.get(key)) if key in above or removed else None,
+                fixed=not_managed(key),
+                removed=list(removed),
+            )
+        )
+    known += [
+        KnownSetting(key=list(key), value=None, origin="removed", removed=list(key))
+        for key in out
+        if not any(is_below(each, key) for each in below)
+    ]
+    return known
 
 
 def _dotted(key: Sequence[str | int]) -> str:

@@ -98,6 +98,28 @@ async def test_each_kind_is_changed_under_load_and_a_fault_is_at_its_field(tmp_p
         assert ["routes", "mine.example"] not in [each["key"] for each in (await it.core.ask("settings"))["settings"]]
 
 
+async def test_a_route_of_the_file_is_removed_and_returned(tmp_path: Path) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
+        page = await it.sign_in("administrator")
+        await page.goto(it.url("/settings/kinds/routes/"))
+        await page.click("a:has-text('Change *')")
+        await shots(page, "row-of-the-file")
+        await page.click("button.danger")
+        await expect(page.locator("tbody")).to_contain_text("[routes] *")
+        await applied(page)
+        await shots(page, "settings-with-a-removal")
+        await page.goto(it.url("/settings/kinds/routes/"))
+        await expect(page.locator("tbody").first).to_contain_text("removed here; the file still has it")
+        await shots(page, "routes-with-a-removal")
+        await page.click("a:has-text('Change *')")
+        await expect(page.locator("main .notice:not(#stale)")).to_contain_text("the file still has it")
+        await shots(page, "row-removed")
+        await page.click("button:has-text('Return * of the file')")
+        await applied(page)
+        await page.goto(it.url("/settings/kinds/routes/"))
+        await expect(page.locator("main")).not_to_contain_text("removed here")
+
+
 async def test_two_administrators_and_a_hand_in_the_file_overwrite_nothing(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
         pages = [await it.sign_in("administrator") for _ in range(2)]

@@ -142,6 +142,25 @@ async def test_a_managed_file_with_a_fault_is_named_with_its_line_and_stops_no_p
         assert str(managed) in done.stderr
 
 
+async def test_a_route_of_the_file_is_removed_and_returned(tmp_path: Path) -> None:
+    async with Lab(["accept:127.0.0.1:0", "accept:127.0.0.1:0"]) as lab:
+        first, second = route_to(lab, 0), route_to(lab, 1)
+        async with running(tmp_path, lab, routes={"*": first, "b.example": second}) as core:
+            before = core.config.read_text()
+            assert (await core.ask("resolve", address="a@b.example"))["destination"] == second
+            out = await changed(core, "remove", 'routes."b.example"', "--why", "it moved")
+            assert f"[routes] b.example: {second} -> not set" in out
+            assert (await core.ask("resolve", address="a@b.example"))["destination"] == first
+            listed = await asyncio.to_thread(run, core, "settings", "list")
+            assert f"removed here; the file still has {second}" in listed.stdout
+            assert core.config.read_text() == before
+            assert await changed(core, "remove", "routes.none") == "nothing changes\n"
+            await core.again()
+            assert (await core.ask("resolve", address="a@b.example"))["destination"] == first
+            await changed(core, "unset", 'routes."b.example"')
+            assert (await core.ask("resolve", address="a@b.example"))["destination"] == second
+
+
 async def test_where_the_file_alone_counts_nothing_is_managed(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab, {"portal": {"manages": False}}) as core:
         (core.home / "managed.toml").write_text("[relay]\ndomains = ['mine.example']\n")

@@ -10,6 +10,13 @@ BOOK, OUTBOX, KILLS = (f"tests/appliance/alerts/test_{name}.py" for name in ("bo
 
 MUTATIONS = [
     Mutation(
+        "the watch keeps the settings of its start",
+        "appliance/alerts/watching.py",
+        "        if settings == self._settings:\n",
+        "        if settings:\n",
+        "tests/appliance/alerts/test_watching.py -k other_settings",
+    ),
+    Mutation(
         "an alert whose rule cannot be checked ends",
         "appliance/alerts/book.py",
         "    if judgement.unknown or held:",

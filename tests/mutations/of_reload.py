@@ -69,6 +69,13 @@ MUTATIONS = [
         "tests/end_to_end/test_settings.py -k refused",
     ),
     Mutation(
+        "a row is removed with a setting that is not managed",
+        "mailcore/config/managed.py",
+        "    for each in [key, *(each for each in keys_of(below) if is_below(_names_of(each), key))]:\n",
+        "    for each in [key]:\n",
+        "tests/config/test_removed_settings.py -k alone",
+    ),
+    Mutation(
         "queued mail that would bounce is not counted",
         "mailcore/effects/queued.py",
         "                if old == new:\n",

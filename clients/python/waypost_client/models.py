@@ -687,13 +687,14 @@ class KeyFault(msgspec.Struct, kw_only=True):
 
 
 class KnownSetting(msgspec.Struct, kw_only=True):
-    """A value that is set in one of the files."""
+    """A value that is set in one of the files, or is removed."""
 
     key: list[str]
     value: Any
     origin: str
     below: Any = None
     fixed: str = ""
+    removed: list[str] = []
 
 
 class LanePositions(msgspec.Struct, kw_only=True):
@@ -1308,6 +1309,7 @@ class SettingChangeBody(msgspec.Struct, kw_only=True):
 
     key: list[str]
     value: Any
+    removed: bool | UnsetType = UNSET
 
 
 class SettingsBody(msgspec.Struct, kw_only=True):

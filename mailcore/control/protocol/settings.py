@@ -34,10 +34,14 @@ Revision = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
 
 
 class SettingChange(Arguments, frozen=True, kw_only=True):
-    """One value: ``["relay", "domains"]``; None removes it, so that the configuration file or the default counts again."""
+    """One value: ``["relay", "domains"]``; None undoes a change, so that the configuration file or the default counts again.
+
+    ``removed``: the value or row of the configuration file at the key does not count, until None undoes that.
+    """
 
     key: Key
     value: Any = None
+    removed: bool = False
 
 
 class SettingsArguments(Arguments, frozen=True, kw_only=True):
@@ -63,13 +67,14 @@ class SettingsHistoryArguments(Arguments, frozen=True, kw_only=True):
 
 
 class KnownSetting(Result):
-    """A value that is set in one of the files."""
+    """A value that is set in one of the files, or is removed."""
 
     key: list[str]
-    value: Any
-    origin: str  # "managed" or "file"
-    below: Any = None  # the value of the configuration file, where a managed one counts
+    value: Any  # None: it is removed
+    origin: str  # "managed", "file" or "removed"
+    below: Any = None  # the value of the configuration file, where another one counts, or none
     fixed: str = ""  # why it can't be managed; "" if it can
+    removed: list[str] = []  # the key that is removed: this one, or that of the row; [] if it is not
 
 
 class SettingsKnown(Result):

@@ -112,6 +112,60 @@ def test_a_draft_that_nobody_was_shown_is_refused() -> None:
         assert client.post("/settings/apply/", {"draft": "{", "why": "because"}).status_code == 422
 
 
+def test_a_row_of_the_file_is_removed_and_one_that_is_removed_is_returned() -> None:
+    def row(name: str, origin: str, **more: Any) -> dict[str, Any]:
+        there = {"key": ["routes", name], "value": "smtp", "origin": origin, "below": None, "fixed": "", "removed": []}
+        return there | more
+
+    rows = [
+        row("file", "file"),
+        row("both", "managed", below="bulk"),
+        row("here", "managed"),
+        row("out", "removed", value=None, below=HOSTILE, removed=["routes", "out"]),
+        row("gone", "removed", value=None, removed=["routes", "gone"]),
+    ]
+    asked: list[dict[str, Any]] = []
+
+    def change(arguments: dict[str, Any]) -> Any:
+        asked.extend(arguments["changes"])
+        return changed()
+
+    with FakeCore({"settings": known(settings=rows), "settings_change": change}):
+        client = signed_in("administrator")
+        for path in ("/settings/", "/settings/kinds/routes/", "/settings/kinds/routes/rows/routes/?row=out"):
+            page = markup_of(client.get(path))
+            assert "emoved here" in page
+            assert "still has" in page
+            assert "<script>alert" not in page
+        for name, button in (
+            ("file", "1"),
+            ("both", "1"),
+            ("both", "return"),
+            ("here", "1"),
+            ("out", "return"),
+            ("gone", "return"),
+        ):
+            given = {"row": name, "revision": NOW, "remove": button}
+            assert client.post("/settings/kinds/routes/rows/routes/check/", given).status_code == 200
+        client.post("/settings/check/", {"key": "routes.file", "remove": "file"})
+        client.post("/settings/check/", {"toml": "removed = ['routes.file']\n[relay]\ndomains = ['a.example']"})
+        text = client.get("/settings/export/").content.decode()
+    gone: dict[str, Any] = {"removed": True}
+    back: dict[str, Any] = {"value": None}
+    wanted = [
+        ("file", gone),
+        ("both", gone),
+        ("both", back),
+        ("here", back),
+        ("out", back),
+        ("gone", back),
+        ("file", gone),
+    ]
+    imported = [{"key": ["relay", "domains"], "value": ["a.example"]}, {"key": ["routes", "file"], "removed": True}]
+    assert asked == [{"key": ["routes", name], **what} for name, what in wanted] + imported
+    assert 'removed = ["routes.out", "routes.gone"]' in text
+
+
 def test_where_the_file_alone_counts_no_form_is_shown() -> None:
     with FakeCore({"settings": known(manages=False)}):
         page = markup_of(signed_in("administrator").get("/settings/"))
