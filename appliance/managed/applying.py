@@ -46,7 +46,7 @@ def exported(answer: SettingsKnown) -> str:
     if removed:
         document[REMOVED] = list(removed)
     for each in answer.settings:
-        if each.fixed or each.origin == "removed" or _names_files(each.value):
+        if each.fixed or each.origin in ("removed", "tuned") or _names_files(each.value):
             continue
         table = document
         for name in each.key[:-1]:

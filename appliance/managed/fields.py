@@ -16,9 +16,9 @@ from django.http import QueryDict
 
 from appliance.managed.draft import value_text
 from mailcore.bounds import Bounds, Kind, number_from_text
-from mailcore.control.protocol.settings import KeyFault
+from mailcore.control.protocol.settings import KeyFault, TunedLayer
 
-__all__ = ["Field", "fields_of", "rest_of", "with_faults"]
+__all__ = ["Field", "fields_of", "rest_of", "scope_of", "with_faults"]
 
 Key = tuple[str, ...]
 TEXT_MAX = 200_000
@@ -34,6 +34,7 @@ class Field:
     name: str
     value: Any = None  # None: not set
     origin: str = ""  # "managed", "file", "removed" or "": the default
+    tuned: Sequence[TunedLayer] = ()  # values set live, which count above it
     below: Any = None  # the file's value, where it does not count
     text: str = ""
     was: str = ""
@@ -87,6 +88,11 @@ class Field:
         return self.bounds.allowed("_").replace("_", GROUP) if self.widget == "number" else ""
 
     @property
+    def scope(self) -> str:
+        """Returns the scope of the values that are set live."""
+        return scope_of(self.key)
+
+    @property
     def origin_words(self) -> str:
         """Returns where the value comes from."""
         if self.origin == "managed":
@@ -133,7 +139,7 @@ def fields_of(
         one = known.get(key)
         found = Field(key, each, name)
         if one is not None:
-            found.value, found.origin, found.below = one.value, one.origin, one.below
+            found.value, found.origin, found.below, found.tuned = one.value, one.origin, one.below, one.tuned
             found.text = "\n".join(_lines(one.value))
         found.was = found.text
         if posted is not None and f"is-{name}" in posted:
@@ -141,6 +147,12 @@ def fields_of(
             found.was = _plain(posted.get(f"was-{name}", ""))
         made.append(found)
     return made
+
+
+def scope_of(key: Sequence[str]) -> str:
+    """Returns the scope in which a setting is tuned, as the tuning page names it: "", "smtp", "smtp:example.org"."""
+    section, *names = key[:-1]
+    return ":".join(names[::2]) if section == "transports" else ""
 
 
 def with_faults(fields: Sequence[Field], faults: Sequence[KeyFault], above: str = "") -> list[str]:

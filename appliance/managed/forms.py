@@ -224,7 +224,7 @@ def _rows(table: Table, answer: SettingsKnown) -> list[dict[str, Any]]:
         ]
     found: dict[str, dict[str, Any]] = {}
     for each in answer.settings:
-        if each.key[0] != table.section or len(each.key) < 2:
+        if each.key[0] != table.section or len(each.key) < 2 or each.origin == "tuned":
             continue
         name = each.key[1]
         made: dict[str, Any] = {"name": name, "title": name, "origin": each.origin, "in_file": False, "removed": False}

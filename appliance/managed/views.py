@@ -21,6 +21,7 @@ from appliance.accounts.roles import administrator, viewer
 from appliance.common.door import Door, door
 from appliance.managed.applying import Faulty, applied, exported
 from appliance.managed.draft import Draft, DraftError, from_form, from_json, value_text
+from appliance.managed.fields import scope_of
 from mailcore.config.managed import dotted, manageable
 from mailcore.control.client import ControlError, Refused
 from mailcore.control.protocol.settings import SettingsChanged, SettingsHistory, SettingsKnown
@@ -54,10 +55,12 @@ def _known(
     rows = [
         {
             "key": dotted(each.key),
-            "value": "" if each.origin == "removed" else value_text(each.value),
+            "value": "" if each.origin in ("removed", "tuned") else value_text(each.value),
             "origin": each.origin,
             "below": "" if each.below is None else value_text(each.below),
             "fixed": each.fixed,
+            "scope": scope_of(each.key) if each.tuned else "",
+            "tuned": [(value_text(layer.value), layer.until) for layer in each.tuned],
             "removed": dotted(each.removed) if each.origin == "removed" else "",
         }
         for each in answer.settings

@@ -74,13 +74,18 @@ def _list(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(known)
         return DONE if known.in_force else NOT_DONE
-    rows = [(dotted(each.key), each.origin, _listed(each)) for each in known.settings]
+    rows = [(dotted(each.key), "tuned" if each.tuned else each.origin, _listed(each)) for each in known.settings]
     for line in whole_table(("SETTING", "ORIGIN", "VALUE"), rows, width(sys.stdout)):
         say(line)
     return _said_whether_in_force(known)
 
 
 def _listed(setting: KnownSetting) -> str:
+    if setting.tuned:
+        layers = [_value(each.value) + (f" until {shown(each.until)}" if each.until else "") for each in setting.tuned]
+        if setting.origin != "tuned":
+            layers.append(f"{_value(setting.value)} ({setting.origin})")
+        return "; below it ".join(layers)
     if setting.origin != "removed":
         return _value(setting.value)
     if setting.below is None:

@@ -27,7 +27,7 @@ from typing import TypeVar
 
 from mailcore.log.disk import Disk
 
-__all__ = ["Tuned", "read"]
+__all__ = ["Timed", "Tuned", "Values", "read"]
 
 _HEAD = "# Values changed live, above the configuration file. Written by Waypost; change them with its commands.\n"
 

@@ -32,18 +32,19 @@ from mailcore.config.managed import (
     document_text,
     is_below,
     layered,
-    not_managed,
     revision_of,
     values_of,
 )
 from mailcore.config.settings import Settings
 from mailcore.config.settings_files import SettingsFiles
+from mailcore.config.tuned import Timed, Values
+from mailcore.config.tuned import read as read_tuned
 from mailcore.control.kept_maps import kept_map_faults
+from mailcore.control.known_settings import known_settings, plain
 from mailcore.control.operations import Answers
 from mailcore.control.protocol.operation import Arguments
 from mailcore.control.protocol.settings import (
     KeyFault,
-    KnownSetting,
     SettingChange,
     SettingsArguments,
     SettingsChanged,
@@ -170,7 +171,10 @@ class Managing:
         except ConfigError as error:
             fault = str(error)
         reload = last_result(self._settings.run_directory)
-        known = known_settings(document, managed)
+        tuned: tuple[Values, Timed] = ({}, {})
+        with contextlib.suppress(OSError, ValueError):  # the manager says what is wrong with it
+            tuned = read_tuned(self._settings.home / "tuned.toml")
+        known = known_settings(document, managed, tuned, time.time())
         return SettingsKnown(
             manages=self._manages(managed),
             source=self._settings.source,
@@ -257,7 +261,7 @@ class Managing:
         return SettingsChanged(
             faults=[],
             changed=[
-                StatedChange(key=each.key, before=_plain(each.before), after=_plain(each.after))
+                StatedChange(key=each.key, before=plain(each.before), after=plain(each.after))
                 for each in changed_keys(old, new)
             ],
             restarts=[role for role in ROLES if role in concerned(old, new)],
@@ -300,38 +304,5 @@ def _refused(faults: list[KeyFault], revision: str) -> SettingsChanged:
     return SettingsChanged(faults=faults, changed=[], restarts=[], revision=revision, applied=False)
 
 
-def known_settings(document: dict[str, Any], managed: Managed) -> list[KnownSetting]:
-    """Returns each value that is set in the configuration file or above it, or is removed there."""
-    above, below, out = values_of(managed.values), values_of(document), managed.removed
-    known = []
-    for key in dict.fromkeys((*above, *below)):
-        removed = next((each for each in out if is_below(key, each)), ()) if key in below else ()
-        known.append(
-            KnownSetting(
-                key=list(key),
-                value=_plain(above.get(key, None if removed else below.get(key))),
-                origin="managed" if key in above else "removed" if removed else "file",
-                below=_plain(below.get(key)) if key in above or removed else None,
-                fixed=not_managed(key),
-                removed=list(removed),
-            )
-        )
-    known += [
-        KnownSetting(key=list(key), value=None, origin="removed", removed=list(key))
-        for key in out
-        if not any(is_below(each, key) for each in below)
-    ]
-    return known
-
-
 def _dotted(key: Sequence[str | int]) -> str:
     return ".".join(map(str, key))
-
-
-def _plain(value: Any) -> Any:
-    """Returns the value as MessagePack can carry it."""
-    return json.loads(json.dumps(value, default=_object))
-
-
-def _object(value: Any) -> Any:
-    return msgspec.to_builtins(value, str_keys=True) if hasattr(value, "__dataclass_fields__") else str(value)

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from mailcore.config.document import ConfigError
 from mailcore.config.load import load, load_managed
 from mailcore.config.managed import Managed, changed, document_text, layered, merged, not_removable, values_of
-from mailcore.control.managing import known_settings
+from mailcore.config.tuned import Timed, Values
+from mailcore.control.known_settings import known_settings
 
 BELOW: dict[str, Any] = {
     "relay": {"domains": ["a.example"]},
@@ -110,6 +111,24 @@ def test_what_is_removed_is_listed_with_what_the_file_has() -> None:
     gone = found["routes", "gone"]
     assert (gone.value, gone.origin, gone.below) == (None, "removed", None)
     assert (found["routes", "b.example"].origin, found["routes", "*"].origin) == ("managed", "file")
+
+
+def test_what_is_tuned_is_listed_above_both_files_while_it_lasts() -> None:
+    lasting: Values = {"": {"qmgr_message_active_limit": 9}, "provider": {"process_limit": 8}}
+    timed: Timed = {
+        "provider": {"process_limit": (7, 200.0), "recipient_limit": (5, 50.0)},
+        "provider:x.example": {"destination_rate_delay": (3.0, 200.0)},
+    }
+    managed = Managed(Path("m"), "", {"transports": {"provider": {"process_limit": 6}}})
+    found = {tuple(each.key): each for each in known_settings(BELOW, managed, (lasting, timed), 100.0)}
+    limit = found["transports", "provider", "process_limit"]
+    assert (limit.value, limit.origin) == (6, "managed")
+    assert [(each.value, each.until) for each in limit.tuned] == [(7, 200.0), (8, None)]
+    assert ("transports", "provider", "recipient_limit") not in found, "its time is over"
+    own = found["transports", "provider", "destinations", "x.example", "destination_rate_delay"]
+    assert (own.origin, own.value, [each.value for each in own.tuned]) == ("tuned", None, [3.0])
+    assert found["scheduler", "qmgr_message_active_limit"].origin == "tuned"
+    assert found["transports", "smtp", "tls"].tuned == []
 
 
 def test_a_path_that_the_file_has_dropped_is_told_with_what_to_do(tmp_path: Path) -> None:

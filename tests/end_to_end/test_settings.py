@@ -161,6 +161,16 @@ async def test_a_route_of_the_file_is_removed_and_returned(tmp_path: Path) -> No
             assert (await core.ask("resolve", address="a@b.example"))["destination"] == second
 
 
+async def test_what_is_tuned_stands_above_a_managed_value_in_the_list(tmp_path: Path) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab) as core:
+        await changed(core, "set", "transports.smtp.process_limit", "6")
+        await core.ask("transport_set", transport="smtp", parameter="process_limit", value=7, for_s=3600.0)
+        listed = (await asyncio.to_thread(run, core, "settings", "list")).stdout
+        words = " ".join(listed.split()).partition("transports.smtp.process_limit ")[2]
+        assert words.startswith("tuned 7 until "), listed
+        assert "; below it 6 (managed)" in words
+
+
 async def test_where_the_file_alone_counts_nothing_is_managed(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab, {"portal": {"manages": False}}) as core:
         (core.home / "managed.toml").write_text("[relay]\ndomains = ['mine.example']\n")

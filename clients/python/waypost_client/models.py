@@ -136,6 +136,7 @@ __all__ = [
     "TokenList",
     "TokenShown",
     "Trouble",
+    "TunedLayer",
     "TuningChange",
     "TuningChanges",
     "UndoBody",
@@ -687,13 +688,14 @@ class KeyFault(msgspec.Struct, kw_only=True):
 
 
 class KnownSetting(msgspec.Struct, kw_only=True):
-    """A value that is set in one of the files, or is removed."""
+    """A value that is set in one of the files or live, or is removed. ``value`` and ``origin`` are of the files."""
 
     key: list[str]
     value: Any
     origin: str
     below: Any = None
     fixed: str = ""
+    tuned: list[TunedLayer] = []
     removed: list[str] = []
 
 
@@ -1506,6 +1508,13 @@ class Trouble(msgspec.Struct, kw_only=True):
     states: list[str]
     queued: int | None
     reason: str
+
+
+class TunedLayer(msgspec.Struct, kw_only=True):
+    """A value that was set live: it counts above the files."""
+
+    value: Any
+    until: float | None = None
 
 
 class TuningChange(msgspec.Struct, kw_only=True):

@@ -24,6 +24,7 @@ __all__ = [
     "SettingsReturnArguments",
     "StateBefore",
     "StatedChange",
+    "TunedLayer",
 ]
 
 CHANGES_MAX = 1_000
@@ -66,14 +67,22 @@ class SettingsHistoryArguments(Arguments, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=HISTORY_MAX)] = 50
 
 
+class TunedLayer(Result):
+    """A value that was set live: it counts above the files."""
+
+    value: Any
+    until: float | None = None  # wall clock; None: until it is removed
+
+
 class KnownSetting(Result):
-    """A value that is set in one of the files, or is removed."""
+    """A value that is set in one of the files or live, or is removed. ``value`` and ``origin`` are of the files."""
 
     key: list[str]
-    value: Any  # None: it is removed
-    origin: str  # "managed", "file" or "removed"
+    value: Any  # None: it is removed, or only tuned
+    origin: str  # "managed", "file", "removed" or "tuned"
     below: Any = None  # the value of the configuration file, where another one counts, or none
     fixed: str = ""  # why it can't be managed; "" if it can
+    tuned: list[TunedLayer] = []  # values set live, which count above this; the first one is in force
     removed: list[str] = []  # the key that is removed: this one, or that of the row; [] if it is not
 
 

@@ -166,6 +166,42 @@ def test_a_row_of_the_file_is_removed_and_one_that_is_removed_is_returned() -> N
     assert 'removed = ["routes.out", "routes.gone"]' in text
 
 
+def test_a_value_that_is_tuned_is_shown_above_those_of_the_files() -> None:
+    def row(*key: str, **more: Any) -> dict[str, Any]:
+        there = {"key": list(key), "value": 4711, "origin": "managed", "below": None, "fixed": "", "removed": []}
+        return there | more
+
+    rows = [
+        row("transports", "provider", "process_limit", tuned=[{"value": 7, "until": 9e9}, {"value": 8, "until": None}]),
+        row("scheduler", "minimal_backoff_time", value=None, origin="tuned", tuned=[{"value": HOSTILE, "until": None}]),
+        row(
+            "transports", "provider", "destinations", "x.example", "process_limit", tuned=[{"value": 9, "until": None}]
+        ),
+    ]
+    with FakeCore({"settings": known(settings=rows)}):
+        client = signed_in("administrator")
+        page = markup_of(client.get("/settings/"))
+        for words in (
+            "tuned live",
+            "below it",
+            "4711",
+            "?scope=provider",
+            "?scope=provider%3Ax.example",
+            "until",
+        ):
+            assert words in page, words
+        form = markup_of(client.get("/settings/kinds/transports/rows/transports/?row=provider"))
+        assert "Tuned live" in form
+        assert 'value="4711"' in form
+        assert 'value="7"' not in form, "what is tuned does not become a managed value"
+        assert "<script>alert" not in page + markup_of(client.get("/settings/kinds/transports/"))
+        text = client.get("/settings/export/").content.decode()
+    assert text.splitlines()[1:] == [
+        "", "[transports.provider]", "process_limit = 4711", "", '[transports.provider.destinations."x.example"]',
+        "process_limit = 4711",
+    ]  # fmt: skip
+
+
 def test_where_the_file_alone_counts_no_form_is_shown() -> None:
     with FakeCore({"settings": known(manages=False)}):
         page = markup_of(signed_in("administrator").get("/settings/"))
