@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mailcore.control.protocol.effects import ClientEffects, HopEffects, QueuedEffects, SettingsEffects
+from mailcore.control.protocol.effects import (
+    ClientEffects,
+    HopEffects,
+    QueuedEffects,
+    SettingsEffects,
+    SignatureEffects,
+)
 from mailcore.counted import counted
 from mailcore.terminal.output import plain
 from mailcore.terminal.times import shown
@@ -16,6 +22,8 @@ def effects_lines(effects: SettingsEffects) -> Iterator[str]:
     """Yields the lines, without control characters."""
     if effects.queued is not None:
         yield from _queued(effects.queued)
+    if effects.signatures is not None:
+        yield from _signatures(effects.signatures)
     if effects.clients is not None:
         yield from _clients(effects.clients)
     if effects.hops is not None:
@@ -40,6 +48,21 @@ def _queued(queued: QueuedEffects) -> Iterator[str]:
         yield f"    {plain(each.before)} -> {plain(each.after)}: {counted(each.recipients, 'recipient')}"
     if queued.more:
         yield f"    and {counted(queued.more, 'more pair')}"
+
+
+def _signatures(signatures: SignatureEffects) -> Iterator[str]:
+    looked = counted(signatures.examined, "queued message")
+    part = "" if signatures.complete else "; the time was over before all were read"
+    yield f"signatures: {counted(signatures.messages, 'message')} leave with other ones or none, of {looked}{part}"
+    for each in signatures.changes:
+        before, after = (", ".join(names) or "no signature" for names in (each.before, each.after))
+        yield plain(f"    {each.domain}: {before} -> {after}: {counted(each.messages, 'message')}")
+    if signatures.more:
+        yield f"    and {counted(signatures.more, 'more change')}"
+    if signatures.unread:
+        yield f"    {counted(signatures.unread, 'message')} could not be read"
+    if signatures.messages:
+        yield "    mail is signed when it is delivered; keep the record of a key in the DNS for a week after its last signature"
 
 
 def _clients(clients: ClientEffects) -> Iterator[str]:

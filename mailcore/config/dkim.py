@@ -7,11 +7,12 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from mailcore.bounds import bad, flag, text
 from mailcore.routing.address import a_labels
 
-__all__ = ["KEYS_MAX", "DkimKey", "check_key_file", "dkim_faults", "domain_name", "selector_name"]
+__all__ = ["KEYS_MAX", "DkimKey", "KeysByDomain", "check_key_file", "dkim_faults", "domain_name", "selector_name"]
 
 KEYS_MAX = 1_000
 FILE_BYTES_MAX = 64 << 10
@@ -66,6 +67,31 @@ class DkimKey:
     selector: str = text("", "name of the key in the DNS: the record is SELECTOR._domainkey.DOMAIN", selector_name)
     key: str = text("", "PEM file with the private key, RSA or Ed25519; waypost dkim new makes one")
     subdomains: bool = flag(False, "also sign mail from all subdomains that have no key of their own")
+
+
+T = TypeVar("T")
+
+
+class KeysByDomain(Generic[T]):
+    """Finds the keys that sign for a domain: its own, or those of the nearest domain above it that signs for subdomains."""
+
+    def __init__(self) -> None:
+        self._exact: dict[str, list[T]] = {}
+        self._below: dict[str, list[T]] = {}
+
+    def add(self, domain: str, key: T, *, subdomains: bool) -> None:
+        """Adds a key of a domain."""
+        self._exact.setdefault(domain, []).append(key)
+        if subdomains:
+            self._below.setdefault(domain, []).append(key)
+
+    def of(self, domain: str) -> list[T]:
+        """Returns the keys that sign for a domain; [] if there are none."""
+        found = self._exact.get(domain)
+        while found is None and "." in domain:
+            domain = domain.partition(".")[2]
+            found = self._below.get(domain)
+        return found or []
 
 
 def dkim_faults(keys: Sequence[DkimKey]) -> Iterator[tuple[int, str, str]]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 
-from mailcore.config.dkim import DkimKey
+from mailcore.config.dkim import DkimKey, KeysByDomain
 from mailcore.deliverer.key_file import CannotSign, Complain, KeyFile
 from mailcore.deliverer.message_data import MessageData
 from mailcore.deliverer.signable import Signable
@@ -36,13 +36,9 @@ class Signing:
     def __init__(
         self, keys: Sequence[DkimKey], complain: Complain, clock: Callable[[], float], wall: Callable[[], float]
     ) -> None:
-        self._exact: dict[str, list[KeyFile]] = {}
-        self._below: dict[str, list[KeyFile]] = {}
+        self._keys = KeysByDomain[KeyFile]()
         for key in keys:
-            file = KeyFile(key, complain)
-            self._exact.setdefault(key.domain, []).append(file)
-            if key.subdomains:
-                self._below.setdefault(key.domain, []).append(file)
+            self._keys.add(key.domain, KeyFile(key, complain), subdomains=key.subdomains)
         self._clock = clock
         self._wall = wall
         self._kept: OrderedDict[tuple[str, int], tuple[bytes, float]] = OrderedDict()  # place -> signatures, until when
@@ -69,17 +65,10 @@ class Signing:
     async def _signatures(self, data: MessageData, author_domains: Collection[str] | None) -> bytes:
         signable = Signable(data)
         domain = author_domain(signable.fields)
-        files = self._of(domain)
+        files = self._keys.of(domain)
         if not files or (author_domains is not None and not covers(author_domains, domain)):
             return b""
         now = self._clock()
         signers = [file.signer(now) for file in files]
         digest = await signable.body_digest()
         return b"".join([signature(signable.fields, digest, signer, self._wall()) for signer in signers])
-
-    def _of(self, domain: str) -> list[KeyFile]:
-        found = self._exact.get(domain)
-        while found is None and "." in domain:
-            domain = domain.partition(".")[2]
-            found = self._below.get(domain)
-        return found or []

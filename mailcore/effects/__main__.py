@@ -28,6 +28,7 @@ from mailcore.effects.clients import ClientsCompared, concerns_clients
 from mailcore.effects.hops import Hop, concerned_hops, try_hops
 from mailcore.effects.queued import HOPS_MAX, Hops, look_at_queue
 from mailcore.effects.routes_compared import RoutesCompared
+from mailcore.effects.signatures import look_at_signatures
 from mailcore.log.disk import Disk
 from mailcore.lookup.browse import Stretch
 from mailcore.rewriting.map_text import MapFault
@@ -85,12 +86,16 @@ def _look(question: Question, old: Settings, new: Settings, answer: SettingsEffe
             concerns_clients(each.field, each.key)
             or each.field in _WITHOUT_EFFECT
             or each.field in _OF_ROUTES
-            or each.field == "tls_policy"
+            or each.field in ("tls_policy", "dkim")
             or (each.field == "transports" and each.key.endswith("] tls"))
         )
     ]
     routes = RoutesCompared(old, new)
     changes_policies = old.tls_policy != new.tls_policy or old.tls != new.tls or _levels(old) != _levels(new)
+    if old.dkim != new.dkim:
+        answer.signatures = look_at_signatures(
+            Disk(), old, new, _stretches(question), Deadline(_QUEUE * question.seconds)
+        )
     if not (judges_clients or routes.differ or changes_policies):
         return
     queued: Hops = {}

@@ -24,7 +24,7 @@ from mailcore.lookup.browse import WITHOUT_END, Stretch, lane_order
 from mailcore.queue.lanes import DELETED
 from mailcore.queue.records import decode_envelope, decode_recipients
 
-__all__ = ["MOVES_MAX", "MOVES_SHOWN", "look_at_queue"]
+__all__ = ["MOVES_MAX", "MOVES_SHOWN", "envelopes_in", "look_at_queue"]
 
 MOVES_MAX = 10_000  # pairs counted by name; the rest is one row
 MOVES_SHOWN = 100
@@ -98,6 +98,21 @@ def _envelopes(
     disk: Disk, queue: str, lane: str, stretch: Stretch, deadline: Deadline
 ) -> Iterator[tuple[Envelope, Iterator[Recipient]]]:
     """Yields the living envelopes of a lane, each with all its recipients, until the time is over."""
+    for reader, envelope, offset in _read(disk, queue, lane, stretch, deadline):
+        yield envelope, _recipients(reader, offset, envelope)
+
+
+def envelopes_in(
+    disk: Disk, queue: str, lane: str, stretch: Stretch, deadline: Deadline
+) -> Iterator[tuple[Envelope, int]]:
+    """Yields the living envelopes of a lane, each with its offset, until the time is over."""
+    for _, envelope, offset in _read(disk, queue, lane, stretch, deadline):
+        yield envelope, offset
+
+
+def _read(
+    disk: Disk, queue: str, lane: str, stretch: Stretch, deadline: Deadline
+) -> Iterator[tuple[LaneReader, Envelope, int]]:
     end = WITHOUT_END if stretch.end is None else stretch.end
     if stretch.start >= end or deadline.is_over:
         return
@@ -113,7 +128,7 @@ def _envelopes(
             except (msgspec.MsgspecError, struct.error):
                 continue  # the positions page and doctor tell of damage
             if stretch.replaced.get(envelope.queue_id, -1) <= envelope.generation:
-                yield envelope, _recipients(reader, record.offset, envelope)
+                yield reader, envelope, record.offset
     finally:
         reader.close()
 

@@ -17,6 +17,7 @@ from mailcore.control.client import ControlError
 from mailcore.lab.lab import Lab
 from tests.deliverer.scripted_server import ScriptedServer, serving
 from tests.end_to_end.appliance import free_port
+from tests.end_to_end.test_kept import use
 from tests.end_to_end.test_settings import changed, run
 from tests.eventually import PATIENCE_S
 from tests.running.running_core import RunningCore, route_to, running
@@ -186,6 +187,51 @@ async def test_next_hops_that_could_not_be_reached_are_tried_and_named(tmp_path:
             assert len(plain.sessions) > sessions
             fewer = (await effects(core, {key("transports", "smtp", "tls"): "encrypt"}, hops=1))["hops"]
             assert (fewer["tried"], len(fewer["not_tried"])) == (1, 1)
+
+
+async def test_queued_mail_that_a_key_would_sign_is_counted_before_the_key_goes(tmp_path: Path) -> None:
+    dead = f"smtp:[127.0.0.1]:{free_port()}"
+
+    def of(author: str, size: int = 10) -> None:
+        with smtplib.SMTP("127.0.0.1", core.port, timeout=PATIENCE_S) as client:
+            data = f"From: {author}\r\nSubject: x\r\n\r\n.dot\r\n{'x' * 70}\r\n".encode() + b"y" * size
+            client.sendmail("s@client.example", ["a@one.example"], data + b"\r\n")
+
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running(tmp_path, lab, RESTING, routes={"*": dead}) as core:
+        first, second = [
+            await core.ask("kept_make", kind="dkim", domain="ours.example", selector=selector)
+            for selector in ("s1", "s2")
+        ]
+        await use(core, first["file"], "dkim")
+        for author, size in (
+            ("Kim <kim@ours.example>", 10),
+            ("kim@ours.example", 400_000),
+            ("kim@sub.ours.example", 10),
+            ("kim@other.example", 10),
+            ("a@ours.example, b@ours.example", 10),
+        ):
+            await asyncio.to_thread(of, author, size)
+        await resting(core, 5)
+        removed = (await core.ask("kept_use", file=first["file"], remove=True))["changes"]
+        found = await core.insist(lambda: core.ask("settings_effects", changes=removed, seconds=30.0))
+        signatures = found["signatures"]
+        assert (signatures["examined"], signatures["complete"], signatures["unread"]) == (5, True, 0)
+        record = "s1._domainkey.ours.example"
+        gone = {"domain": "ours.example", "before": [record], "after": [], "messages": 2}
+        assert (signatures["changes"], signatures["messages"]) == ([gone], 2)
+        assert (found["not_judged"], found["queued"], found["clients"]) == ([], None, None)
+        entry = next(each for each in (await core.ask("settings"))["settings"] if each["key"] == ["dkim"])["value"][0]
+        wider = [entry | {"key": second["file"], "subdomains": True}]
+        found = await effects(core, {key("dkim"): wider})
+        new = f"{record} (another key)"
+        assert found["signatures"]["changes"] == [
+            {"domain": "ours.example", "before": [record], "after": [new], "messages": 2},
+            {"domain": "sub.ours.example", "before": [], "after": [record], "messages": 1},
+        ]
+        assert (await effects(core, {key("relay", "domains"): ["x.example"]}))["signatures"] is None
+        done = await asyncio.to_thread(run, core, "settings", "unset", "dkim", "--dry-run")
+        assert "signatures: 2 messages leave with other ones or none, of 5 queued messages" in done.stdout
+        assert f"ours.example: {record} -> no signature: 2 messages" in done.stdout
 
 
 async def test_the_command_shows_the_effects_and_asks_for_one_thing(tmp_path: Path) -> None:

@@ -122,6 +122,8 @@ __all__ = [
     "SettingsHistory",
     "SettingsKnown",
     "Settled",
+    "SignatureChange",
+    "SignatureEffects",
     "SilenceBody",
     "SilenceShown",
     "StartBody",
@@ -1350,6 +1352,7 @@ class SettingsEffects(msgspec.Struct, kw_only=True):
     hops: HopEffects | None
     not_judged: list[str]
     took_s: float
+    signatures: SignatureEffects | None = None
     error: str = ""
 
 
@@ -1387,6 +1390,26 @@ class Settled(msgspec.Struct, kw_only=True, tag_field="event", tag="settled"):
     verdicts: list[AttemptVerdict]
     verdicts_left_out: int
     at: float
+
+
+class SignatureChange(msgspec.Struct, kw_only=True):
+    """Queued messages of a domain that would leave with other DKIM signatures. Keys by the names of their records."""
+
+    domain: str
+    before: list[str]
+    after: list[str]
+    messages: int
+
+
+class SignatureEffects(msgspec.Struct, kw_only=True):
+    """The effects on the DKIM signatures of mail in the queue, which is signed when it is delivered."""
+
+    examined: int
+    complete: bool
+    unread: int
+    messages: int
+    changes: list[SignatureChange]
+    more: int
 
 
 class SilenceBody(msgspec.Struct, kw_only=True):

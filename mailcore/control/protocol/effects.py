@@ -20,6 +20,8 @@ __all__ = [
     "RefusedClient",
     "SettingsEffects",
     "SettingsEffectsArguments",
+    "SignatureChange",
+    "SignatureEffects",
     "UnreachableHop",
 ]
 
@@ -100,6 +102,26 @@ class HopEffects(Result):
     not_tried: list[str]  # destinations, those with the most mail first; at most 100
 
 
+class SignatureChange(Result):
+    """Queued messages of a domain that would leave with other DKIM signatures. Keys by the names of their records."""
+
+    domain: str  # in the From field
+    before: list[str]  # []: no signature
+    after: list[str]
+    messages: int
+
+
+class SignatureEffects(Result):
+    """The effects on the DKIM signatures of mail in the queue, which is signed when it is delivered."""
+
+    examined: int  # messages
+    complete: bool  # False: the time was over before all were read
+    unread: int  # messages whose From field could not be read
+    messages: int  # that leave with other signatures, or without one
+    changes: list[SignatureChange]
+    more: int  # changes that are not listed
+
+
 class SettingsEffects(Result):
     """The effects that a change would have. A part is None where the change does not concern it."""
 
@@ -108,6 +130,7 @@ class SettingsEffects(Result):
     hops: HopEffects | None
     not_judged: list[str]  # changed settings whose effect on mail and clients is not known beforehand
     took_s: float
+    signatures: SignatureEffects | None = None
     error: str = ""  # the look ended early because of it
 
 

@@ -257,6 +257,13 @@ def told(**more: Any) -> dict[str, Any]:
             "since": 1.0, "examined": 7, "complete": False, "unexplained": 2, "clients": [client], "more": 0,
         },
         "hops": {"concerned": 3, "tried": 2, "unreachable": [hop], "not_tried": [HOSTILE]},
+        "signatures": {
+            "examined": 9, "complete": False, "unread": 1, "messages": 6, "more": 0,
+            "changes": [
+                {"domain": HOSTILE, "before": ["s1._domainkey.a.example"], "after": [], "messages": 4},
+                {"domain": "a.example", "before": [], "after": [HOSTILE], "messages": 2},
+            ],
+        },
         "not_judged": ["[receiver] recipient_limit"], "took_s": 0.5, "error": "",
     } | more  # fmt: skip
 
@@ -275,7 +282,8 @@ def test_what_a_change_would_do_is_a_part_of_its_page_and_says_what_was_not_look
         assert "<html" not in page
         for words in (
             "bounces", "perhaps", "were not read in time", "do not reach back", "2 could not be judged", "Not tried",
-            "Nor with the settings of now", "[receiver] recipient_limit", "Look at more mail",
+            "Nor with the settings of now", "no signature", "leave with the keys of then",
+            "[receiver] recipient_limit", "Look at more mail",
         ):  # fmt: skip
             assert words in " ".join(page.split()), words
         assert "<script>alert" not in page
