@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from axes.models import AccessAttempt
+from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.auth.models import Group, User
 from django.db import transaction
@@ -18,12 +19,15 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from appliance.accounts.admin_forms import EndSessionsForm, NewUserForm, PasswordForm, RoleForm, UserForm
 from appliance.accounts.administering import (
+    OnlyWayIn,
     describe_lock,
+    identities_of,
     locked_until,
     other_user,
     remove_totp,
     reset_password,
     same_lock,
+    unlink,
     user_of_lock,
     why_not_deleted,
 )
@@ -33,7 +37,7 @@ from appliance.accounts.permissions import read_bodies, rights_of, role_name, se
 from appliance.accounts.roles import Role
 from appliance.accounts.sessions import end_sessions, sessions_of
 from appliance.audit.record import record
-from appliance.common.templatetags.waypost import clock, shown, when
+from appliance.common.templatetags.waypost import clock, plain, shown, when
 from mailcore.counted import counted
 
 __all__ = ["LockAdmin", "RoleAdmin", "UserAdmin"]
@@ -129,6 +133,7 @@ class UserAdmin(AuditedAdmin):
         return [
             path("<int:pk>/password/", view(self.password), name="auth_user_password"),
             path("<int:pk>/sessions/", view(self.sessions), name="auth_user_sessions"),
+            path("<int:pk>/identity/", view(self.unlink), name="auth_user_unlink"),
             path("<int:pk>/two-factor/", view(self.remove_totp), name="auth_user_remove_totp"),
             *super().get_urls(),
         ]
@@ -178,6 +183,30 @@ class UserAdmin(AuditedAdmin):
                    "form": form, "original": user, "opts": self.opts, "button": "Remove two-factor sign-in", "danger": True,
                    "words": "This removes the authenticator app, all passkeys and the recovery codes. "
                             "Verify the identity of the person who asks for it."}  # fmt: skip
+        return render(request, "admin/deed.html", context, status=422 if form.errors else 200)
+
+    def unlink(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Unlinks another user from single sign-on, if there is another way in."""
+        user = other_user(request, pk)
+        form = ReasonForm(request.POST or None)
+        if request.method == "POST" and form.is_valid():
+            try:
+                unlink(request, user, form.cleaned_data["why"])
+            except OnlyWayIn as error:
+                form.add_error(None, str(error))
+            else:
+                messages.success(
+                    request, f"{user.get_username()} is not linked with single sign-on; all sessions ended."
+                )
+                return redirect("admin:auth_user_change", pk)
+        words = f"Linked with: {', '.join(plain(str(each)) for each in identities_of(user)) or 'nothing'}."
+        if settings.OIDC.link_by_address:
+            words += (
+                " The next sign-in there with this user's verified address links it again, unless the user is disabled."
+            )
+        context = {**self.admin_site.each_context(request), "title": f"Single sign-on of {user.get_username()}",
+                   "form": form, "original": user, "opts": self.opts, "button": "Unlink", "danger": True,
+                   "words": words}  # fmt: skip
         return render(request, "admin/deed.html", context, status=422 if form.errors else 200)
 
 

@@ -1,6 +1,8 @@
-"""Changes of other users: a password, the second factor, deletion, locks; for the administration pages and the HTTP API.
+"""Changes of users: a password, the second factor, single sign-on, deletion, locks; for the pages and the HTTP API.
 
-Law: each is one transaction with its audit entry. Users cannot change their own sign-in here.
+Laws
+- Each is one transaction with its audit entry. Users cannot change their own sign-in here, except for single sign-on.
+- A user who has no other way in stays linked with the provider.
 """
 
 from __future__ import annotations
@@ -19,18 +21,22 @@ from django.http import Http404, HttpRequest
 from django.utils import timezone
 
 from appliance.accounts.admin_forms import PasswordForm
-from appliance.accounts.first_steps import give_password
+from appliance.accounts.first_steps import give_password, has_way_in_here
+from appliance.accounts.models import Identity
 from appliance.accounts.permissions import is_last_administrator, rights_of
-from appliance.accounts.sessions import end_sessions
+from appliance.accounts.sessions import end_sessions, number_of
 from appliance.audit.record import record
 
 __all__ = [
+    "OnlyWayIn",
     "describe_lock",
+    "identities_of",
     "locked_until",
     "other_user",
     "remove_totp",
     "reset_password",
     "same_lock",
+    "unlink",
     "user_of_lock",
     "why_not_deleted",
 ]
@@ -71,6 +77,47 @@ def remove_totp(request: HttpRequest, user: User, why: str) -> bool:
             words="removed" if count else "there was none",
         )
     return bool(count)
+
+
+class OnlyWayIn(Exception):
+    """Raised when a user could not sign in any more; the message says what to do first."""
+
+
+def identities_of(user: User) -> QuerySet[Any]:
+    """Returns the identities of a user at providers of single sign-on."""
+    found: QuerySet[Any] = Identity.objects.filter(user=user.pk).order_by("issuer")
+    return found
+
+
+def unlink(request: HttpRequest, user: User, why: str) -> int:
+    """Unlinks a user from single sign-on, and ends the user's other sessions; returns how many identities there were.
+
+    Raises OnlyWayIn.
+    """
+    with transaction.atomic():
+        found = list(identities_of(user))
+        if any(each.issuer == settings.OIDC.issuer for each in found) and not has_way_in_here(user):
+            if user.pk == request.user.pk:
+                raise OnlyWayIn(
+                    "It is your only way in. First make a passkey that signs in alone, or ask for a password."
+                )
+            name = user.get_username()
+            raise OnlyWayIn(
+                f"It is the only way in of {name}. First set a password, which {name} changes at the sign-in."
+            )
+        identities_of(user).delete()
+        if found:
+            end_sessions({user.pk}, but=number_of(request.session) if user.pk == request.user.pk else "")
+        record(
+            request,
+            "user.unlink",
+            user.get_username(),
+            before={"identities": [str(each) for each in found]},
+            after={"identities": []},
+            why=why,
+            words="unlinked" if found else "there was none",
+        )
+    return len(found)
 
 
 def why_not_deleted(request: HttpRequest, user: User) -> str:

@@ -32,6 +32,7 @@ __all__ = [
     "give_password",
     "has_second_factor",
     "has_way_in",
+    "has_way_in_here",
     "other_factors",
 ]
 
@@ -107,6 +108,14 @@ def has_way_in(user: AbstractBaseUser, without: int | None = None) -> bool:
         return True
     passkeys = Authenticator.objects.filter(user_id=user.pk, type=Authenticator.Type.WEBAUTHN)
     return bool((passkeys.exclude(pk=without) if without else passkeys).exists())
+
+
+def has_way_in_here(user: AbstractBaseUser) -> bool:
+    """Returns whether the user can sign in without the provider: by a password, or a passkey that signs in alone."""
+    if user.has_usable_password() and settings.OIDC.passwords:
+        return True
+    passkeys = Authenticator.objects.filter(user_id=user.pk, type=Authenticator.Type.WEBAUTHN)
+    return any(each.wrap().is_passwordless is True for each in passkeys)
 
 
 def other_factors(authenticator: Authenticator) -> bool:

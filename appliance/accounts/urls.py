@@ -29,6 +29,7 @@ urlpatterns = [
     path("sessions/", sessions.listed, name="account_sessions"),
     path("sessions/end-others/", sessions.end_others, name="account_sessions_end_others"),
     path("sessions/<uuid:number>/end/", sessions.end, name="account_session_end"),
+    path("identity/unlink/", sessions.unlink_own, name="account_unlink"),
     path("invitations/", invitations.listed, name="account_invitations"),
     path("invitations/<int:pk>/again/", invitations.again, name="account_invitation_again"),
     path("invitations/<int:pk>/withdraw/", invitations.withdraw, name="account_invitation_withdraw"),

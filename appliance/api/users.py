@@ -23,16 +23,19 @@ from pydantic import Field
 
 from appliance.accounts.admin_forms import NewUserForm, PasswordForm, RoleForm, UserForm
 from appliance.accounts.administering import (
+    OnlyWayIn,
     describe_lock,
+    identities_of,
     locked_until,
     other_user,
     remove_totp,
     reset_password,
     same_lock,
+    unlink,
     user_of_lock,
     why_not_deleted,
 )
-from appliance.accounts.first_steps import give_password
+from appliance.accounts.first_steps import give_password, has_second_factor
 from appliance.accounts.permissions import may_read_by_own_right, read_bodies, rights_of, role_name, set_rights
 from appliance.accounts.roles import GROUPS, Role
 from appliance.api.bodies import Body, Why, optional
@@ -54,6 +57,7 @@ __all__ = [
     "roles",
     "set_password",
     "tokens",
+    "unlink_user",
     "unlock",
     "user",
     "users",
@@ -87,6 +91,8 @@ class UserShown(msgspec.Struct, kw_only=True):
     reads_bodies: bool  # by the user's own right; administrators may in any case
     active: bool
     has_totp: bool
+    has_second_factor: bool  # TOTP or a passkey, as [portal] second_factor_for demands one
+    linked: bool  # with the provider of single sign-on
     last_login: float | None
 
 
@@ -273,6 +279,15 @@ def remove_second_factor(request: HttpRequest, number: Path[Number], body: WhyBo
     return Done(done=remove_totp(request, other_user(request, number), body.why))
 
 
+@_of_administrators("POST", "/users/{number}/unlink", Done)
+def unlink_user(request: HttpRequest, number: Path[Number], body: WhyBody) -> Done:
+    """Unlinks another user from single sign-on, and ends the user's sessions; 409 if there is no other way in."""
+    try:
+        return Done(done=bool(unlink(request, other_user(request, number), body.why)))
+    except OnlyWayIn as error:
+        raise ApiError(str(error), code=Code.CONFLICT) from error
+
+
 @_of_administrators("POST", "/users/{number}/delete", Done)
 def delete_user(request: HttpRequest, number: Path[Number], body: WhyBody) -> Done:
     """Deletes a user with all tokens; the audit log keeps the name."""
@@ -380,6 +395,8 @@ def _user(it: User) -> UserShown:
         reads_bodies=may_read_by_own_right(it),
         active=it.is_active,
         has_totp=Authenticator.objects.filter(user_id=it.pk, type=Authenticator.Type.TOTP).exists(),
+        has_second_factor=has_second_factor(it),
+        linked=identities_of(it).exists(),
         last_login=it.last_login.timestamp() if it.last_login is not None else None,
     )
 

@@ -60,6 +60,7 @@ PAGES: dict[str, tuple[str, ...]] = {
         "/audit/{tuned}/", "/audit/?since=yesterday",
         "/audit/?since=2026-13-01T00:00", "/audit/?who=not-there", "/admin/auth/user/{user}/change/",
         "/admin/auth/user/{user}/delete/", "/admin/auth/user/{user}/password/", "/admin/auth/user/{user}/two-factor/",
+        "/admin/auth/user/{user}/identity/",
         "/admin/auth/user/{user}/sessions/",
         "/admin/auth/user/{user}/history/", "/admin/auth/group/1/change/", "/admin/auth/group/1/history/",
         "/admin/axes/accessattempt/{attempt}/change/", "/admin/axes/accessattempt/{attempt}/delete/",

@@ -40,7 +40,7 @@ APART = frozenset(
         "message_data", "send", "start_change", "stop_change", "undo_change", "report", "report_table", "report_run",
         "start_report", "stop_report", "change_settings", "change_report_preferences", "change_schedule", "alert",
         "acknowledge_alert", "silence_alert", "end_silence", "test_alerts", "set_password", "remove_second_factor",
-        "delete_user", "revoke_token", "unlock",
+        "unlink_user", "delete_user", "revoke_token", "unlock",
     )
 )  # fmt: skip
 

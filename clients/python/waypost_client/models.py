@@ -1611,6 +1611,8 @@ class UserShown(msgspec.Struct, kw_only=True):
     reads_bodies: bool
     active: bool
     has_totp: bool
+    has_second_factor: bool
+    linked: bool
     last_login: float | None
 
 

@@ -655,6 +655,12 @@ class Waypost(Transport):
             "POST", f"/api/v1/users/{self.quoted(number)}/remove-second-factor", models.Done, body=body, key=key
         )
 
+    def unlink_user(self, number: int, body: models.WhyBody, *, key: str | None = None) -> models.Done:
+        """Unlinks another user from single sign-on, and ends the user's sessions; 409 if there is no other way in.
+        Needs the scope `users`, and the role administrator.
+        """
+        return self.ask("POST", f"/api/v1/users/{self.quoted(number)}/unlink", models.Done, body=body, key=key)
+
     def delete_user(self, number: int, body: models.WhyBody, *, key: str | None = None) -> models.Done:
         """Deletes a user with all tokens; the audit log keeps the name. Needs the scope `users`, and the role
         administrator.

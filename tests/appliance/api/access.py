@@ -76,6 +76,7 @@ TABLE: dict[str, tuple[str, str, set[Scope], Role]] = {
     "create_user": ("POST", "/users", {USERS}, ADMINISTRATOR),
     "change_user": ("POST", "/users/1", {USERS}, ADMINISTRATOR),
     "set_password": ("POST", "/users/1/password", {USERS}, ADMINISTRATOR),
+    "unlink_user": ("POST", "/users/1/unlink", {USERS}, ADMINISTRATOR),
     "remove_second_factor": ("POST", "/users/1/remove-second-factor", {USERS}, ADMINISTRATOR),
     "delete_user": ("POST", "/users/1/delete", {USERS}, ADMINISTRATOR),
     "roles": ("GET", "/roles", {USERS}, ADMINISTRATOR),
