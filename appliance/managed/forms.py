@@ -57,7 +57,7 @@ def _kind(
     context = {
         "page": page,
         "groups": groups,
-        "tables": [(table, _rows(table, answer)) for table in page.tables],
+        "tables": [(table, _rows(table, answer), _removed_whole(table, answer)) for table in page.tables],
         "answer": answer,
         "words": words,
         "own": own() if page.slug == "reports" else {},
@@ -239,6 +239,12 @@ def _rows(table: Table, answer: SettingsKnown) -> list[dict[str, Any]]:
         values = one.pop("set")
         one["text"] = str(values.get("", "")) if table.shape == "pairs" else _summary(values)
     return list(found.values())[:ROWS_SHOWN]
+
+
+def _removed_whole(table: Table, answer: SettingsKnown) -> str:
+    """Returns the key of a table whose rows of the file are removed as a whole; "" if they are not."""
+    removed = any(each.key == [table.section] and each.origin == "removed" for each in answer.settings)
+    return table.section if removed and table.shape == "list" else ""
 
 
 def _summary(row: Mapping[str, Any]) -> str:

@@ -165,6 +165,8 @@ async def test_a_portal_that_is_killed_in_the_middle_leaves_the_change_whole(tmp
         assert len(history) == int(there)
         await page.goto(it.url("/audit/"))
         await expect(page.locator("main")).to_be_visible()
+        # The look at the effects may be under way when the portal is killed.
+        it.complaints[:] = [each for each in it.complaints if "htmx:" not in each]
 
 
 PAGES = (

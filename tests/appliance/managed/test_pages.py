@@ -166,6 +166,21 @@ def test_a_row_of_the_file_is_removed_and_one_that_is_removed_is_returned() -> N
     assert 'removed = ["routes.out", "routes.gone"]' in text
 
 
+def test_rows_that_are_removed_as_a_whole_are_returned_as_a_whole() -> None:
+    there = {
+        "key": ["listener"],
+        "value": None,
+        "below": [{"address": "127.0.0.1:26"}],
+        "fixed": "",
+        "removed": ["listener"],
+    }
+    with FakeCore({"settings": known(settings=[there | {"origin": "removed"}]), "settings_change": changed()}) as core:
+        client = signed_in("administrator")
+        assert "Return them" in markup_of(client.get("/settings/kinds/listeners/"))
+        client.post("/settings/check/", {"key": "listener", "remove": "1"})
+        assert core.asked("settings_change")[0]["changes"] == [{"key": ["listener"], "value": None}]
+
+
 def test_a_value_that_is_tuned_is_shown_above_those_of_the_files() -> None:
     def row(*key: str, **more: Any) -> dict[str, Any]:
         there = {"key": list(key), "value": 4711, "origin": "managed", "below": None, "fixed": "", "removed": []}
