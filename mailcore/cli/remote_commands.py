@@ -16,7 +16,7 @@ ALONE = "it needs no Waypost; run it without --remote"
 WORKS = frozenset(
     (
         "ping", "status", "top", "inject", "log lines",
-        "settings list", "settings set", "settings unset", "settings history", "settings return",
+        "settings list", "settings set", "settings remove", "settings unset", "settings history", "settings return",
         "queue list", "queue show", "queue explain", "queue active", "queue size", "queue ages", "queue positions",
         "queue search", "queue history", "queue headers", "queue data", "queue add-recipient", "queue delete",
         "queue undelete", "queue hold", "queue release", "queue retry", "queue delay", "queue reroute", "queue bounce",

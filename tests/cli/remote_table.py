@@ -66,6 +66,8 @@ CHANGING = {
     "inject --to r@example.org": (0, "^[0-9A-Z]{13,20}$", "message.send"),
     "settings set relay.domains ['a.example'] --yes": (0, "domains", "settings.change"),
     "settings unset relay.domains --yes": (0, "domains", "settings.change"),
+    "settings remove deliverer.connection_idle_s --yes": (0, "connection_idle_s", "settings.change"),
+    "settings unset deliverer.connection_idle_s --yes": (0, "connection_idle_s", "settings.change"),
 }
 # Not compared: it draws until it is interrupted, and asks what status, destination list and queue size ask; and one that asks
 # the core only for its next hops as measured.
