@@ -177,7 +177,9 @@ PAGES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("scheme", "viewport"), [("light", WIDE), ("dark", NARROW)])
+@pytest.mark.parametrize(
+    ("scheme", "viewport"), [pytest.param("light", WIDE, marks=pytest.mark.long), ("dark", NARROW)]
+)
 async def test_the_pages_are_readable_for_everybody(tmp_path: Path, scheme: str, viewport: ViewportSize) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
         page = await it.sign_in("administrator", color_scheme=scheme, viewport=viewport, bypass_csp=True)
