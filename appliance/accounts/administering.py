@@ -103,7 +103,7 @@ def unlink(request: HttpRequest, user: User, why: str) -> int:
                 )
             name = user.get_username()
             raise OnlyWayIn(
-                f"It is the only way in of {name}. First set a password, which {name} changes at the sign-in."
+                f"It is the only way in of {name}. First set a password, which must be changed at the sign-in."
             )
         identities_of(user).delete()
         if found:
