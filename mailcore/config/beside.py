@@ -1,4 +1,4 @@
-"""What programs beside the core use of the managed settings: the portal, and commands of users without access to keys.
+"""The part of the managed settings that programs beside the core use: the portal, and commands of users without access to keys.
 
 On a server their configuration file is another one, without certificates, keys and listeners, whose files they may not read.
 A managed setting that needs those, such as a listener with TLS, is right for the core and a fault here. Pure.
