@@ -20,6 +20,7 @@ from typing import Any
 from mailcore.bounds import BadValue, shown
 from mailcore.config import alerts, client_auth, oidc, recipients, route_maps, tls, traces, values
 from mailcore.config.arc import arc_faults
+from mailcore.config.beside import of_programs_beside
 from mailcore.config.dkim import DkimKey, check_key_file, dkim_faults
 from mailcore.config.document import ConfigError, Document
 from mailcore.config.ehlo_keywords import TABLES, keyword_tables
@@ -74,11 +75,21 @@ def load(path: Path, *, look_at_certificate: bool = True, managed_may_be_hidden:
     """Reads and checks the file, and the managed one above it (``managed``); ``look_at_certificate`` also loads the
     certificate it names. Raises ConfigError.
 
-    ``managed_may_be_hidden``: a managed file that this user may not read is left out, for programs that only need to know where
-    the core is.
+    ``managed_may_be_hidden``: for the portal and for commands, whose user may not read all files. A managed file that it may
+    not read is left out, and of one that does not fit this configuration file only what they use counts (``beside``).
     """
     managed = functools.partial(_managed_of, may_be_hidden=managed_may_be_hidden)
-    return _Reading(path, look_at_certificate=look_at_certificate, managed=managed).settings()
+    try:
+        return _Reading(path, look_at_certificate=look_at_certificate, managed=managed).settings()
+    except ConfigError:
+        if not managed_may_be_hidden:
+            raise
+
+    def used(document: dict[str, Any], base: Path) -> Managed | None:
+        found = managed(document, base)
+        return None if found is None else of_programs_beside(found)
+
+    return _Reading(path, look_at_certificate=look_at_certificate, managed=used).settings()
 
 
 def load_managed(path: Path, text: str) -> tuple[Settings, Managed]:

@@ -180,6 +180,32 @@ def test_without_a_file_and_where_none_is_wanted_nothing_is_above(tmp_path: Path
         load_managed(path, "")
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        '[[listener]]\naddress = "127.0.0.1:465"\ntls = "implicit"\n',
+        '[[dkim]]\ndomain = "a.example"\nselector = "s"\nkey = "/etc/waypost/dkim/a.pem"\n',
+        '[rewriting]\nvirtual_alias_maps = ["/etc/waypost/aliases"]\n',
+    ],
+)
+def test_what_is_right_for_the_core_alone_stops_no_program_beside_it(tmp_path: Path, more: str) -> None:
+    """On a server the portal's file has no certificates and keys, which a managed setting may need or repeat."""
+    path = file(tmp_path, '[reports]\nrecipients = ["r@a.example"]\n[relay]\ndomains = ["a.example"]\n')
+    managed = tmp_path / "home" / "managed.toml"
+    managed.write_text(f"removed = ['reports.recipients', 'relay.networks']\n[alerts]\noff = ['disk']\n{more}")
+    with pytest.raises(ConfigError):
+        load(path)
+    found = load(path, look_at_certificate=False, managed_may_be_hidden=True)
+    assert (found.alerts.off, found.reports.recipients, found.relay.domains) == (("disk",), (), ("a.example",))
+    assert [each.address for each in found.listener] == (["127.0.0.1:465"] if "listener" in more else [])
+    managed.write_text("[alerts]\noff = 7\n")
+    with pytest.raises(ConfigError, match=r"managed\.toml:2"):
+        load(path, look_at_certificate=False, managed_may_be_hidden=True)
+    path.write_text(path.read_text() + "[queue]\nnothing = 1\n")
+    with pytest.raises(ConfigError, match="nothing"):
+        load(path, look_at_certificate=False, managed_may_be_hidden=True)
+
+
 def test_a_file_that_this_user_may_not_read_stops_the_core_and_no_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,6 +76,13 @@ MUTATIONS = [
         "tests/config/test_removed_settings.py -k alone",
     ),
     Mutation(
+        "a message that a key would sign is not counted",
+        "mailcore/effects/signatures.py",
+        "            if was != then:\n",
+        "            if was and then and was != then:\n",
+        "tests/end_to_end/test_effects.py -k key_would_sign",
+    ),
+    Mutation(
         "queued mail that would bounce is not counted",
         "mailcore/effects/queued.py",
         "                if old == new:\n",

@@ -8,6 +8,13 @@ __all__ = ["MUTATIONS"]
 
 MUTATIONS = [
     Mutation(
+        "the only way in is unlinked",
+        "appliance/accounts/administering.py",
+        "for each in found) and not has_way_in_here(user):\n",
+        "for each in found) and False:\n",
+        "tests/appliance/accounts/test_unlink.py -k stays",
+    ),
+    Mutation(
         "the only way in of a user can be removed",
         "appliance/accounts/passkeys.py",
         "        if not get_adapter().can_delete_authenticator(self.get_object()):\n",
