@@ -1,15 +1,16 @@
-"""Pages and JSON are compressed for browsers that take gzip; streams and downloads are not."""
+"""Pages, JSON and the events of live pages are compressed for browsers that take gzip; downloads are not."""
 
 from __future__ import annotations
 
 import gzip
+import zlib
 
 import pytest
 from django.http import HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.test import Client, RequestFactory
 
-from appliance.common.compression import CompressionMiddleware
+from appliance.common.compression import STREAM_BEGIN, CompressionMiddleware, compressed_event, takes_gzip
 
 BODY = b"the same words again and again " * 100
 
@@ -48,3 +49,27 @@ def test_the_portal_compresses() -> None:
     response = Client().get("/accounts/login/", headers={"accept-encoding": "gzip"})
     assert response["Content-Encoding"] == "gzip"
     assert b"<!doctype html>" in gzip.decompress(response.content)
+
+
+@pytest.mark.parametrize(
+    ("accepts", "takes"),
+    [
+        ("gzip, deflate, br", True),
+        ("br, gzip;q=0.5", True),
+        ("gzip;q=0", False),
+        ("gzip;q=0.0", False),
+        ("br", False),
+        ("", False),
+    ],
+)
+def test_a_browser_says_whether_it_takes_gzip(accepts: str, takes: bool) -> None:
+    assert takes_gzip(RequestFactory().get("/", headers={"accept-encoding": accepts})) is takes
+
+
+def test_events_can_be_read_one_by_one_in_any_order() -> None:
+    events = [b"data: %d\n\n" % number + BODY for number in range(3)]
+    for order in ((0, 1, 2), (2, 0), (1, 1)):
+        reader = zlib.decompressobj(wbits=zlib.MAX_WBITS + 16)
+        assert reader.decompress(STREAM_BEGIN) == b""
+        for number in order:  # each is there whole before the next comes
+            assert reader.decompress(compressed_event(events[number])) == events[number]
