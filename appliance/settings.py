@@ -93,6 +93,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "appliance.accounts.middleware.HeadersMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",  # below what sets headers, so that static files have them, too
+    "appliance.common.compression.CompressionMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

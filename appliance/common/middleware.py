@@ -19,6 +19,11 @@ from mailcore.faults import Code
 __all__ = ["CoreErrorsMiddleware", "TimeZoneMiddleware", "zone_of"]
 
 ZONE_COOKIE = "waypost_zone"  # set by static/appliance/page.js from the browser's own setting
+START = (
+    "Start it on the host: ./run does, or the service waypost-core. If it does not stay up, waypost doctor says why. Clients "
+    "keep mail that is not accepted, and try again."
+)
+LOOK = "Try again in a moment. If it stays so, waypost doctor on the host says what is wrong."
 _log = logging.getLogger("waypost.portal")
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
@@ -63,20 +68,21 @@ class CoreErrorsMiddleware:
         """Returns the page for a ControlError or an OperationalError; None for all other errors."""
         if not isinstance(exception, ControlError | OperationalError):
             return None
-        status, title = 503, "The core does not answer"
+        status, title, remedy = 503, "The core does not answer", LOOK
         if isinstance(exception, OperationalError):
             _log.error("%s: %s", request.path, exception)
-            title = title_of(exception, request.method)
+            title, remedy = title_of(exception, request.method), ""
         elif isinstance(exception, NotRunning):
-            title = "The core is not running"
+            title, remedy = "The core is not running", START
         elif isinstance(exception, Refused) and exception.code is Code.UNAVAILABLE:
             title = "The core's manager is not running"
         elif isinstance(exception, Refused) and exception.code not in (Code.BUSY, Code.OUTCOME_UNKNOWN):
-            status, title = 409, "The core refused the request"
+            status, title, remedy = 409, "The core refused the request", ""
         elif isinstance(exception, TimedOut) and exception.code is Code.OUTCOME_UNKNOWN:
-            title = "The core has not answered; check whether the change was made"
+            title, remedy = "The core has not answered; check whether the change was made", ""
         template = "common/error_piece.html" if request.headers.get("HX-Request") else "common/error.html"
-        return render(request, template, {"title": title, "words": str(exception)}, status=status)
+        context = {"title": title, "words": str(exception), "remedy": remedy}
+        return render(request, template, context, status=status)
 
 
 def _not_allowed(request: HttpRequest, response: HttpResponse) -> HttpResponse:

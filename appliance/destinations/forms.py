@@ -80,6 +80,10 @@ class SuspendForm(ReasonForm):
     )
     field_order = ["how", "duration", "moment", "why"]
 
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.fields["why"].widget.attrs["autofocus"] = True  # all else has a value that is often right
+
     def clean(self) -> dict[str, Any]:
         """Adds ``until``, in wall-clock seconds; None means until it is resumed."""
         cleaned = super().clean() or {}
@@ -125,6 +129,7 @@ class OverrideForm(SeenForm):
         choice = self.fields["parameter"]
         assert isinstance(choice, forms.ChoiceField)
         choice.choices = [(name, name.replace("_", " ")) for name in self._kinds]
+        self.fields["value"].widget.attrs["autofocus"] = True
 
     def clean(self) -> dict[str, Any]:
         """Adds ``for_s``, None without an end, and converts the value to the kind of its parameter."""

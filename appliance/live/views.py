@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, TypeVar
 
 from asgiref.sync import sync_to_async
@@ -22,6 +22,7 @@ from django.http import (
 from django.views.decorators.http import require_safe
 
 from appliance.accounts.roles import Role, role_of, viewer
+from appliance.common.compression import STREAM_BEGIN, compressed_event, takes_gzip
 from appliance.common.middleware import zone_of
 from appliance.live.fragments import LivePage, LiveState, Part, page_in_zone
 from appliance.live.hub import Hub, TooManyReaders
@@ -74,13 +75,24 @@ async def stream_of(
         return HttpResponse(status=503, headers={"Retry-After": "10"})
     key = request.session.session_key or ""
     page = page_in_zone(name, zone_of(request), render)
-    response = StreamingHttpResponse(_events(listened, page, key), content_type="text/event-stream")
+    events = _events(listened, page, key)
+    is_packed = takes_gzip(request)
+    response = StreamingHttpResponse(_packed(events) if is_packed else events, content_type="text/event-stream")
+    if is_packed:
+        response.headers["Content-Encoding"] = "gzip"
     response.headers["Cache-Control"] = "no-cache, no-transform"
     response.headers["X-Accel-Buffering"] = "no"  # nginx would keep events back
     return response
 
 
-async def _events(listened: Hub, page: LivePage, session_key: str) -> AsyncIterator[bytes]:
+async def _packed(events: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+    yield STREAM_BEGIN
+    async with contextlib.aclosing(events):
+        async for event in events:
+            yield compressed_event(event)
+
+
+async def _events(listened: Hub, page: LivePage, session_key: str) -> AsyncGenerator[bytes, None]:
     # A request keeps its thread, and with it a connection to the database, until it ends; this one lasts all day.
     await sync_to_async(connections.close_all)()
     loop = asyncio.get_running_loop()

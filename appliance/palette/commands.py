@@ -44,6 +44,10 @@ def commands(role: Role, destinations: Iterable[str], settings: Iterable[tuple[s
         yield Command(f"Destination {name}", "destination", reverse("destinations:one", args=[name]))
         yield Command(f"Mail for {name}", "mail", f"{reverse('queue:list')}?{urlencode({'destination': name})}")
         yield Command(f"Limits of {name}", "tuning", f"{reverse('tuning:parameters')}?{urlencode({'scope': name})}")
+        if role >= Role.OPERATOR:  # forms, which ask for a reason
+            yield Command(f"Suspend {name}", "change", reverse("destinations:suspend", args=[name]))
+            limit = f"{reverse('destinations:set', args=[name])}?{urlencode({'parameter': _LIMIT})}"
+            yield Command(f"Set the concurrency limit of {name}", "change", limit)
     if role >= Role.ADMINISTRATOR:
         for key, meaning in settings:
             yield Command(
@@ -51,6 +55,7 @@ def commands(role: Role, destinations: Iterable[str], settings: Iterable[tuple[s
             )
 
 
+_LIMIT = "destination_concurrency_limit"
 _MAIL = (
     ("Held mail", {"lane": "hold"}),
     ("Mail that waits for a retry", {"lane": "retry.*"}),

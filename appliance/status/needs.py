@@ -71,18 +71,23 @@ def needs_of(
 
 def _of_core(snapshot: Mapping[str, Any], fault: str) -> Iterator[Need]:
     core = snapshot["core"]
+    gone = [process for process in snapshot["processes"] if process["pid"] is None]
     if not core["running"]:
         yield Need(
-            "core", core["notice"] or "The core does not answer", reverse("positions:positions"), rule="core_away"
+            "core",
+            core["notice"] or "The core does not answer",
+            reverse("alerts:rule", args=["core_away"]),
+            rule="core_away",
         )
+        if len(gone) == len(snapshot["processes"]):  # the same cause
+            gone = []
     if fault:
         yield Need("fault", fault, reverse("queue:list"))
-    for process in snapshot["processes"]:
-        if process["pid"] is None:
-            words = f"{counted(process['restarts'], 'restart')} since the core began"
-            yield Need(
-                f"process {process['name']}", f"{process['name']} does not run", reverse("maillog:lines"), words=words
-            )
+    for process in gone:
+        words = f"{counted(process['restarts'], 'restart')} since the core began"
+        yield Need(
+            f"process {process['name']}", f"{process['name']} does not run", reverse("maillog:lines"), words=words
+        )
 
 
 def _of_alerts(alerts: Iterable[Alert], *, acknowledged: bool) -> Iterator[Need]:

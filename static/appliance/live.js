@@ -68,47 +68,77 @@
     merge(old, template.content.firstElementChild);
   };
 
-  // -- what only the browser knows: that the portal itself is gone
+  // -- what only the browser knows: that the portal itself is gone, or that nothing comes from it any more
 
-  const report = (message, notice) => {
+  const CLOCK = { hour: "2-digit", minute: "2-digit", second: "2-digit" };
+  let asOf = Date.now() / 1000; // of what is shown: at first, of the page
+  const report = (message, reason) => {
     const status = document.getElementById("core-status");
     const stale = document.getElementById("stale");
+    const notice =
+      reason + " What you see is of " + window.waypost.formats.clock(asOf, CLOCK) + " and no longer live. " + REMEDIES[message];
     status.dataset.state = "unknown";
-    if (status.textContent !== message) status.textContent = message;
+    if (status.textContent !== "portal: " + message) status.textContent = "portal: " + message;
     stale.hidden = false;
     if (stale.textContent !== notice) stale.textContent = notice;
+  };
+  const AGAIN = "The page tries again.";
+  const REMEDIES = {
+    "signed out": "Reload the page to sign in.",
+    "not live": AGAIN,
+    "no answer": AGAIN + " If it stays so, look on the host whether the portal runs.",
   };
   // A refused stream gives no reason: another page of the portal does.
   const reasonOfRefusal = async () => {
     try {
       const answer = await fetch(document.body.dataset.history + "?destination=", { redirect: "manual" });
-      if (answer.type === "opaqueredirect" || answer.status === 403)
-        return ["signed out", "You are signed out; what you see is no longer live. Reload the page to sign in."];
-      if (answer.ok) return ["not live", "Too many live pages are open; what you see is not live. The page tries again."];
+      if (answer.type === "opaqueredirect" || answer.status === 403) return ["signed out", "You are signed out."];
+      if (answer.ok) return ["not live", "Too many live pages are open."];
     } catch {
       /* the portal is not running */
     }
-    return ["no answer", "The portal does not answer; what you see is no longer live. The page tries again."];
+    return ["no answer", "The portal does not answer."];
   };
+
+  // The portal sends an event a second, or one in five while the core does not answer. A stream may fall silent and stay open: a
+  // portal that is stopped, a network that is cut. It is opened again then, because a new stream begins with all that is shown.
+  const SILENCE_MS = 12000;
   let failures = 0;
+  let heard = Date.now();
+  let source = null;
+  let timer = 0;
   const listen = () => {
-    const source = new EventSource(stream);
-    source.addEventListener("live", (event) => {
+    clearTimeout(timer);
+    source?.close();
+    const opened = new EventSource(stream);
+    source = opened;
+    opened.addEventListener("live", (event) => {
       failures = 0;
+      heard = Date.now();
       const data = JSON.parse(event.data);
+      asOf = data.core.as_of || asOf;
       for (const [id, html] of Object.entries(data.fragments)) swap(id, html);
       document.dispatchEvent(new CustomEvent("waypost:live", { detail: data }));
     });
-    source.onerror = async () => {
+    opened.onerror = async () => {
       failures += 1;
-      const closed = source.readyState === EventSource.CLOSED;
-      if (closed) setTimeout(listen, Math.min(30000, 1000 * 2 ** Math.min(failures, 5)));
+      const closed = opened.readyState === EventSource.CLOSED;
+      if (closed && opened === source) timer = setTimeout(listen, Math.min(30000, 1000 * 2 ** Math.min(failures, 5)));
       if (closed || failures > 1) {
-        const [message, notice] = await reasonOfRefusal();
-        if (failures) report("portal: " + message, notice);
+        const [message, reason] = await reasonOfRefusal();
+        if (failures && opened === source) report(message, reason);
       }
     };
-    addEventListener("pagehide", () => source.close(), { once: true });
   };
+  setInterval(() => {
+    if (Date.now() - heard < SILENCE_MS || source.readyState === EventSource.CLOSED) return;
+    heard = Date.now();
+    report("no answer", "Nothing has come from the portal for " + SILENCE_MS / 1000 + " s.");
+    listen();
+  }, 1000);
+  addEventListener("pagehide", () => source.close());
+  addEventListener("pageshow", (event) => {
+    if (event.persisted) listen();
+  });
   listen();
 })();

@@ -126,8 +126,18 @@
 
   // Dialogs: content that is swapped into #dialog-body opens the dialog; data-close closes it. So does the event waypost:close.
   const dialog = document.getElementById("dialog");
+  // What is typed first replaces the value that a form proposes.
+  const selectProposed = (place) => {
+    const proposed = place.querySelector("input[autofocus]");
+    proposed?.focus();
+    proposed?.select();
+  };
+  selectProposed(document);
   document.body.addEventListener("htmx:afterSwap", (event) => {
-    if (event.detail.target.id === "dialog-body" && !dialog.open && event.detail.target.textContent.trim()) dialog.showModal();
+    if (event.detail.target.id === "dialog-body" && !dialog.open && event.detail.target.textContent.trim()) {
+      dialog.showModal();
+      selectProposed(dialog);
+    }
   });
   document.body.addEventListener("click", (event) => {
     if (event.target.closest("[data-close]")) event.target.closest("dialog")?.close();

@@ -98,7 +98,7 @@ NOT_PAGES = {
     "queue:recipients", "queue:waiting", "queue:eml", "destinations:list_stream",
     "destinations:one_stream", "tuning:prediction", "tuning:windows", "tuning:return_batch", "tuning:return_change",
     "routes:resolve", "reports:csv", "reports:parquet", "audit:csv", "admin:login",
-    "api:openapi", "api:nothing", "palette:found",
+    "api:openapi", "api:nothing", "palette:found", "managed:export", "maillog:newer",
     "mfa_remove_webauthn", "mfa_login_webauthn", "mfa_reauthenticate_webauthn",
     "account_oidc", "account_oidc_callback",
 }  # fmt: skip

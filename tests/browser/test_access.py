@@ -1,5 +1,5 @@
-"""Every page, in light and dark, wide and narrow: axe-core finds nothing, no number of seconds is left for the reader to
-divide, and no page is wider than its window.
+"""Every page, in light and dark, wide, narrow and at 200 %: axe-core finds nothing, no number of seconds is left for the reader
+to divide, no page is wider than its window, and nothing is cut off or lies over something else (fitting.py).
 
 The pages are those of pages.py, with something on them and without, and the dialogs that they open.
 """
@@ -7,6 +7,7 @@ The pages are those of pages.py, with something on them and without, and the dia
 from __future__ import annotations
 
 import re
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page, ViewportSize, expect
 
 from mailcore.lab.lab import Lab
+from tests.browser.fitting import misfits
 from tests.browser.pages import (
     NOT_PAGES,
     SAME_WITHOUT_ANYTHING,
@@ -31,6 +33,7 @@ from tests.eventually import PATIENCE_MS
 
 SECONDS_READ = 120  # a number of seconds above it is one to divide
 WIDE, NARROW = ViewportSize(width=1440, height=900), ViewportSize(width=360, height=800)
+ZOOMED = ViewportSize(width=720, height=450)  # a window of 1440 x 900 at 200 %
 # In ./test: one of each kind of page, with something on it.
 SOME = frozenset(
     (
@@ -38,11 +41,12 @@ SOME = frozenset(
         "/admin/auth/user/add/", "/accounts/login/", "/accounts/two-factor/", "/accounts/tokens/", "/api/v1/", "/no/such/page",
     )
 )  # fmt: skip
+VIEWPORTS = {"wide": WIDE, "narrow": NARROW, "zoomed": ZOOMED}
 LOOKS = [  # the last: whether all pages are looked at, and before there is anything on them, too
-    ("light", WIDE, False),
+    pytest.param("light", WIDE, False, id="some"),
     *(
-        pytest.param(*look, True, marks=pytest.mark.long)
-        for look in (("light", WIDE), ("dark", WIDE), ("light", NARROW), ("dark", NARROW))
+        pytest.param(scheme, VIEWPORTS[width], True, marks=pytest.mark.long, id=f"{scheme}-{width}")
+        for scheme, width in product(("light", "dark"), VIEWPORTS)
     ),
 ]
 # The words of a page without what stands beside a readable value (data-raw), addresses, ids, logs and what is typed.
@@ -65,7 +69,7 @@ def test_every_page_that_can_be_asked_for_is_in_the_list() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("scheme", "viewport", "whole"), LOOKS)
 async def test_no_page_keeps_anybody_out(tmp_path: Path, scheme: str, viewport: ViewportSize, whole: bool) -> None:
-    look = {"color_scheme": scheme, "viewport": viewport, "bypass_csp": True}
+    look = {"color_scheme": scheme, "viewport": viewport, "bypass_csp": True, "device_scale_factor": scale_of(viewport)}
     async with Lab(["reject(1, 450):127.0.0.1:0"]) as lab, site(tmp_path, lab, SLOW) as it:
         found: list[str] = []
 
@@ -119,6 +123,11 @@ async def test_no_page_keeps_anybody_out(tmp_path: Path, scheme: str, viewport: 
         assert not found, f"{scheme} {viewport['width']}:\n" + "\n".join(found)
 
 
+def scale_of(viewport: ViewportSize) -> int:
+    """Returns the device's pixels of a CSS pixel."""
+    return 2 if viewport == ZOOMED else 1
+
+
 async def dialogs(page: Page, it: Site) -> list[str]:
     """What is wrong with the dialogs, each of them open."""
     found: list[str] = []
@@ -161,6 +170,8 @@ async def faults(page: Page, where: str, *, is_mail: bool = False) -> list[str]:
         for each in said
     ]
     found += [f"{where}: {each}" for each in bare_numbers(await page.evaluate(WORDS))]
+    if not is_mail:
+        found += [f"{where}: {each}" for each in await misfits(page)]
     width, window = await page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
     if width > window:
         found.append(f"{where}: {width} px wide in a window of {window} px")

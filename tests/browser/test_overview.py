@@ -71,7 +71,7 @@ async def test_the_overview_lives_and_says_when_the_core_is_gone(tmp_path: Path)
         # The core is killed: the page says so, with the age of what it shows, and goes on showing it.
         await asyncio.to_thread(core.stop)
         await expect(page.locator("#core-status")).to_have_text("core: not running", timeout=PATIENCE_MS)
-        await expect(page.locator("#stale")).to_contain_text("What you see is")
+        await expect(page.locator("#stale")).to_contain_text("What you see of it is")
         await expect(page.locator("#stale")).to_contain_text(re.compile(r"is \d+ (s|min).* old, of \d\d:\d\d:\d\d"))
         before = await page.locator("#stale").inner_text()
         await expect(page.locator("#stale")).not_to_have_text(before, timeout=PATIENCE_MS)

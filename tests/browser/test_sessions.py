@@ -60,7 +60,7 @@ async def test_who_signs_out_in_one_window_hears_no_more_in_the_other(tmp_path: 
         await other.click("text=Sign out")
         await other.wait_for_url("**/accounts/login/**")
         await expect(page.locator("#core-status")).to_have_text("portal: signed out", timeout=PATIENCE_MS)
-        await expect(page.locator("#stale")).to_contain_text("what you see is no longer live")
+        await expect(page.locator("#stale")).to_contain_text("and no longer live")
         # It asked to listen again, and was sent to sign in: the browser says that this is no stream.
         it.complaints[:] = [each for each in it.complaints if "EventSource's response" not in each]
 

@@ -51,7 +51,7 @@ def test_nothing_is_needed_where_nothing_is_wrong() -> None:
 def test_each_cause_is_listed_once_and_the_urgent_ones_first() -> None:
     bad = snapshot(
         core={"running": False, "notice": "The core does not answer", "as_of": 1.0},
-        processes=[{"name": "manager", "pid": None, "restarts": 3}],
+        processes=[{"name": "manager", "pid": None, "restarts": 3}, {"name": "control", "pid": 7, "restarts": 0}],
         disks=[{"path": "/q", "full": True}],
         trouble=[trouble("smtp:a.example"), trouble("smtp:b.example")],
     )
@@ -95,3 +95,11 @@ def test_what_is_not_shown_is_counted() -> None:
     alerts = OpenAlerts((alert(1, "bounces", "Much of the mail bounces"),), 4)
     needs, more = needs_of(many, alerts, "", None)
     assert (len(needs), more) == (NEEDS_MAX, 3 + 3)
+
+
+def test_processes_of_a_core_that_does_not_run_are_no_causes_of_their_own() -> None:
+    gone = snapshot(
+        core={"running": False, "notice": "The core is not running.", "as_of": 1.0},
+        processes=[{"name": name, "pid": None, "restarts": 0} for name in ("supervisor", "manager", "control")],
+    )
+    assert texts(gone) == ["The core is not running."]

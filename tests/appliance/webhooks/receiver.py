@@ -1,4 +1,4 @@
-"""A receiver of webhooks, with a behaviour: it takes, is slow, answers 500, redirects, or is away."""
+"""A receiver of webhooks, with a behaviour: it takes, is slow, answers 500, redirects, dies before it answers, or is away."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class Receiver:
-    """``behaviour``: good, slow (late by ``slow_s``), broken (500), moved (302)."""
+    """``behaviour``: good, slow (late by ``slow_s``), broken (500), moved (302), dying (takes all and does not answer)."""
 
     def __init__(self) -> None:
         self.behaviour = "good"
@@ -58,6 +58,9 @@ class Receiver:
                         json.loads(body)["events"], dict(self.headers), body,
                     )
                 )  # fmt: skip
+                if receiver.behaviour == "dying":
+                    self.close_connection = True
+                    return
                 self.send_response(status)
                 if status == 302:
                     self.send_header("Location", receiver.url)
