@@ -4,10 +4,12 @@ Laws
 - Each operation has the scope and the role that the page with the same look or change needs; one that is not in ``RIGHTS`` is
   not there.
 - A change is in the audit log before the core gets it, with user and token, and is done once for each Idempotency-Key.
+- A private key, a password or a verifier goes to the core and nowhere else: the audit log says that there was one, and a fault
+  of such a value does not repeat it.
 - The answer has the frames of the core as they are: a value is the same on both ways. A fault of the core is a frame, too; JSON
   is an error of the portal, after which nothing was done, or ``outcome_unknown``.
 
-Keeps law: audit-before-change, law: a-key-works-once (docs/laws.md).
+Keeps law: audit-before-change, law: a-key-works-once, law: secrets-stay-out (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from appliance.api.errors import CONTENT_TYPE, STATUSES, ApiError
 from appliance.api.operation import SCHEMAS, body_of, operation, whole
 from appliance.api.scopes import Scope
 from appliance.api.sending import bounded
+from appliance.api.streams import check_room, streaming
 from appliance.audit.models import Entry, Outcome
 from appliance.audit.record import audited, ending, record
 from appliance.common.door import as_outcome, async_door, door
@@ -41,16 +44,17 @@ from mailcore.control.protocol.operation import Operation
 from mailcore.control.protocol.state import Ping
 from mailcore.control.protocol.table import OPERATIONS, check
 from mailcore.counted import counted
-from mailcore.faults import Fault
+from mailcore.faults import Fault, FaultError
 from mailcore.frames import Response, encode
 
-__all__ = ["NOT_HERE", "RIGHTS", "STREAMED"]
+__all__ = ["RIGHTS", "STREAMED"]
 
 PATIENCE_S = 60.0  # for each part of a long answer; the core measures and counts before the first
 WHY_MAX = 1_000
 SUBJECT_IDS = 5  # queue ids that the audit log names
-# Their parts tell the progress of minutes, so they are sent as they come; the parts of others are sent together.
-STREAMED = frozenset(("change_matching", "simulate"))
+# Their parts tell the progress of minutes, or they wait for what happens: they are sent as they come, and hold no thread. The
+# parts of others are sent together.
+STREAMED = frozenset(("change_matching", "events", "simulate"))
 
 
 @dataclass(frozen=True)
@@ -85,12 +89,17 @@ RIGHTS: dict[str, Right] = {
     "settings_change": Right(Scope.SETTINGS, Role.ADMINISTRATOR, "settings.change"),
     "settings_effects": Right(Scope.SETTINGS, Role.ADMINISTRATOR),
     "settings_return": Right(Scope.SETTINGS, Role.ADMINISTRATOR, "settings.change"),
+    **{name: Right(Scope.SETTINGS, Role.ADMINISTRATOR, "kept") for name in ("kept_make", "kept_put", "kept_remove")},
+    **{name: Right(Scope.USERS, Role.ADMINISTRATOR, "user") for name in ("user_put", "user_remove")},
     "data": Right(Scope.BODY, Role.VIEWER, READ_BODY),  # and the right to read bodies
 }
 
 
-# Not here: their arguments have private keys and passwords, and the audit log and the kept answers have all arguments.
-NOT_HERE = frozenset(("kept_make", "kept_put", "kept_remove", "user_put", "user_remove"))
+# Arguments with a secret, and the ones whose text is too much for the audit log.
+SECRET = frozenset(("key", "password", "verifier"))
+LONG = frozenset(("text",))
+MADE = {"certificate": "certificate.make", "request": "certificate.request", "dkim": "dkim.make"}
+PUT = {"certificate": "certificate.add", "ca": "certificate.add", "map": "map.put"}
 
 
 class Asked(msgspec.Struct, forbid_unknown_fields=True):
@@ -118,16 +127,27 @@ def _asked(body: bytes) -> Asked:
 def _answered(request: HttpRequest, known: Operation, right: Right) -> HttpResponseBase:
     """Returns the answer of the core to a request. Raises ApiError, ControlError."""
     asked = _asked(body_of(request))
-    _, arguments = check(known.name, asked.arguments)
+    arguments = _checked(known.name, asked.arguments)
     if known.name == "data" and not may_read_bodies(request.user):
         record(request, READ_BODY, arguments.queue_id, outcome=Outcome.REFUSED, words="may not read bodies")
         raise PermissionDenied("this needs the permission to read bodies")
     if known.name in STREAMED:
         return _streamed(request, known, right, asked)
-    with _entry(request, right, asked) as entry:
+    with _entry(request, known, right, asked) as entry:
         frames, fault = _frames(_parts(request, known, asked))
         _note(entry, frames, fault)
     return _response(frames, fault)
+
+
+def _checked(name: str, given: dict[str, Any]) -> Any:
+    """Returns the arguments. Raises FaultError, which has no part of a secret."""
+    try:
+        return check(name, given)[1]
+    except FaultError as error:
+        first = error.fault.argument.partition(".")[0]
+        if first not in SECRET:
+            raise
+        raise ApiError(f"{first}: a text of the length that is allowed is needed", argument=first) from None
 
 
 def _parts(request: HttpRequest, known: Operation, asked: Asked) -> Generator[Any, None, None]:
@@ -153,13 +173,37 @@ def _response(frames: list[Response], fault: Fault | None) -> HttpResponse:
     return HttpResponse(b"".join(map(encode, frames)), status=status, content_type=FRAMES)
 
 
-def _entry(request: HttpRequest, right: Right, asked: Asked) -> contextlib.AbstractContextManager[Entry | None]:
+def _entry(
+    request: HttpRequest, known: Operation, right: Right, asked: Asked
+) -> contextlib.AbstractContextManager[Entry | None]:
     """Returns the entry in the audit log of a change; nothing for a look, and for a question before a change."""
     given = asked.arguments
     if not right.action or given.get("dry_run") or given.get("check"):
         return contextlib.nullcontext()
-    action = f"queue.{given['change']}" if right.action == "queue.change_matching" else right.action
-    return audited(request, action, _subject(given), after=given, why=asked.why)
+    return audited(request, _action(known.name, right, given), _subject(given), after=_told(given), why=asked.why)
+
+
+def _action(name: str, right: Right, given: dict[str, Any]) -> str:
+    """Returns the action as the pages name it."""
+    match name:
+        case "change_matching":
+            return f"queue.{given['change']}"
+        case "kept_make":
+            return MADE[given["kind"]]
+        case "kept_put":
+            return PUT[given["kind"]]
+        case "user_put":
+            return "user.add" if given.get("new") else "user.change"
+        case "kept_remove" | "user_remove":
+            return f"{right.action}.remove"
+    return right.action
+
+
+def _told(given: dict[str, Any]) -> dict[str, Any]:
+    """Returns the arguments as the audit log has them: of a secret that there was one, of a long text its length."""
+    told = {name: "given" if value else "" for name, value in given.items() if name in SECRET}
+    told |= {name: counted(len(value), "character") for name, value in given.items() if name in LONG}
+    return given | told
 
 
 def _subject(given: dict[str, Any]) -> str:
@@ -173,7 +217,11 @@ def _subject(given: dict[str, Any]) -> str:
         return ", ".join(".".join(each["key"]) for each in given["changes"])
     if "change" in given:
         return "messages that match"
-    return str(next((given[name] for name in ("queue_id", "destination", "to") if name in given), ""))
+    if names := given.get("names"):
+        return ", ".join(names)
+    if "selector" in given:
+        return f"{given['selector']}._domainkey.{given.get('domain', '')}"
+    return str(next((given[name] for name in ("queue_id", "destination", "to", "name", "file") if name in given), ""))
 
 
 def _note(entry: Entry | None, frames: list[Response], fault: Fault | None) -> None:
@@ -184,15 +232,25 @@ def _note(entry: Entry | None, frames: list[Response], fault: Fault | None) -> N
         entry.outcome, entry.words = Outcome.REFUSED, fault.message[:1000]
         return
     result = frames[-1].result if frames else None
-    if isinstance(result, dict) and isinstance(result.get("changed"), int):
+    if not isinstance(result, dict):
+        return
+    if faults := result.get("faults"):
+        words = "; ".join(f"{each['key']} {each['reason']}" for each in faults[:5])
+        entry.outcome, entry.words = Outcome.REFUSED, words[:1000]
+    elif isinstance(result.get("changed"), int):
         entry.words = counted(result["changed"], "message")
+    elif isinstance(result.get("file"), str):
+        entry.words = result["file"]
 
 
 def _streamed(request: HttpRequest, known: Operation, right: Right, asked: Asked) -> StreamingHttpResponse:
     """Returns a response that lives as long as its reader: when the command ends, the core stops after its current step."""
     door(request).ask("ping", Ping)  # while there is a status to say that the core is away
+    waits_for_events = known.name == "events" and bool(asked.arguments.get("wait_s"))
+    if waits_for_events:
+        check_room()
     stack = contextlib.ExitStack()
-    entry = stack.enter_context(_entry(request, right, asked))
+    entry = stack.enter_context(_entry(request, known, right, asked))
     who = request.user.get_username()
 
     async def frames() -> AsyncIterator[bytes]:
@@ -200,6 +258,7 @@ def _streamed(request: HttpRequest, known: Operation, right: Right, asked: Asked
             waits: Response | None = None
             try:
                 async with (
+                    streaming() if waits_for_events else contextlib.nullcontext(),
                     async_door(who, PATIENCE_S) as core,
                     contextlib.aclosing(core.parts(known.name, asked.arguments, why=asked.why)) as parts,
                 ):

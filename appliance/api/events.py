@@ -15,7 +15,6 @@ from typing import Annotated, Any
 
 import msgspec
 from asgiref.sync import sync_to_async
-from django.db import connections
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from ninja import Query
 from pydantic import BaseModel, Field, StringConstraints
@@ -28,6 +27,7 @@ from appliance.api.errors import ApiError
 from appliance.api.models import ApiToken
 from appliance.api.operation import operation
 from appliance.api.scopes import Scope
+from appliance.api.streams import check_room, streaming
 from appliance.common.door import async_door, door
 from appliance.live.samples import in_thread
 from mailcore.control.client import ControlError, Refused
@@ -35,16 +35,14 @@ from mailcore.control.protocol.events import CURSOR_MAX, EVENTS_MAX, KINDS, NOW,
 from mailcore.faults import Code, Fault
 from mailcore.tag import TAG_CHARACTERS
 
-__all__ = ["STREAMS_MAX", "Events", "events", "events_stream"]
+__all__ = ["Events", "events", "events_stream"]
 
-STREAMS_MAX = 20  # each has a connection to the core ([control] clients_max)
 EVENT_STREAM = "text/event-stream"
 LIMIT = 100
 WAIT_S = 2.0  # then the token is looked at again
 ANSWER_S = 30.0
 DOMAIN_MAX = 253
 LOGIN_MAX = 256
-_open = 0
 
 
 class EventsQuery(BaseModel):
@@ -105,8 +103,7 @@ def events_stream(request: HttpRequest, conditions: Query[EventsQuery], after: A
     """
     cursor = request.headers.get("Last-Event-ID", "")[:CURSOR_MAX] or after
     arguments = _asked(conditions) | {"limit": LIMIT}
-    if _open >= STREAMS_MAX:
-        raise ApiError(f"{STREAMS_MAX} streams of events are open already.", code=Code.BUSY)
+    check_room()
     first = door(request).ask("events", EventBatch, arguments | {"after": cursor})  # its errors have a status
     pieces = _stream(token_of(request), request.user.get_username(), arguments, first)
     response = StreamingHttpResponse(pieces, content_type=EVENT_STREAM)
@@ -124,12 +121,7 @@ def _asked(conditions: EventsQuery) -> dict[str, Any]:
 
 
 async def _stream(token: ApiToken, who: str, arguments: dict[str, Any], batch: EventBatch) -> AsyncIterator[bytes]:
-    global _open  # noqa: PLW0603  # of this process, as its loop is
-    # A request keeps its thread, and with it a connection to the database, until it ends; this one lasts all day.
-    await sync_to_async(connections.close_all)()
-    core = async_door(who, ANSWER_S)
-    _open += 1
-    try:
+    async with streaming(), async_door(who, ANSWER_S) as core:
         yield b": events\n\n"
         looked_at = time.monotonic()
         while True:
@@ -148,9 +140,6 @@ async def _stream(token: ApiToken, who: str, arguments: dict[str, Any], batch: E
                 fault = Fault(Code.UNAVAILABLE, "The core does not answer; connect again.")
                 yield b"event: error\ndata: %b\n\n" % msgspec.json.encode(fault)
                 return
-    finally:
-        _open -= 1
-        await core.close()
 
 
 def _lines(batch: EventBatch) -> bytes:

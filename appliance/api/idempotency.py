@@ -6,14 +6,15 @@ Laws
 - The key belongs to its token, and to method, address and body: with another request it is a conflict.
 - An answer that says that nothing was done is not kept: the request may be repeated with its key, and is then done.
 - A request that was interrupted is never done a second time. Its key answers that the outcome is not known.
+- A password or a secret that was made here is in the first answer alone, and not kept. The digest of a request
+  needs the portal's key, so that a password in it cannot be guessed with a copy of the database.
 
-Keeps law: a-key-works-once (docs/laws.md).
+Keeps law: a-key-works-once, law: secrets-stay-out (docs/laws.md).
 """
 
 from __future__ import annotations
 
 import base64
-import hashlib
 import logging
 import re
 from collections.abc import AsyncIterator, Callable
@@ -27,6 +28,7 @@ from django.db import DatabaseError, OperationalError
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.utils import timezone
+from django.utils.crypto import salted_hmac
 
 from appliance.api.authentication import token_of
 from appliance.api.errors import CONTENT_TYPE, STATUSES, ApiError
@@ -38,10 +40,12 @@ from mailcore.control.passage import FRAMES, KEY_HEADER
 from mailcore.faults import Code
 from mailcore.frames import FrameDecoder, Response
 
-__all__ = ["HEADER", "REPEATED", "once"]
+__all__ = ["HEADER", "KEPT_CONTENT", "REPEATED", "once"]
 
 HEADER = KEY_HEADER
 AS_FRAMES = "frames:"  # before frames in base64; no JSON begins so
+KEPT_CONTENT = "waypost_kept_content"  # attribute of a response: what is kept instead of its content
+SALT = "a request with an idempotency key"
 REPEATED = "Idempotency-Replayed"  # a header of an answer that is not the first
 _KEY = re.compile(rf"[\x21-\x7e]{{1,{KEY_MAX}}}")
 # Of answers after which nothing was done.
@@ -80,7 +84,8 @@ def once(request: HttpRequest, body: bytes, work: Callable[[], HttpResponseBase]
         response.streaming_content = _kept_at_its_end(row, response.streaming_content)
         return response
     assert isinstance(response, HttpResponse)
-    _try_to_keep(row, response.status_code, response.content, is_frames=response["Content-Type"] == FRAMES)
+    content = getattr(response, KEPT_CONTENT, response.content)
+    _try_to_keep(row, response.status_code, content, is_frames=response["Content-Type"] == FRAMES)
     return response
 
 
@@ -138,7 +143,7 @@ def _kept() -> timedelta:
 
 def _digest_of(request: HttpRequest, body: bytes) -> str:
     """Returns the digest of what makes two requests the same; each part is behind its length."""
-    digest = hashlib.sha256()
+    digest = salted_hmac(SALT, b"", algorithm="sha256")
     for part in (request.method or "", request.get_full_path(), request.content_type or ""):
         given = part.encode("utf-8", "surrogateescape")
         digest.update(b"%d:%b" % (len(given), given))

@@ -25,7 +25,7 @@ from http import HTTPStatus
 from typing import Any, TypeVar
 
 import msgspec
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from ninja import NinjaAPI
 from ninja.parser import Parser
 from ninja.signature import ViewSignature
@@ -34,7 +34,7 @@ from ninja.types import DictStrAny
 from appliance.accounts.roles import Role
 from appliance.api.authentication import Bearer
 from appliance.api.errors import CONTENT_TYPE, HANDLERS, ApiError, json_response
-from appliance.api.idempotency import HEADER, once
+from appliance.api.idempotency import HEADER, KEPT_CONTENT, once
 from appliance.api.models import KEY_MAX
 from appliance.api.scopes import Scope
 from mailcore.faults import Fault
@@ -130,12 +130,14 @@ def operation(
     kind: str = MESSAGE,
     types: Collection[type] = (),
     extra: dict[str, Any] | None = None,
+    told_once: Collection[str] = (),
 ) -> Callable[[F], F]:
     """Registers a function as an operation. ``answer``: the type of what it returns; bytes: a response with a message.
 
     ``body``: reads the body of a request that is not JSON alone; the function then asks ``body_of`` for it. ``extra``: what
     OpenAPI says beyond the function's parameters, such as that body; ``types``: to which it refers. ``kind``: the type of
-    an answer that is bytes.
+    an answer that is bytes. ``told_once``: fields of the answer with a secret that was made here; they are None when a repeated
+    request gets the first answer again.
     """
 
     def decorate(function: F) -> F:
@@ -151,7 +153,9 @@ def operation(
             def work() -> HttpResponseBase:
                 try:
                     found = function(request, **values)
-                    return found if isinstance(found, HttpResponseBase) else json_response(found, status)
+                    if isinstance(found, HttpResponseBase):
+                        return found
+                    return _without(found, told_once, json_response(found, status))
                 except Exception as error:
                     return api.on_exception(request, error)
 
@@ -183,6 +187,15 @@ def operation(
         return function
 
     return decorate
+
+
+def _without(found: Any, told_once: Collection[str], response: HttpResponse) -> HttpResponse:
+    """Returns the response, which is kept for its key without the fields that are for the first answer alone."""
+    if told_once:
+        response["Cache-Control"] = "no-store"
+        told = msgspec.structs.replace(found, **dict.fromkeys(told_once))
+        setattr(response, KEPT_CONTENT, json_response(told).content)
+    return response
 
 
 def _check_query(request: HttpRequest, known: frozenset[str], lists: frozenset[str]) -> None:

@@ -24,6 +24,7 @@ class Scope(enum.StrEnum):
     ALERTS = "alerts"
     SETTINGS = "settings"
     USERS = "users"
+    WEBHOOKS = "webhooks"
 
 
 # scope -> the lowest role whose users can use it for anything
@@ -37,6 +38,7 @@ LEAST_ROLE = {
     Scope.ALERTS: Role.OPERATOR,
     Scope.SETTINGS: Role.ADMINISTRATOR,
     Scope.USERS: Role.ADMINISTRATOR,
+    Scope.WEBHOOKS: Role.OPERATOR,
 }
 
 SCOPE_CHOICES = (
@@ -47,6 +49,10 @@ SCOPE_CHOICES = (
     (Scope.REPORT.value, "report: start and stop reports"),
     (Scope.BODY.value, "body: read whole messages, if you may read bodies; each is recorded in the audit log"),
     (Scope.ALERTS.value, "alerts: acknowledge and silence alerts, send a test"),
-    (Scope.SETTINGS.value, "settings: change the configuration, schedules and preferences of reports"),
-    (Scope.USERS.value, "users: manage users, their roles and passwords, tokens and locks"),
+    (
+        Scope.SETTINGS.value,
+        "settings: change the configuration, certificates, keys, maps, preferences and schedules of reports",
+    ),
+    (Scope.USERS.value, "users: manage users of the portal and of mail, their roles and passwords, tokens and locks"),
+    (Scope.WEBHOOKS.value, "webhooks: pause, move and test webhooks; administrators also make, change and delete them"),
 )

@@ -22,10 +22,13 @@ from appliance.api import (
     control,
     destinations,
     events,
+    kept,
     mail_log,
+    mail_users,
     managed,
     openapi,
     overview,
+    past,
     predictions,
     queue_changes,
     queue_reads,
@@ -37,6 +40,7 @@ from appliance.api import (
     status,
     tuning,
     users,
+    webhooks,
 )
 from appliance.api.errors import error_response
 from appliance.api.operation import OPERATIONS, api
@@ -46,8 +50,9 @@ __all__ = ["OPERATIONS", "app_name", "urlpatterns"]
 
 # Importing them registers their operations.
 MODULES = (
-    overview, status, queue_reads, searching, queue_changes, destinations, tuning, predictions, managed, alerts, mail_log,
-    reports, report_runs, report_settings, users, audit, sending, control, events,
+    overview, status, queue_reads, past, searching, queue_changes, destinations, tuning, predictions, managed, kept,
+    mail_users, alerts, mail_log, reports, report_runs, report_settings, users, audit, sending, control, events,
+    webhooks,
 )  # fmt: skip
 View = Callable[..., HttpResponse]
 

@@ -16,10 +16,10 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 from django.views.decorators.http import require_POST, require_safe
 
 from appliance.accounts.roles import administrator, viewer
-from appliance.audit.record import audited
 from appliance.common.door import Door, door
 from appliance.managed.dkim_records import state_of
 from appliance.managed.draft import Draft
+from appliance.managed.handing_in import WrongFields, kept, kept_removed
 from appliance.managed.places import FORMS, MAP_PLACES, PLACES
 from appliance.managed.views import checked
 from mailcore.control.client import Refused
@@ -84,7 +84,7 @@ def certificate_add(request: HttpRequest) -> HttpResponse:
     if errors:
         return _certificates(request, core, errors=errors, status=422)
     given = {"kind": "certificate", "name": name, "text": text, "key": key}
-    made = _kept(request, core, "certificate.add", name, "kept_put", given)
+    made = _kept(request, "certificate.add", name, "kept_put", given)
     if made.faults:
         return _certificates(request, core, errors=_errors(made), status=422)
     return _used(request, core, made, *_certificate_use(request))
@@ -100,9 +100,8 @@ def certificate_make(request: HttpRequest) -> HttpResponse:
         return _certificates(request, core, errors={"names": "Enter the names of this host."}, status=422)
     is_request = request.POST.get("form") == "request"
     given = {"kind": "request" if is_request else "certificate", "names": names}
-    made = _kept(
-        request, core, f"certificate.{'request' if is_request else 'make'}", ", ".join(names), "kept_make", given
-    )
+    action = f"certificate.{'request' if is_request else 'make'}"
+    made = _kept(request, action, ", ".join(names), "kept_make", given)
     if made.faults:
         return _certificates(request, core, errors=_errors(made), status=422)
     if is_request:
@@ -163,7 +162,7 @@ def dkim_make(request: HttpRequest) -> HttpResponse:
     if errors:
         return _dkim(request, core, errors=errors, status=422)
     name = f"{given['selector']}._domainkey.{given['domain']}"
-    made = _kept(request, core, "dkim.make", name, "kept_make", {"kind": "dkim", **given})
+    made = _kept(request, "dkim.make", name, "kept_make", {"kind": "dkim", **given})
     if made.faults:
         return _dkim(request, core, errors={each.key: each.reason for each in made.faults}, status=422)
     return _dkim(request, core, made=made.file)
@@ -252,7 +251,7 @@ def map_put(request: HttpRequest) -> HttpResponse:
         return _maps(request, core, given, errors=errors, status=422)
     form = FORMS.get(place.key, "patterns" if given["patterns"] and place.patterns else "addresses")
     put = {"kind": "map", "name": name, "text": given["text"], "form": form}
-    made = _kept(request, core, "map.put", name, "kept_put", put)
+    made = _kept(request, "map.put", name, "kept_put", put)
     if made.faults:
         for fault in made.faults:
             errors.setdefault(fault.key, []).append(fault.reason)
@@ -276,29 +275,21 @@ def unuse(request: HttpRequest) -> HttpResponse:
 @administrator
 def remove(request: HttpRequest) -> HttpResponse:
     """Removes a file that no setting uses."""
-    core, file = door(request), request.POST.get("file", "")[:300]
+    file = request.POST.get("file", "")[:300]
     kind = file.partition(":")[2].partition("/")[0]
-    with audited(request, "kept.remove", file):
-        core.ask_change("kept_remove", KeptMade, {"file": file}, why="")
+    kept_removed(request, file)
     return redirect({"dkim": "managed:dkim", "map": "managed:maps"}.get(kind, "managed:certificates"))
 
 
 @sensitive_variables("given")
-def _kept(
-    request: HttpRequest, core: Door, action: str, subject: str, operation: str, given: dict[str, Any]
-) -> KeptMade:
-    """Asks the core to keep or make a file; the audit log has its name and what it is, never its content."""
+def _kept(request: HttpRequest, action: str, subject: str, operation: str, given: dict[str, Any]) -> KeptMade:
+    """Asks the core to keep or make a file; a refusal is a fault of the form, too."""
     try:
-        with audited(request, action, subject[:200]) as entry:
-            made = core.ask_change(operation, KeptMade, given, why="")
-            if made.faults:
-                raise ValueError("; ".join(f"{each.key} {each.reason}" for each in made.faults[:5]))
-            entry.words = made.file
-    except ValueError:
-        pass  # recorded as refused; the page has the faults
+        return kept(request, action, subject, operation, given)
+    except WrongFields as error:
+        return KeptMade(faults=error.faults)
     except Refused as error:
         return KeptMade(faults=[KeyFault(key=error.argument or "name", reason=str(error))])
-    return made
 
 
 def _used(request: HttpRequest, core: Door, made: KeptMade, place: list[str], more: dict[str, Any]) -> HttpResponse:

@@ -5,7 +5,6 @@ A password goes from the form to the core, which keeps a verifier; it is in no l
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,15 +15,15 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 from django.views.decorators.http import require_POST, require_safe
 
 from appliance.accounts.roles import administrator, viewer
-from appliance.audit.record import audited
 from appliance.common.door import Door, door
+from appliance.managed.handing_in import WrongFields, made_password, user_removed
+from appliance.managed.handing_in import user_put as put
 from mailcore.bounds import number_from_text
 from mailcore.control.client import Refused
-from mailcore.control.protocol.users import LIMIT_MAX, UserChanged, Users
+from mailcore.control.protocol.users import LIMIT_MAX, Users
 
 __all__ = ["user_put", "user_remove", "users"]
 
-PASSWORD_BYTES = 15  # 120 bits, as 20 characters
 LIMITS = ("messages_per_hour", "recipients_per_hour")
 
 
@@ -83,22 +82,17 @@ def user_put(request: HttpRequest) -> HttpResponse:
             given["senders"] = senders
         for each in LIMITS:
             given[each] = _limit(request.POST.get(each, ""), each, errors)
-    made = secrets.token_urlsafe(PASSWORD_BYTES) if request.POST.get("make") else ""
+    made = made_password() if request.POST.get("make") else ""
     password = made or request.POST.get("password", "")
     if password:
         given |= {"password": password, "scram": bool(request.POST.get("scram"))}
     if errors:
         return _users(request, core, name=name, errors=errors, status=422)
     try:
-        said = {key: value for key, value in given.items() if key not in ("password", "name")}
-        after = {**said, "password": "another"} if password else said
-        with audited(request, "user.add" if is_new else "user.change", name[:200], after=after, why=why) as entry:
-            answer = core.ask_change("user_put", UserChanged, given, why=why)
-            if answer.faults:
-                raise ValueError("; ".join(f"{each.key} {each.reason}" for each in answer.faults))
-            entry.words = "added" if is_new else "changed"
-    except ValueError:
-        return _users(request, core, name=name, errors={each.key: each.reason for each in answer.faults}, status=422)
+        answer = put(request, given, why)
+    except WrongFields as error:
+        errors = {each.key: each.reason for each in error.faults}
+        return _users(request, core, name=name, errors=errors, status=422)
     except Refused as error:
         return _users(request, core, name=name, errors={error.argument or "": str(error)}, status=409)
     if made:
@@ -113,10 +107,8 @@ def user_remove(request: HttpRequest) -> HttpResponse:
     """Removes a user."""
     core, name = door(request), request.POST.get("name", "")[:128]
     try:
-        with audited(request, "user.remove", name):
-            arguments = {"name": name, "revision": request.POST.get("revision", "")[:16]}
-            core.ask_change("user_remove", UserChanged, arguments, why="")
-    except Refused as error:
+        user_removed(request, name, request.POST.get("revision", "")[:16])
+    except (WrongFields, Refused) as error:
         return _users(request, core, errors={"": str(error)}, status=409)
     messages.success(request, f"{name} is removed.")
     return redirect("managed:users")

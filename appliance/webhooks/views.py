@@ -8,27 +8,20 @@ from __future__ import annotations
 
 from django import forms
 from django.contrib import messages
-from django.db.models import F
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from appliance.accounts.roles import administrator, operator, viewer
-from appliance.audit.record import audited
-from appliance.common.door import door
 from appliance.common.templatetags.waypost import visible
-from appliance.webhooks.forms import PAST, MoveForm, ReasonForm, WebhookForm
-from appliance.webhooks.models import Webhook, new_salt
-from mailcore.control.protocol.events import NOW, EventBatch
+from appliance.webhooks import changing
+from appliance.webhooks.forms import MoveForm, ReasonForm, WebhookForm
+from appliance.webhooks.models import Webhook
 
 __all__ = ["delete", "edit", "move", "new", "pause", "resume", "secret", "test", "webhook", "webhooks"]
 
 FAILURES_SHOWN = 50
-STILL = {  # of what is being sent, when the position or the conditions are changed
-    "sending": "", "sending_from": "", "sending_count": 0, "attempt": 0, "next_event_at": None, "lost": "",
-}  # fmt: skip
 
 
 @viewer
@@ -70,12 +63,7 @@ def new(request: HttpRequest) -> HttpResponse:
     """Renders the form of a new webhook; a POST makes it and shows its secret once. It begins with what happens from now on."""
     form = WebhookForm(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
-        hook = form.save(commit=False)
-        hook.cursor = _now(request)
-        hook.made_by = request.user.get_username()[:150]
-        with audited(request, "webhook.make", hook.name, after=hook.described(), why=form.cleaned_data["why"]):
-            hook.save()
-        return render(request, "webhooks/made.html", {"hook": hook})
+        return render(request, "webhooks/made.html", {"hook": changing.made(request, form)})
     return render(request, "webhooks/form.html", {"form": form}, status=422 if form.is_bound else 200)
 
 
@@ -88,11 +76,7 @@ def edit(request: HttpRequest, pk: int) -> HttpResponse:
     before = hook.described()
     form = WebhookForm(request.POST if request.method == "POST" else None, instance=hook)
     if request.method == "POST" and form.is_valid():
-        given = {name: form.cleaned_data[name] for name in WebhookForm.Meta.fields}
-        with audited(request, "webhook.change", hook.name, before=before, why=form.cleaned_data["why"]) as entry:
-            _set(hook, **given)
-            hook.refresh_from_db()
-            entry.after = hook.described()
+        changing.changed(request, hook, form, before)
         messages.success(request, f"{visible(hook.name)} is changed.")
         return redirect("webhooks:webhook", pk=pk)
     return render(request, "webhooks/form.html", {"form": form, "hook": hook}, status=422 if form.is_bound else 200)
@@ -106,9 +90,7 @@ def secret(request: HttpRequest, pk: int) -> HttpResponse:
     form = ReasonForm(request.POST, prefix="act")
     if not form.is_valid():
         return _page(request, hook, acting=form)
-    with audited(request, "webhook.secret", hook.name, why=form.cleaned_data["why"]):
-        hook.salt = new_salt()
-        Webhook.objects.filter(pk=pk).update(salt=hook.salt)
+    changing.with_another_secret(request, hook, form.cleaned_data["why"])
     return render(request, "webhooks/made.html", {"hook": hook})
 
 
@@ -120,8 +102,7 @@ def delete(request: HttpRequest, pk: int) -> HttpResponse:
     form = ReasonForm(request.POST, prefix="act")
     if not form.is_valid():
         return _page(request, hook, acting=form)
-    with audited(request, "webhook.delete", hook.name, before=hook.described(), why=form.cleaned_data["why"]):
-        hook.delete()
+    changing.deleted(request, hook, form.cleaned_data["why"])
     messages.success(request, f"{visible(hook.name)} is deleted.")
     return redirect("webhooks:webhooks")
 
@@ -145,9 +126,7 @@ def _enable(request: HttpRequest, pk: int, *, enabled: bool) -> HttpResponse:
     form = ReasonForm(request.POST, prefix="act")
     if not form.is_valid():
         return _page(request, hook, acting=form)
-    action = "webhook.resume" if enabled else "webhook.pause"
-    with audited(request, action, hook.name, why=form.cleaned_data["why"]):
-        Webhook.objects.filter(pk=pk).update(enabled=enabled, next_try_at=timezone.now())
+    changing.enabled(request, hook, on=enabled, why=form.cleaned_data["why"])
     messages.success(request, f"{visible(hook.name)} {'sends from where it was' if enabled else 'is paused'}.")
     return redirect("webhooks:webhook", pk=pk)
 
@@ -160,11 +139,7 @@ def move(request: HttpRequest, pk: int) -> HttpResponse:
     form = MoveForm(request.POST, prefix="move")
     if not form.is_valid():
         return _page(request, hook, moving=form)
-    place = form.cleaned_data["place"]
-    past = place == PAST
-    cursor = hook.cursor if past else _now(request) if place == NOW else place
-    with audited(request, "webhook.move", hook.name, after={"to": place}, why=form.cleaned_data["why"]):
-        _set(hook, cursor=cursor, past_lost=True, failing_since=None, next_try_at=timezone.now())
+    changing.moved(request, hook, form.cleaned_data["place"], form.cleaned_data["why"])
     messages.success(request, f"{visible(hook.name)} continues from there.")
     return redirect("webhooks:webhook", pk=pk)
 
@@ -174,19 +149,6 @@ def move(request: HttpRequest, pk: int) -> HttpResponse:
 def test(request: HttpRequest, pk: int) -> HttpResponse:
     """Leaves a test, which the process that sends webhooks posts within a second."""
     hook = get_object_or_404(Webhook, pk=pk)
-    with audited(request, "webhook.test", hook.name, why="Send a test"):
-        Webhook.objects.filter(pk=pk).update(
-            test_asked_at=timezone.now(), test_asked_by=request.user.get_username()[:150], test_at=None, test_words=""
-        )
+    changing.ask_for_test(request, hook)
     messages.success(request, "The test is sent now; the answer is shown below.")
     return redirect("webhooks:webhook", pk=pk)
-
-
-def _now(request: HttpRequest) -> str:
-    """Returns the cursor behind all that has happened. Raises ControlError."""
-    return door(request).ask("events", EventBatch, {"after": NOW, "limit": 1}).cursor
-
-
-def _set(hook: Webhook, **values: object) -> None:
-    """Changes a webhook; the batch that is being sent is read again, and a request that is under way moves nothing."""
-    Webhook.objects.filter(pk=hook.pk).update(moves=F("moves") + 1, **STILL, **values)

@@ -20,7 +20,7 @@ from mailcore.control.protocol.kept import Kept, KeptMade
 from mailcore.dkim.key import ALGORITHMS, BadKey, load_key, new_key
 from mailcore.doctor.as_user import ids_of_role, name_of_user, unreadable
 from mailcore.doctor.host import Host, processes_of
-from mailcore.doctor.resolver import ALL_S, Server, ask, servers_of
+from mailcore.doctor.resolver import ALL_S, Server, ask, servers_of, system_servers
 from mailcore.faults import Code, Fault
 from mailcore.terminal.command import (
     DONE,
@@ -30,6 +30,7 @@ from mailcore.terminal.command import (
     config_path,
     control_client,
     fault_of,
+    is_remote,
     settings_of,
 )
 from mailcore.terminal.output import JsonLines, complain, complain_fault, print_json, say, whole_table, width
@@ -103,6 +104,8 @@ def _selector(text: str) -> str:
 
 
 def _new(arguments: argparse.Namespace) -> int:
+    if arguments.key is not None and is_remote(arguments):
+        raise UsageError("--key makes a file of the host; run it there, or without --key", argument="--key")
     return _new_kept(arguments) if arguments.key is None else _new_file(arguments)
 
 
@@ -135,13 +138,18 @@ def _use(arguments: argparse.Namespace) -> int:
     if file is None or file.dkim is None:
         raise UsageError(f"Waypost keeps no key {name}; waypost dkim list shows all", argument="SELECTOR")
     if not arguments.unpublished:
-        servers = servers_of(settings_of(arguments), Path("/etc/resolv.conf"))
-        found = _published(file.dkim.record, file.dkim.algorithm, name, servers)
+        found = _published(file.dkim.record, file.dkim.algorithm, name, _servers(arguments))
         if found.state != "ok":
             complain_fault(Fault(Code.CONFLICT, f"{found.state}: {found.about}"))
             complain("nothing was changed; --unpublished signs all the same, and servers will not verify it")
             return NOT_DONE
     return use_file(arguments, file.file, {"place": ["dkim"], "subdomains": arguments.subdomains})
+
+
+def _servers(arguments: argparse.Namespace) -> list[Server]:
+    """Returns the name servers of the deliverers; with --remote those of this host: the record is public."""
+    resolv_conf = Path("/etc/resolv.conf")
+    return system_servers(resolv_conf) if is_remote(arguments) else servers_of(settings_of(arguments), resolv_conf)
 
 
 def _new_file(arguments: argparse.Namespace) -> int:

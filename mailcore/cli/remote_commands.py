@@ -11,11 +11,13 @@ from mailcore.terminal.command import UsageError
 __all__ = ["ANYWHERE", "LOCAL", "WORKS", "refuse_unless_remote"]
 
 CHANGES_FILES = "it works on files of the host; run it there"
-NO_FILES = "the API takes no files that Waypost keeps; run it on the host, or use the pages below Settings"
 ALONE = "it needs no Waypost; run it without --remote"
 WORKS = frozenset(
     (
         "ping", "status", "top", "inject", "log lines",
+        "certificate list", "certificate add", "certificate new", "certificate request", "dkim new", "dkim use", "dkim list",
+        "map list", "map put", "map show", "kept list", "kept unuse", "kept remove", "events",
+        "user add", "user password", "user set", "user disable", "user enable", "user remove", "user list",
         "settings list", "settings set", "settings remove", "settings unset", "settings history", "settings return",
         "queue list", "queue show", "queue explain", "queue active", "queue size", "queue ages", "queue positions",
         "queue search", "queue history", "queue headers", "queue data", "queue add-recipient", "queue delete",
@@ -34,7 +36,6 @@ LOCAL = {
     "tail": "it follows the file of the log on the host; use log lines, or the page Log",
     "metrics": "it asks several processes of the host; use its page, [metrics] listen",
     "setup": "it prepares the host it runs on; run it there",
-    "events": "GET /api/v1/events has the same",
     "reload": "it reads the configuration file of the host; change settings with settings set",
     "check-config": "it checks a file of this host",
     "import-postfix": CHANGES_FILES,
@@ -44,11 +45,7 @@ LOCAL = {
     "backup": CHANGES_FILES,
     "restore": CHANGES_FILES,
     "identity": CHANGES_FILES,
-    "user": CHANGES_FILES,
-    "dkim": CHANGES_FILES,
-    "certificate": NO_FILES,
-    "map": NO_FILES,
-    "kept": NO_FILES,
+    "dkim check": "it reads the keys of the configuration file of the host; run it there",
     "tlsrpt": CHANGES_FILES,
     "lab": ALONE,
     "demo": ALONE,

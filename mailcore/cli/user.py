@@ -1,7 +1,9 @@
 """``waypost user``: the users who log in to send mail. Receivers use a change within a second, without a restart.
 
 A password is read from the terminal, twice, or from stdin with --password-stdin: never from the command line, which other users
-of this host can read.
+of this host can read. Only its verifier leaves this process.
+
+Law: with --remote no file of this host is read or changed: without the other Waypost nothing is done.
 """
 
 from __future__ import annotations
@@ -16,11 +18,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mailcore.config.settings import Settings
 from mailcore.control.client import NotRunning, Refused
 from mailcore.control.protocol.users import KnownUser, UserChanged, Users
 from mailcore.faults import Code, Fault
-from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client, settings_of
+from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client, is_remote, settings_of
 from mailcore.terminal.output import JsonLines, complain_fault, plain, print_json, say, whole_table, width
 from mailcore.users.scram import PREFIX, SALT_BYTES
 from mailcore.users.user import User, name_of, sender_pattern
@@ -119,12 +120,15 @@ def _changing(arguments: argparse.Namespace) -> Iterator[dict[str, User]]:
 
 
 def _asked(arguments: argparse.Namespace, operation: str, result: type[R], given: dict[str, Any]) -> R | None:
-    """Asks the core, which records who asked; None if it is not running: then the file is changed here."""
+    """Asks the core, which records who asked; None if it is not running: then the file is changed here.
+
+    Raises NotRunning with --remote: the file is on the other host.
+    """
     try:
         with control_client(arguments) as control:
             return control.ask(operation, result, given)
     except NotRunning as error:
-        if error.code is Code.FORBIDDEN:
+        if error.code is Code.FORBIDDEN or is_remote(arguments):
             raise
         return None
     except Refused as error:
@@ -219,7 +223,11 @@ def _add(arguments: argparse.Namespace) -> int:
 
 
 def _read_known(arguments: argparse.Namespace) -> dict[str, User]:
-    """Returns the users in the file, before a password is asked for. Raises UsageError."""
+    """Returns the users there are, before a password is asked for. Raises UsageError, ControlError."""
+    if is_remote(arguments):
+        found = _asked(arguments, "users", Users, {})
+        assert found is not None
+        return {each.name: _of_core(each) for each in found.users}
     try:
         return {user.name: user for user in read_users(settings_of(arguments).users_file)}
     except UserFileError as error:
@@ -282,9 +290,10 @@ def _done(arguments: argparse.Namespace, user: User, done: str) -> int:
 
 def _list(arguments: argparse.Namespace) -> int:
     """Ends with NOT_DONE if a line of the file has a fault; the other lines are listed."""
-    settings = settings_of(arguments)
     if (found := _asked(arguments, "users", Users, {})) is not None:
-        return _print(arguments, [_of_core(each) for each in found.users], found.faults, settings)
+        users_of_core = [_of_core(each) for each in found.users]
+        return _print(arguments, users_of_core, found.faults, found.messages_per_hour, found.recipients_per_hour)
+    settings = settings_of(arguments)
     faults: list[str] = []
     try:
         users = read_users(settings.users_file)
@@ -292,7 +301,8 @@ def _list(arguments: argparse.Namespace) -> int:
         if error.usable is None:
             raise UsageError(str(error)) from None
         users, faults = error.usable, str(error).splitlines()
-    return _print(arguments, list(users), faults, settings)
+    auth = settings.auth
+    return _print(arguments, list(users), faults, auth.messages_per_hour, auth.recipients_per_hour)
 
 
 def _of_core(user: KnownUser) -> User:
@@ -304,7 +314,9 @@ def _of_core(user: KnownUser) -> User:
     )
 
 
-def _print(arguments: argparse.Namespace, users: list[User], faults: list[str], settings: Settings) -> int:
+def _print(
+    arguments: argparse.Namespace, users: list[User], faults: list[str], messages_max: int, recipients_max: int
+) -> int:
     for line in faults:
         complain_fault(Fault(Code.INVALID, line))
     status = NOT_DONE if faults else DONE
@@ -319,8 +331,8 @@ def _print(arguments: argparse.Namespace, users: list[User], faults: list[str], 
             user.name,
             "yes" if user.enabled else "no",
             "SCRAM-SHA-256" if is_scram(user.verifier) else "Argon2id",
-            _limit_shown(user.messages_per_hour, settings.auth.messages_per_hour),
-            _limit_shown(user.recipients_per_hour, settings.auth.recipients_per_hour),
+            _limit_shown(user.messages_per_hour, messages_max),
+            _limit_shown(user.recipients_per_hour, recipients_max),
             ", ".join("any" if each == "*" else each for each in user.senders) or "none",
         )
         for user in users

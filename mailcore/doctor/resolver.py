@@ -27,7 +27,7 @@ import dns.reversename
 from mailcore.config.settings import Settings
 from mailcore.config.values import nameserver_address
 
-__all__ = ["Answer", "Lookups", "Server", "ask", "servers_of", "side_by_side"]
+__all__ = ["Answer", "Lookups", "Server", "ask", "servers_of", "side_by_side", "system_servers"]
 
 TRY_S = 1.5  # a server that answers later delays mail for each new destination
 TRIES = 2  # of the first question to each server: one datagram may be lost
@@ -57,6 +57,11 @@ def servers_of(settings: Settings, resolv_conf: Path) -> list[Server]:
     """Returns the name servers that deliverers use."""
     if settings.deliverer.nameservers:
         return [nameserver_address(each) for each in settings.deliverer.nameservers][:SERVERS_MAX]
+    return system_servers(resolv_conf)
+
+
+def system_servers(resolv_conf: Path) -> list[Server]:
+    """Returns the name servers of this host."""
     with contextlib.suppress(dns.exception.DNSException, OSError):
         found = dns.resolver.Resolver(str(resolv_conf)).nameservers
         return [(str(each), 53) for each in found][:SERVERS_MAX]

@@ -6,10 +6,12 @@ import asyncio
 import base64
 import email
 import email.policy
+import json
 import os
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,10 @@ from tests.appliance.api.access import TABLE
 from tests.browser.api_client import Api, token_of
 from tests.browser.queue_steps import SLOW, send_deferred
 from tests.browser.site import PASSWORD, site
+from tests.end_to_end.test_kept import AUTHORITY
 from tests.eventually import PATIENCE_S, eventually
 from tests.running.catcher import Catcher
+from tests.running.exported_only import EXPORTING
 from tests.running.running_core import route_to
 from tests.test_tidy import ROOT, read
 
@@ -41,6 +45,8 @@ APART = frozenset(
         "start_report", "stop_report", "change_settings", "change_report_preferences", "change_schedule", "alert",
         "acknowledge_alert", "silence_alert", "end_silence", "test_alerts", "set_password", "remove_second_factor",
         "unlink_user", "delete_user", "revoke_token", "unlock",
+        "past_size", "past_messages", "past_message", "certificate_text", "map_text", "dkim_record", "use_dkim_key",
+        "add_certificate", "use_kept_file", "remove_kept_file", "delete_webhook",
     )
 )  # fmt: skip
 
@@ -249,6 +255,20 @@ async def test_every_answer_is_of_the_type_that_the_description_names(tmp_path: 
             "create_user": {"username": "anna", "password": f"{PASSWORD} of anna", "why": WHY},
             "change_role": {"reads_bodies": False, "why": WHY},
             "change_user": {"last_name": "Berg", "why": WHY},
+            "make_certificate": {"names": ["mx.example.org"], "why": WHY},
+            "request_certificate": {"names": ["new.example.org"], "why": WHY},
+            "make_dkim_key": {"domain": "example.org", "selector": "s1", "algorithm": "ed25519", "why": WHY},
+            "put_map": {"name": "a", "place": "rewriting.virtual_alias_maps", "text": "a@b.example c@d.example", "why": WHY},
+            "add_mail_user": {"name": "kim@example.org", "make_password": True, "why": WHY},
+            "change_mail_user": {"name": "kim@example.org", "password": f"{PASSWORD} of kim", "why": WHY},
+            "remove_mail_user": {"name": "kim@example.org", "why": WHY},
+            "make_webhook": {"name": "one", "url": "http://127.0.0.1:9/", "why": WHY},
+            "change_webhook": {"tag": "news", "why": WHY},
+            "make_webhook_secret": {"why": WHY},
+            "pause_webhook": {"why": WHY},
+            "resume_webhook": {"why": WHY},
+            "move_webhook": {"place": "now", "why": WHY},
+            "test_webhook": {"why": WHY},
             "change_messages": {"operation": "release", "queue_ids": [queue_id], "why": WHY},
         }  # fmt: skip
         types = {each.name: each for each in OPERATIONS if each.tag != "Command line"}  # test_remote.py has those
@@ -270,6 +290,65 @@ async def test_every_answer_is_of_the_type_that_the_description_names(tmp_path: 
         assert answered == set(types) - APART
         status, found = await api.ask("GET", "/queue/search?sender=from@sender.example")
         assert queue_id in {each["queue_id"] for each in found["items"]}
+
+
+async def test_a_certificate_and_a_map_are_kept_used_shown_and_removed_and_no_answer_has_the_key(
+    tmp_path: Path,
+) -> None:
+    issued = AUTHORITY.issue("mx.example.org")
+    async with Lab([DEFER]) as lab, site(tmp_path, lab, SLOW) as it:
+        api = await token_of(it, "administrator")
+        said: list[Any] = []
+
+        async def ask(method: str, path: str, body: Any = None, expected: int = 200) -> Any:
+            status, answer = await api.ask(method, path, body)
+            assert status == expected, (path, answer)
+            said.append(answer)
+            return answer
+
+        body = {"name": "mx", "certificate": issued.certificate + AUTHORITY.pem, "key": issued.key, "why": WHY}
+        made = await ask("POST", "/certificates", body, 201)
+        assert made["facts"]["certificate"]["names"] == ["mx.example.org"]
+        text = await ask("GET", f"/certificates/text?file={made['file']}")
+        assert "BEGIN CERTIFICATE" in text["text"]
+        key = await ask("POST", "/dkim-keys", {"domain": "a.example", "selector": "s1", "why": WHY}, 201)
+        for path in ("/certificates/text", "/maps/text"):
+            status, refused = await api.ask("GET", f"{path}?file={key['file']}")
+            assert (status, refused["argument"]) == (422, "file")
+        lines = "all@example.org kim@example.org\n"
+        place = ["rewriting", "virtual_alias_maps"]
+        new = await ask("POST", "/maps", {"name": "all", "place": ".".join(place), "text": lines, "why": WHY}, 201)
+        assert (await ask("GET", f"/maps/text?file={new['file']}"))["text"] == lines
+        uses = await ask("POST", "/kept-files/use", {"file": new["file"], "place": place})
+        revision = (await ask("GET", "/settings"))["revision"]
+        assert (await ask("POST", "/settings/check", {"changes": uses["changes"]}))["faults"] == []
+        await ask("POST", "/settings", {"changes": uses["changes"], "revision": revision, "why": WHY})
+        status, refused = await api.ask("POST", "/kept-files/remove", {"file": new["file"], "why": WHY})
+        assert (status, refused["code"]) in ((409, "conflict"), (503, "unavailable")), "it is used"
+        secret = "".join(issued.key.splitlines()[1:-1])[30:60]
+        database = b"".join(each.read_bytes() for each in it.core.directory.rglob("portal.sqlite3*"))
+        assert b"certificate.add" in database
+        assert secret not in json.dumps(said)
+        assert secret.encode() not in database
+        await it.core.control.close()  # the control process starts again
+
+
+async def test_the_queue_of_a_moment_is_answered_from_events(tmp_path: Path) -> None:
+    async with Lab([DEFER]) as lab, site(tmp_path, lab, {**EXPORTING, **SLOW}) as it:
+        api = await token_of(it, "viewer")
+        held = await it.core.send("a@later.example", "b@later.example")
+        await it.core.order("hold", held, "wait for her")
+        await asyncio.sleep(1.2)
+        at = time.time()
+        await asyncio.sleep(1.2)
+        await it.core.order("delete", held, "not needed")
+        status, size = await api.ask("GET", f"/queue/past/size?at={at}")
+        assert (status, size["messages"], size["recipients"], size["complete"]) == (200, 1, 2, True), size
+        status, page = await api.ask("GET", f"/queue/past/messages?at={at}&recipient=b@later.example")
+        assert [(each["queue_id"], each["state"]) for each in page["items"]] == [(held, "held")], page
+        assert (await api.ask("GET", f"/queue/past/messages?at={at}&recipient=c@later.example"))[1]["items"] == []
+        status, message = await api.ask("GET", f"/queue/past/messages/{held}?at={at}")
+        assert (status, message["later"] >= 1) == (200, True), message
 
 
 async def test_a_whole_message_is_read_by_those_who_may_read_bodies_and_the_audit_has_each(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ from tests.browser import site as sites
 from tests.browser.api_client import Api, token_of
 from tests.browser.queue_steps import SLOW, send_deferred
 from tests.browser.site import Site, site
-from tests.cli.remote_table import ALIKE, CHANGING, SAME
+from tests.cli.remote_table import ALIKE, CHANGING, KEEPING, SAME
+from tests.end_to_end.test_kept import AUTHORITY
 from tests.eventually import PATIENCE_S, eventually
 from tests.running.running_core import route_to
 from tests.test_tidy import ROOT
@@ -118,6 +119,58 @@ async def test_each_change_is_made_and_is_in_the_audit_log_with_user_and_token(t
             entry = audit["entries"][0]
             found = (entry["action"], entry["who"], entry["token"], entry["outcome"], entry["why"])
             assert found == (action, "administrator", "a program", "done", "by the test"), line
+
+
+async def test_files_and_users_are_kept_from_elsewhere_and_no_secret_is_left_in_the_portal(tmp_path: Path) -> None:
+    issued = AUTHORITY.issue("mx.example.org")
+    passwords = ("correct-horse-9f31c7", "battery-staple-77aa")
+    places = {"cert": tmp_path / "chain.pem", "key": tmp_path / "key.pem", "map": tmp_path / "map.txt"}
+    places["cert"].write_text(issued.certificate + AUTHORITY.pem)
+    places["key"].write_text(issued.key)
+    places["map"].write_text("all@example.org kim@example.org\n")
+    file, said = "", ""
+    async with commands(tmp_path) as (run, *_):
+        api = await token_of(run.site, "administrator")
+        entries = (await api.ask("GET", "/audit?limit=500"))[1]["entries"]
+        for line, expected, actions in KEEPING:
+            words = line.format(**places, file=file).split()
+            done = await run.remote(*words, text=f"{passwords['--scram' in line]}\n")
+            assert (done.returncode, expected in done.stdout) == (0, True), (line, done)
+            if found := re.search(r"kept:map/\S+", done.stdout + str((await run.remote("map", "list")).stdout)):
+                file = found.group()
+            said += done.stdout + done.stderr
+            before, entries = len(entries), (await api.ask("GET", "/audit?limit=500"))[1]["entries"]
+            new = list(reversed(entries[: len(entries) - before]))
+            assert [each["action"] for each in new] == actions.split(), line
+            assert {each["outcome"] for each in new} <= {"done"}, line
+        listed = (await run.remote("user", "list", "--json")).stdout
+        assert "kim" not in listed
+        assert "mx.example.org" in (await run.here("certificate", "list")).stdout
+        database = b"".join(each.read_bytes() for each in run.site.core.directory.rglob("*.sqlite3*"))
+        log = b"".join(each.read_bytes() for each in run.site.core.directory.rglob("*.log"))
+        assert b"kim@example.org" in database
+        for secret in (*passwords, "".join(issued.key.splitlines()[1:-1])[30:60]):
+            assert secret.encode() not in database + log + said.encode()
+
+
+async def test_events_are_followed_from_elsewhere_as_they_happen(tmp_path: Path) -> None:
+    async with commands(tmp_path, "viewer") as (run, ids, _):
+        oldest = await run.remote("events", "--json", "--kind", "accepted")
+        told = [json.loads(line) for line in oldest.stdout.splitlines()]
+        assert {each.get("queue_id") for each in told[:-1]} == set(ids)
+        options = ("--remote", run.site.url("").rstrip("/"), "--token-file", str(run.token_file))
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "mailcore.cli.main", *options, "events", "--follow", "--json", "--kind", "accepted",
+            "--after", told[-1]["end"]["cursor"], cwd=run.away, env=environment(), stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            (new,) = await send_deferred(run.site, 1, "later@sender.example")
+            assert process.stdout is not None
+            line = await asyncio.wait_for(process.stdout.readline(), PATIENCE_S)
+            assert json.loads(line)["queue_id"] == new
+        finally:
+            process.kill()
+            await process.wait()
 
 
 async def test_a_viewer_looks_and_changes_nothing(tmp_path: Path) -> None:

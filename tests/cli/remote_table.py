@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-__all__ = ["ALIKE", "CHANGING", "SAME", "SHOWN_LIVE"]
+__all__ = ["ALIKE", "CHANGING", "KEEPING", "SAME", "SHOWN_LIVE"]
 
 # Looks: the same output and status, but for times.
 SAME = (
@@ -43,6 +43,19 @@ SAME = (
     "destination show {destination}",
     "destination slow",
     "destination service-times --since 2h",
+    "queue list --at 1s",
+    "queue list --at 1s --json --sender from@*",
+    "queue size --at 1s",
+    "queue list --at 2999-01-01",
+    "certificate list",
+    "dkim list",
+    "map list --json",
+    "map show kept:map/nothing.0123456789abcdef",
+    "kept list",
+    "user list",
+    "user list --json",
+    "events --json -n 2",
+    "events --after nonsense",
 )
 # Looks whose numbers change with each second: the same fields.
 ALIKE = ("transport what-if smtp process_limit=5 --duration 60s --json", "status --json")
@@ -69,6 +82,33 @@ CHANGING = {
     "settings remove deliverer.connection_idle_s --yes": (0, "connection_idle_s", "settings.change"),
     "settings unset deliverer.connection_idle_s --yes": (0, "connection_idle_s", "settings.change"),
 }
+# Changes of what Waypost keeps, one after the other: status, what is printed, the actions in the audit log. {cert}, {key},
+# {map}: files; {file}: the one that the line before named; the password is on stdin.
+KEEPING = (
+    (
+        "certificate add mx {cert} --key {key} --yes --why by-the-test",
+        "kept:certificate/mx",
+        "certificate.add settings.change",
+    ),
+    (
+        "certificate new own.example.org --for own.example.org --yes --why x",
+        "own.example.org",
+        "certificate.make settings.change",
+    ),
+    ("certificate request new.example.org", "BEGIN CERTIFICATE REQUEST", "certificate.request"),
+    ("dkim new sender.example s1", "v=DKIM1; k=rsa", "dkim.make"),
+    ("dkim use sender.example s1 --unpublished --yes", "dkim", "settings.change"),
+    ("map put aliases {map} --in rewriting.virtual_alias_maps --yes", "virtual_alias_maps", "map.put settings.change"),
+    ("map show {file}", "all@example.org kim@example.org", ""),
+    ("kept unuse {file} --yes", "virtual_alias_maps", "settings.change"),
+    ("kept remove {file}", "is removed", "kept.remove"),
+    ("user add kim@example.org --password-stdin", "added", "user.add"),
+    ("user password kim@example.org --password-stdin --scram", "another password", "user.change"),
+    ("user set kim@example.org --sender any --messages-per-hour 5", "changed", "user.change"),
+    ("user disable kim@example.org", "disabled", "user.change"),
+    ("user enable kim@example.org --json", '"enabled": true', "user.change"),
+    ("user remove kim@example.org --yes", "removed", "user.remove"),
+)
 # Not compared: it draws until it is interrupted, and asks what status, destination list and queue size ask; and one that asks
 # the core only for its next hops as measured.
 SHOWN_LIVE = ("destination outcomes", "top", "simulate", "settings return", "queue bounce")

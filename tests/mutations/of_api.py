@@ -112,4 +112,32 @@ MUTATIONS = [
         '_CONTROLS = frozenset(("Cs", "Zl", "Zp"))\n',
         "tests/appliance/api/test_sending.py -k further_field",
     ),
+    Mutation(
+        "the audit log has the arguments of a control operation as they are",
+        "appliance/api/control.py",
+        "    return given | told\n",
+        "    return told | given\n",
+        "tests/appliance/api/test_secrets.py -k reaches_the_core",
+    ),
+    Mutation(
+        "a fault of a password repeats it",
+        "appliance/api/control.py",
+        "        if first not in SECRET:\n",
+        "        if first in SECRET:\n",
+        "tests/appliance/api/test_secrets.py -k repeats_no_secret",
+    ),
+    Mutation(
+        "a password that was made is kept with its answer",
+        "appliance/api/operation.py",
+        "        told = msgspec.structs.replace(found, **dict.fromkeys(told_once))\n",
+        "        told = msgspec.structs.replace(found)\n",
+        "tests/appliance/api/test_secrets.py -k told_once",
+    ),
+    Mutation(
+        "the digest of a request needs no key",
+        "appliance/api/idempotency.py",
+        '    digest = salted_hmac(SALT, b"", algorithm="sha256")\n',
+        '    digest = salted_hmac(SALT, b"", secret="", algorithm="sha256")\n',
+        "tests/appliance/api/test_secrets.py -k be_guessed",
+    ),
 ]

@@ -20,12 +20,15 @@ __all__ = [
     "AlertFound",
     "AlertList",
     "AlertShown",
+    "Amount",
     "Attachment",
     "Attempt",
     "AttemptVerdict",
     "AuditEntry",
     "AuditPage",
     "BounceQueued",
+    "CertificateBody",
+    "CertificateFacts",
     "ChangeBody",
     "ChangeList",
     "ChangeShown",
@@ -42,11 +45,17 @@ __all__ = [
     "DestinationShown",
     "Details",
     "Disk",
+    "DkimFacts",
+    "DkimRecord",
     "Done",
     "Event",
     "Events",
+    "FailureList",
+    "FailureShown",
     "Fallback",
     "Fault",
+    "FileKept",
+    "FileRemoved",
     "FilterBody",
     "Finished",
     "Found",
@@ -56,27 +65,45 @@ __all__ = [
     "Item",
     "JournalPositions",
     "Keeper",
+    "KeptFile",
+    "KeptFiles",
+    "KeptText",
+    "KeptUse",
     "KeyFault",
     "KnownSetting",
+    "KnownUser",
     "LanePositions",
     "LaneSize",
+    "ListAtPart",
     "LockList",
     "LockShown",
     "LogLine",
     "LogLines",
     "MailMove",
+    "MailUserBody",
+    "MailUserPut",
+    "MailUserRemoved",
+    "MapBody",
     "MessageBody",
     "MessageFound",
     "MessagesPage",
+    "MoveWebhookBody",
     "Moved",
+    "NewCertificateBody",
+    "NewDkimBody",
+    "NewMailUserBody",
     "NewUserBody",
+    "NewWebhookBody",
     "NoticeList",
     "NoticeShown",
     "Oldest",
+    "OldestThen",
     "Overview",
     "OwnToken",
     "ParameterShown",
     "PasswordBody",
+    "PastItem",
+    "PastMessage",
     "Person",
     "Placed",
     "Positions",
@@ -89,11 +116,14 @@ __all__ = [
     "RecipientsPage",
     "Recovery",
     "RefusedClient",
+    "RemoveFileBody",
+    "RemoveMailUserBody",
     "Reply",
     "ReportFound",
     "ReportLine",
     "ReportList",
     "ReportSettings",
+    "RequestBody",
     "Resolved",
     "ResumeBody",
     "Resumed",
@@ -113,6 +143,7 @@ __all__ = [
     "Segment",
     "Sent",
     "SetBody",
+    "SettingChange",
     "SettingChangeBody",
     "SettingsBody",
     "SettingsChanged",
@@ -126,6 +157,7 @@ __all__ = [
     "SignatureEffects",
     "SilenceBody",
     "SilenceShown",
+    "SizeAtPart",
     "StartBody",
     "StateBefore",
     "StateShown",
@@ -143,9 +175,18 @@ __all__ = [
     "TuningChanges",
     "UndoBody",
     "UnreachableHop",
+    "UseBody",
+    "UseDkimBody",
     "UserBody",
     "UserList",
     "UserShown",
+    "Users",
+    "WebhookBody",
+    "WebhookDeleted",
+    "WebhookList",
+    "WebhookMade",
+    "WebhookShown",
+    "WebhookWhyBody",
     "WhatIfBody",
     "WhatIfChange",
     "WhyBody",
@@ -251,6 +292,13 @@ class AlertShown(msgspec.Struct, kw_only=True):
     silenced_until: float | None
 
 
+class Amount(msgspec.Struct, kw_only=True):
+    """A number of messages, and of their recipients."""
+
+    messages: int
+    recipients: int
+
+
 class Attachment(msgspec.Struct, kw_only=True):
     """A file."""
 
@@ -315,6 +363,31 @@ class BounceQueued(msgspec.Struct, kw_only=True, tag_field="event", tag="bounce"
     offset: int
     report: str = ""
     at: float
+
+
+class CertificateBody(msgspec.Struct, kw_only=True):
+    """A certificate that is handed in."""
+
+    name: str
+    certificate: str
+    key: str | UnsetType = UNSET
+    why: str
+
+
+class CertificateFacts(msgspec.Struct, kw_only=True):
+    """A certificate and the rest of its chain. Times are wall clock."""
+
+    subject: str
+    issuer: str
+    names: list[str]
+    not_before: float
+    not_after: float
+    fingerprint: str
+    key_type: str
+    chain: list[str]
+    self_signed: bool = False
+    has_key: bool = False
+    warnings: list[str] = []
 
 
 class ChangeBody(msgspec.Struct, kw_only=True):
@@ -508,6 +581,28 @@ class Disk(msgspec.Struct, kw_only=True):
     ballast_inodes_whole: int = 0
 
 
+class DkimFacts(msgspec.Struct, kw_only=True):
+    """A DKIM key and its DNS record."""
+
+    domain: str
+    selector: str
+    algorithm: str
+    record_name: str
+    record: str
+    strings: list[str]
+    zone_line: str
+
+
+class DkimRecord(msgspec.Struct, kw_only=True):
+    """The record of a key in the DNS, compared with the key."""
+
+    file: str
+    record_name: str
+    record: str
+    state: str
+    about: str
+
+
 class Done(msgspec.Struct, kw_only=True):
     """Says that it was done; False: there was nothing to do."""
 
@@ -549,6 +644,23 @@ class Events(msgspec.Struct, kw_only=True):
     lost: list[str]
 
 
+class FailureList(msgspec.Struct, kw_only=True):
+    """The last failures of a webhook, newest first."""
+
+    failures: list[FailureShown]
+
+
+class FailureShown(msgspec.Struct, kw_only=True):
+    """A request that failed, or events that are gone."""
+
+    at: float
+    delivery: str
+    attempt: int
+    status: int
+    duration_s: float
+    words: str
+
+
 class Fallback(msgspec.Struct, kw_only=True):
     """The fallback next hops of a transport, or of some of its destinations."""
 
@@ -564,6 +676,20 @@ class Fault(msgspec.Struct, kw_only=True):
     code: Code
     message: str
     argument: str = ""
+
+
+class FileKept(msgspec.Struct, kw_only=True):
+    """A file that is kept now; no setting uses it by that."""
+
+    file: str
+    facts: KeptFile | None
+    request: str
+
+
+class FileRemoved(msgspec.Struct, kw_only=True):
+    """A file that is not kept any more."""
+
+    file: str
 
 
 class FilterBody(msgspec.Struct, kw_only=True):
@@ -682,6 +808,41 @@ class Keeper(enum.StrEnum):
     WORKING_SUFFIX = "working suffix"
 
 
+class KeptFile(msgspec.Struct, kw_only=True):
+    """A kept file. ``name`` without the digest. A private key has its public facts only."""
+
+    file: str
+    kind: str
+    name: str
+    size_bytes: int
+    at: float
+    used: list[str]
+    in_history: int = 0
+    lines: int = 0
+    certificate: CertificateFacts | None = None
+    dkim: DkimFacts | None = None
+    fault: str = ""
+
+
+class KeptFiles(msgspec.Struct, kw_only=True):
+    """Files that Waypost keeps, the newest of each name first. Of a private key, its public facts."""
+
+    files: list[KeptFile]
+
+
+class KeptText(msgspec.Struct, kw_only=True):
+    """The text of a kept file that has nothing secret in it."""
+
+    text: str
+
+
+class KeptUse(msgspec.Struct, kw_only=True):
+    """The changes for ``settings_change`` that use the file, or end its use."""
+
+    changes: list[SettingChange]
+    words: list[str] = []
+
+
 class KeyFault(msgspec.Struct, kw_only=True):
     """A value that is refused: its key as dotted names, and why."""
 
@@ -699,6 +860,18 @@ class KnownSetting(msgspec.Struct, kw_only=True):
     fixed: str = ""
     tuned: list[TunedLayer] = []
     removed: list[str] = []
+
+
+class KnownUser(msgspec.Struct, kw_only=True):
+    """A user, without its verifier. None: the limit of [auth] is in force; 0: no limit."""
+
+    name: str
+    enabled: bool
+    verifier: str
+    senders: list[str]
+    revision: str
+    messages_per_hour: int | None = None
+    recipients_per_hour: int | None = None
 
 
 class LanePositions(msgspec.Struct, kw_only=True):
@@ -723,6 +896,20 @@ class LaneSize(msgspec.Struct, kw_only=True):
     messages: int
     recipients: int
     interval_s: float | None
+
+
+class ListAtPart(msgspec.Struct, kw_only=True):
+    """A page of the queue at the moment."""
+
+    done: bool
+    time: float = 0.0
+    complete: bool = False
+    counted_at: float | None = None
+    missing: int | None = None
+    note: str = ""
+    items: list[PastItem] = []
+    cursor: str | None = None
+    examined: int = 0
 
 
 class LockList(msgspec.Struct, kw_only=True):
@@ -773,6 +960,57 @@ class MailMove(msgspec.Struct, kw_only=True):
     bounces: bool
 
 
+class MailUserBody(msgspec.Struct, kw_only=True):
+    """Changes of a user; what is left out stays."""
+
+    password: str | UnsetType = UNSET
+    make_password: bool | UnsetType = UNSET
+    scram: bool | UnsetType = UNSET
+    enabled: bool | UnsetType = UNSET
+    messages_per_hour: int | UnsetType | None = UNSET
+    recipients_per_hour: int | UnsetType | None = UNSET
+    why: str
+    name: str
+    revision: str | UnsetType = UNSET
+    senders: list[str] | UnsetType = UNSET
+
+
+class MailUserPut(msgspec.Struct, kw_only=True):
+    """The user as it is now."""
+
+    user: KnownUser
+    password: str | None
+
+
+class MailUserRemoved(msgspec.Struct, kw_only=True):
+    """A user that is not there any more."""
+
+    name: str
+
+
+class MapBody(msgspec.Struct, kw_only=True):
+    """A map that is handed in."""
+
+    name: str
+    place: Literal[
+        "rewriting.virtual_alias_maps",
+        "recipients.relay_recipient_maps",
+        "rewriting.canonical_maps",
+        "rewriting.sender_canonical_maps",
+        "rewriting.recipient_canonical_maps",
+        "rewriting.sender_bcc_maps",
+        "rewriting.recipient_bcc_maps",
+        "rewriting.header_checks",
+        "route_maps.routes",
+        "route_maps.sender_routes",
+        "route_maps.login_routes",
+        "route_maps.fallback_relay",
+    ]
+    text: str
+    patterns: bool | UnsetType = UNSET
+    why: str
+
+
 class MessageBody(msgspec.Struct, kw_only=True):
     """A message: ``raw`` as it is, or its parts."""
 
@@ -818,6 +1056,13 @@ class MessagesPage(msgspec.Struct, kw_only=True):
     notes: list[str]
 
 
+class MoveWebhookBody(msgspec.Struct, kw_only=True):
+    """From where a webhook continues."""
+
+    place: Literal["past", "oldest", "now"]
+    why: str
+
+
 class Moved(msgspec.Struct, kw_only=True, tag_field="event", tag="replaced"):
     """The message was put into any other lane."""
 
@@ -827,6 +1072,37 @@ class Moved(msgspec.Struct, kw_only=True, tag_field="event", tag="replaced"):
     at: float
 
 
+class NewCertificateBody(msgspec.Struct, kw_only=True):
+    """A certificate that is made here and signs itself."""
+
+    names: list[str]
+    days: int | UnsetType = UNSET
+    why: str
+
+
+class NewDkimBody(msgspec.Struct, kw_only=True):
+    """A DKIM key that is made here, and stays."""
+
+    domain: str
+    selector: str
+    algorithm: Literal["rsa", "ed25519"] | UnsetType = UNSET
+    why: str
+
+
+class NewMailUserBody(msgspec.Struct, kw_only=True):
+    """A new user, with a password that is given or made."""
+
+    password: str | UnsetType = UNSET
+    make_password: bool | UnsetType = UNSET
+    scram: bool | UnsetType = UNSET
+    enabled: bool | UnsetType = UNSET
+    messages_per_hour: int | UnsetType | None = UNSET
+    recipients_per_hour: int | UnsetType | None = UNSET
+    why: str
+    name: str
+    senders: list[str] | UnsetType = UNSET
+
+
 class NewUserBody(msgspec.Struct, kw_only=True):
     """A new user."""
 
@@ -834,6 +1110,19 @@ class NewUserBody(msgspec.Struct, kw_only=True):
     password: str
     role: Literal["", "viewer", "operator", "administrator"] | UnsetType = UNSET
     reads_bodies: bool | UnsetType = UNSET
+    why: str
+
+
+class NewWebhookBody(msgspec.Struct, kw_only=True):
+    """A new webhook. It begins with what happens from now on."""
+
+    name: str
+    url: str
+    kinds: list[Literal["accepted", "delivered", "deferred", "bounced", "expired", "deleted"]] | UnsetType = UNSET
+    tag: str | UnsetType = UNSET
+    sender_domain: str | UnsetType = UNSET
+    recipient_domain: str | UnsetType = UNSET
+    login: str | UnsetType = UNSET
     why: str
 
 
@@ -866,6 +1155,15 @@ class Oldest(msgspec.Struct, kw_only=True):
     arrived_at: float
     sender: str
     destination: str
+    state: str
+
+
+class OldestThen(msgspec.Struct, kw_only=True):
+    """The message that had been queued for the longest time."""
+
+    queue_id: str
+    arrived_at: float
+    sender: str
     state: str
 
 
@@ -920,6 +1218,35 @@ class PasswordBody(msgspec.Struct, kw_only=True):
 
     password: str
     why: str
+
+
+class PastItem(msgspec.Struct, kw_only=True):
+    """A message as a list of a moment in the past shows it, without the fields that events lack."""
+
+    queue_id: str
+    lane: str
+    generation: int
+    state: str
+    states: dict[str, int]
+    sender: str
+    recipients: list[str]
+    recipient_count: int
+    size_bytes: int
+    arrived_at: float
+    due_at: float
+    attempts: int
+    reason: str
+    destinations: list[str]
+
+
+class PastMessage(msgspec.Struct, kw_only=True):
+    """The history of a message until a moment. Times are wall clock, in seconds since 1970."""
+
+    queue_id: str
+    at: float
+    history: list[Accepted | Attempt | Settled | Deferred | Moved | BounceQueued | Administered | Finished]
+    history_complete: bool
+    later: int
 
 
 class Person(msgspec.Struct, kw_only=True):
@@ -1068,6 +1395,21 @@ class RefusedClient(msgspec.Struct, kw_only=True):
     certain: bool
 
 
+class RemoveFileBody(msgspec.Struct, kw_only=True):
+    """A file to remove."""
+
+    file: str
+    why: str
+
+
+class RemoveMailUserBody(msgspec.Struct, kw_only=True):
+    """A user to remove."""
+
+    name: str
+    revision: str | UnsetType = UNSET
+    why: str
+
+
 class Reply(msgspec.Struct, kw_only=True):
     """A reply of a next hop, or why there was none."""
 
@@ -1119,6 +1461,13 @@ class ReportSettings(msgspec.Struct, kw_only=True):
     schedules: list[ScheduleShown]
     scheduler_runs: bool
     scheduler_seen_at: float | None
+
+
+class RequestBody(msgspec.Struct, kw_only=True):
+    """A request for a certificate. The key is made here, and stays."""
+
+    names: list[str]
+    why: str
 
 
 class Resolved(msgspec.Struct, kw_only=True):
@@ -1308,6 +1657,17 @@ class SetBody(msgspec.Struct, kw_only=True):
     why: str
 
 
+class SettingChange(msgspec.Struct, kw_only=True):
+    """One value: ``["relay", "domains"]``; None undoes a change, so that the configuration file or the default
+    counts again. ``removed``: the value or row of the configuration file at the key does not count, until None
+    undoes that.
+    """
+
+    key: list[str]
+    value: Any = None
+    removed: bool = False
+
+
 class SettingChangeBody(msgspec.Struct, kw_only=True):
     """One setting."""
 
@@ -1429,6 +1789,27 @@ class SilenceShown(msgspec.Struct, kw_only=True):
     made_at: float
     made_by: str
     why: str
+
+
+class SizeAtPart(msgspec.Struct, kw_only=True):
+    """The size of the queue at the moment. Deleted mail that could still be undeleted is counted apart."""
+
+    done: bool
+    time: float = 0.0
+    complete: bool = False
+    counted_at: float | None = None
+    missing: int | None = None
+    note: str = ""
+    messages: int = 0
+    recipients: int = 0
+    deleted: int = 0
+    lanes: dict[str, Amount] = {}
+    by_state: dict[str, int] = {}
+    states: dict[str, int] = {}
+    destinations: dict[str, int] = {}
+    others: int = 0
+    untried: int = 0
+    oldest: OldestThen | None = None
 
 
 class StartBody(msgspec.Struct, kw_only=True):
@@ -1581,6 +1962,24 @@ class UnreachableHop(msgspec.Struct, kw_only=True):
     week: int
 
 
+class UseBody(msgspec.Struct, kw_only=True):
+    """Where a kept file is to be used, or not any more."""
+
+    file: str
+    place: list[str] | UnsetType = UNSET
+    names: list[str] | UnsetType = UNSET
+    patterns: bool | UnsetType = UNSET
+    remove: bool | UnsetType = UNSET
+
+
+class UseDkimBody(msgspec.Struct, kw_only=True):
+    """A DKIM key with which mail is to be signed."""
+
+    file: str
+    subdomains: bool | UnsetType = UNSET
+    unpublished: bool | UnsetType = UNSET
+
+
 class UserBody(msgspec.Struct, kw_only=True):
     """Changes of a user; what is left out stays."""
 
@@ -1614,6 +2013,85 @@ class UserShown(msgspec.Struct, kw_only=True):
     has_second_factor: bool
     linked: bool
     last_login: float | None
+
+
+class Users(msgspec.Struct, kw_only=True):
+    """All users, with the limits of [auth]."""
+
+    users: list[KnownUser]
+    messages_per_hour: int
+    recipients_per_hour: int
+    mechanisms: str
+    listeners: list[str]
+    faults: list[str] = []
+
+
+class WebhookBody(msgspec.Struct, kw_only=True):
+    """Changes of a webhook; what is left out stays. It continues where it is."""
+
+    name: str | UnsetType = UNSET
+    url: str | UnsetType = UNSET
+    kinds: list[Literal["accepted", "delivered", "deferred", "bounced", "expired", "deleted"]] | UnsetType = UNSET
+    tag: str | UnsetType = UNSET
+    sender_domain: str | UnsetType = UNSET
+    recipient_domain: str | UnsetType = UNSET
+    login: str | UnsetType = UNSET
+    why: str
+
+
+class WebhookDeleted(msgspec.Struct, kw_only=True):
+    """A webhook that is not there any more."""
+
+    id: int
+
+
+class WebhookList(msgspec.Struct, kw_only=True):
+    """All webhooks, by name."""
+
+    webhooks: list[WebhookShown]
+
+
+class WebhookMade(msgspec.Struct, kw_only=True):
+    """A webhook, and the secret with which its requests are signed."""
+
+    webhook: WebhookShown
+    secret: str | None
+
+
+class WebhookShown(msgspec.Struct, kw_only=True):
+    """A webhook. Times are wall clock, in seconds since 1970."""
+
+    id: int
+    name: str
+    host: str
+    url: str | None
+    kinds: list[str]
+    tag: str
+    sender_domain: str
+    recipient_domain: str
+    login: str
+    state: str
+    words: str
+    lost: str
+    lag_s: float | None
+    failing_since: float | None
+    next_try_at: float
+    sent_events: int
+    sent_requests: int
+    failed_requests: int
+    sent_at: float | None
+    test_under_way: bool
+    test_at: float | None
+    test_good: bool
+    test_words: str
+    made_at: float
+    made_by: str
+
+
+class WebhookWhyBody(msgspec.Struct, kw_only=True):
+    """The reason."""
+
+    why: str
 
 
 class WhatIfBody(msgspec.Struct, kw_only=True):

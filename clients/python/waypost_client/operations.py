@@ -267,6 +267,78 @@ class Waypost(Transport):
             },
         )
 
+    def certificates(self) -> models.KeptFiles:
+        """Lists the certificates that Waypost keeps, and the settings that use them. Needs the scope `read`."""
+        return self.ask("GET", "/api/v1/certificates", models.KeptFiles)
+
+    def add_certificate(self, body: models.CertificateBody, *, key: str | None = None) -> models.FileKept:
+        """Checks a certificate and its key, and keeps them. Needs the scope `settings`, and the role administrator."""
+        return self.ask("POST", "/api/v1/certificates", models.FileKept, body=body, key=key)
+
+    def certificate_text(self, *, file: str) -> models.KeptText:
+        """Returns a certificate and its chain as PEM, without its key. Needs the scope `read`."""
+        return self.ask("GET", "/api/v1/certificates/text", models.KeptText, query={"file": file})
+
+    def make_certificate(self, body: models.NewCertificateBody, *, key: str | None = None) -> models.FileKept:
+        """Makes a key, and a certificate that it signs itself. Needs the scope `settings`, and the role
+        administrator.
+        """
+        return self.ask("POST", "/api/v1/certificates/self-signed", models.FileKept, body=body, key=key)
+
+    def request_certificate(self, body: models.RequestBody, *, key: str | None = None) -> models.FileKept:
+        """Makes a key, and a request for an authority. The signed certificate is then added without a key. Needs the
+        scope `settings`, and the role administrator.
+        """
+        return self.ask("POST", "/api/v1/certificates/request", models.FileKept, body=body, key=key)
+
+    def dkim_keys(self) -> models.KeptFiles:
+        """Lists the DKIM keys that Waypost keeps, with the DNS record of each, and the settings that use them. Needs
+        the scope `read`.
+        """
+        return self.ask("GET", "/api/v1/dkim-keys", models.KeptFiles)
+
+    def make_dkim_key(self, body: models.NewDkimBody, *, key: str | None = None) -> models.FileKept:
+        """Makes a DKIM key. The answer has the record to publish. Needs the scope `settings`, and the role
+        administrator.
+        """
+        return self.ask("POST", "/api/v1/dkim-keys", models.FileKept, body=body, key=key)
+
+    def dkim_record(self, *, file: str) -> models.DkimRecord:
+        """Looks up the DNS record of a key, and compares it with the key. It may take five seconds. Needs the scope
+        `read`.
+        """
+        return self.ask("GET", "/api/v1/dkim-keys/record", models.DkimRecord, query={"file": file})
+
+    def use_dkim_key(self, body: models.UseDkimBody, *, key: str | None = None) -> models.KeptUse:
+        """Returns the changes of settings that sign with a key, if its record is published. Nothing is changed.
+        Needs the scope `settings`, and the role administrator.
+        """
+        return self.ask("POST", "/api/v1/dkim-keys/use", models.KeptUse, body=body, key=key)
+
+    def maps(self) -> models.KeptFiles:
+        """Lists the maps that Waypost keeps, and the settings that use them. Needs the scope `read`."""
+        return self.ask("GET", "/api/v1/maps", models.KeptFiles)
+
+    def put_map(self, body: models.MapBody, *, key: str | None = None) -> models.FileKept:
+        """Checks the lines of a map, and keeps it. Needs the scope `settings`, and the role administrator."""
+        return self.ask("POST", "/api/v1/maps", models.FileKept, body=body, key=key)
+
+    def map_text(self, *, file: str) -> models.KeptText:
+        """Returns the lines of a map. Needs the scope `read`."""
+        return self.ask("GET", "/api/v1/maps/text", models.KeptText, query={"file": file})
+
+    def use_kept_file(self, body: models.UseBody, *, key: str | None = None) -> models.KeptUse:
+        """Returns the changes of settings that use a kept file, or end its use; for a change of settings. Nothing is
+        changed. Needs the scope `settings`, and the role administrator.
+        """
+        return self.ask("POST", "/api/v1/kept-files/use", models.KeptUse, body=body, key=key)
+
+    def remove_kept_file(self, body: models.RemoveFileBody, *, key: str | None = None) -> models.FileRemoved:
+        """Removes a kept file that no setting uses, such as a key that others know. Needs the scope `settings`, and
+        the role administrator.
+        """
+        return self.ask("POST", "/api/v1/kept-files/remove", models.FileRemoved, body=body, key=key)
+
     def log_lines(
         self,
         *,
@@ -303,6 +375,24 @@ class Waypost(Transport):
                 "limit": limit,
             },
         )
+
+    def mail_users(self) -> models.Users:
+        """Lists the users who log in to send mail, with the limits of [auth]. Needs the scope `read` or `users`."""
+        return self.ask("GET", "/api/v1/mail-users", models.Users)
+
+    def add_mail_user(self, body: models.NewMailUserBody, *, key: str | None = None) -> models.MailUserPut:
+        """Adds a user. It can log in within two seconds. Needs the scope `users`, and the role administrator."""
+        return self.ask("POST", "/api/v1/mail-users", models.MailUserPut, body=body, key=key)
+
+    def change_mail_user(self, body: models.MailUserBody, *, key: str | None = None) -> models.MailUserPut:
+        """Changes a user: its password, senders or limits, or whether it is enabled. With another password its
+        sessions end. Needs the scope `users`, and the role administrator.
+        """
+        return self.ask("POST", "/api/v1/mail-users/change", models.MailUserPut, body=body, key=key)
+
+    def remove_mail_user(self, body: models.RemoveMailUserBody, *, key: str | None = None) -> models.MailUserRemoved:
+        """Removes a user. Needs the scope `users`, and the role administrator."""
+        return self.ask("POST", "/api/v1/mail-users/remove", models.MailUserRemoved, body=body, key=key)
 
     def settings(self) -> models.SettingsKnown:
         """Lists the settings that are set, each with its origin, whether they are in force, and the result of the
@@ -349,6 +439,120 @@ class Waypost(Transport):
     def own_token(self) -> models.OwnToken:
         """Returns what the token that asks is: its user, scopes and end. Needs a valid token."""
         return self.ask("GET", "/api/v1/token", models.OwnToken)
+
+    def messages(
+        self,
+        *,
+        sender: str | None = None,
+        recipient: str | None = None,
+        destination: str | None = None,
+        lane: str | None = None,
+        reason: str | None = None,
+        older_than_s: float | None = None,
+        younger_than_s: float | None = None,
+        larger_than_bytes: int | None = None,
+        smaller_than_bytes: int | None = None,
+        arrived_before: float | None = None,
+        cursor: str | None = None,
+        limit: int | None = None,
+    ) -> models.MessagesPage:
+        """Lists the messages of the queue, those that fulfil all conditions, page by page. Ask again with the
+        answer's cursor until it is null. A page may be shorter than its limit: reading stops after a second.
+        Needs the scope `read`.
+        """
+        return self.ask(
+            "GET",
+            "/api/v1/queue/messages",
+            models.MessagesPage,
+            query={
+                "sender": sender,
+                "recipient": recipient,
+                "destination": destination,
+                "lane": lane,
+                "reason": reason,
+                "older_than_s": older_than_s,
+                "younger_than_s": younger_than_s,
+                "larger_than_bytes": larger_than_bytes,
+                "smaller_than_bytes": smaller_than_bytes,
+                "arrived_before": arrived_before,
+                "cursor": cursor,
+                "limit": limit,
+            },
+        )
+
+    def message(self, queue_id: str) -> models.MessageFound:
+        """Returns one message, queued or finished, with its first recipients and its history. Needs the scope
+        `read`.
+        """
+        return self.ask("GET", f"/api/v1/queue/messages/{self.quoted(queue_id)}", models.MessageFound)
+
+    def recipients(self, queue_id: str, *, start: int | None = None) -> models.RecipientsPage:
+        """Lists the recipients of a message from a place on, 200 at most. Needs the scope `read`."""
+        return self.ask(
+            "GET",
+            f"/api/v1/queue/messages/{self.quoted(queue_id)}/recipients",
+            models.RecipientsPage,
+            query={"start": start},
+        )
+
+    def message_data(self, queue_id: str) -> bytes:
+        """Returns a whole queued message as it was received. The user of the token needs the right to read bodies.
+        Needs the scope `body`.
+        """
+        return self.ask("GET", f"/api/v1/queue/messages/{self.quoted(queue_id)}/data", bytes)
+
+    def past_size(self, *, at: float) -> models.SizeAtPart:
+        """Returns the size of the queue at a moment, from events. ``complete`` says whether it agrees with a count
+        of the queue; otherwise ``missing`` and ``note`` say what is not known. Needs the scope `read`.
+        """
+        return self.ask("GET", "/api/v1/queue/past/size", models.SizeAtPart, query={"at": at})
+
+    def past_messages(
+        self,
+        *,
+        at: float,
+        sender: str | None = None,
+        recipient: str | None = None,
+        destination: str | None = None,
+        lane: str | None = None,
+        reason: str | None = None,
+        older_than_s: float | None = None,
+        younger_than_s: float | None = None,
+        larger_than_bytes: int | None = None,
+        smaller_than_bytes: int | None = None,
+        arrived_before: float | None = None,
+        cursor: str | None = None,
+        limit: int | None = None,
+    ) -> models.ListAtPart:
+        """Lists the messages that were queued at a moment, in the order of their arrival, page by page, from events.
+        Ask again with the same moment and the answer's cursor until it is null. Needs the scope `read`.
+        """
+        return self.ask(
+            "GET",
+            "/api/v1/queue/past/messages",
+            models.ListAtPart,
+            query={
+                "sender": sender,
+                "recipient": recipient,
+                "destination": destination,
+                "lane": lane,
+                "reason": reason,
+                "older_than_s": older_than_s,
+                "younger_than_s": younger_than_s,
+                "larger_than_bytes": larger_than_bytes,
+                "smaller_than_bytes": smaller_than_bytes,
+                "arrived_before": arrived_before,
+                "at": at,
+                "cursor": cursor,
+                "limit": limit,
+            },
+        )
+
+    def past_message(self, queue_id: str, *, at: float) -> models.PastMessage:
+        """Returns the history of a message until a moment. Needs the scope `read`."""
+        return self.ask(
+            "GET", f"/api/v1/queue/past/messages/{self.quoted(queue_id)}", models.PastMessage, query={"at": at}
+        )
 
     def parameters(self, *, scope: str | None = None) -> models.ScopeParameters:
         """Returns the parameters of a scope, with the values in force and where they come from. Needs the scope
@@ -441,67 +645,6 @@ class Waypost(Transport):
         return self.ask(
             "POST", f"/api/v1/queue/changes/{self.quoted(tag)}/undo", models.ChangeShown, body=body, key=key
         )
-
-    def messages(
-        self,
-        *,
-        sender: str | None = None,
-        recipient: str | None = None,
-        destination: str | None = None,
-        lane: str | None = None,
-        reason: str | None = None,
-        older_than_s: float | None = None,
-        younger_than_s: float | None = None,
-        larger_than_bytes: int | None = None,
-        smaller_than_bytes: int | None = None,
-        arrived_before: float | None = None,
-        cursor: str | None = None,
-        limit: int | None = None,
-    ) -> models.MessagesPage:
-        """Lists the messages of the queue, those that fulfil all conditions, page by page. Ask again with the
-        answer's cursor until it is null. A page may be shorter than its limit: reading stops after a second.
-        Needs the scope `read`.
-        """
-        return self.ask(
-            "GET",
-            "/api/v1/queue/messages",
-            models.MessagesPage,
-            query={
-                "sender": sender,
-                "recipient": recipient,
-                "destination": destination,
-                "lane": lane,
-                "reason": reason,
-                "older_than_s": older_than_s,
-                "younger_than_s": younger_than_s,
-                "larger_than_bytes": larger_than_bytes,
-                "smaller_than_bytes": smaller_than_bytes,
-                "arrived_before": arrived_before,
-                "cursor": cursor,
-                "limit": limit,
-            },
-        )
-
-    def message(self, queue_id: str) -> models.MessageFound:
-        """Returns one message, queued or finished, with its first recipients and its history. Needs the scope
-        `read`.
-        """
-        return self.ask("GET", f"/api/v1/queue/messages/{self.quoted(queue_id)}", models.MessageFound)
-
-    def recipients(self, queue_id: str, *, start: int | None = None) -> models.RecipientsPage:
-        """Lists the recipients of a message from a place on, 200 at most. Needs the scope `read`."""
-        return self.ask(
-            "GET",
-            f"/api/v1/queue/messages/{self.quoted(queue_id)}/recipients",
-            models.RecipientsPage,
-            query={"start": start},
-        )
-
-    def message_data(self, queue_id: str) -> bytes:
-        """Returns a whole queued message as it was received. The user of the token needs the right to read bodies.
-        Needs the scope `body`.
-        """
-        return self.ask("GET", f"/api/v1/queue/messages/{self.quoted(queue_id)}/data", bytes)
 
     def report_runs(self, *, limit: int | None = None) -> models.RunList:
         """Lists the latest runs of reports. Needs the scope `read` or `report`."""
@@ -698,3 +841,69 @@ class Waypost(Transport):
         scope `users`, and the role administrator.
         """
         return self.ask("POST", f"/api/v1/locks/{self.quoted(number)}/unlock", models.Done, body=body, key=key)
+
+    def webhooks(self) -> models.WebhookList:
+        """Lists all webhooks with their state. Needs the scope `read` or `webhooks`."""
+        return self.ask("GET", "/api/v1/webhooks", models.WebhookList)
+
+    def make_webhook(self, body: models.NewWebhookBody, *, key: str | None = None) -> models.WebhookMade:
+        """Makes a webhook. The answer has the secret that signs its requests, once. Needs the scope `webhooks`, and
+        the role administrator.
+        """
+        return self.ask("POST", "/api/v1/webhooks", models.WebhookMade, body=body, key=key)
+
+    def webhook(self, number: int) -> models.WebhookShown:
+        """Returns a webhook with its state, and the result of its last test. Needs the scope `read` or `webhooks`."""
+        return self.ask("GET", f"/api/v1/webhooks/{self.quoted(number)}", models.WebhookShown)
+
+    def change_webhook(self, number: int, body: models.WebhookBody, *, key: str | None = None) -> models.WebhookShown:
+        """Changes a webhook. It continues where it is. Needs the scope `webhooks`, and the role administrator."""
+        return self.ask("POST", f"/api/v1/webhooks/{self.quoted(number)}", models.WebhookShown, body=body, key=key)
+
+    def webhook_failures(self, number: int, *, limit: int | None = None) -> models.FailureList:
+        """Lists the last requests of a webhook that failed. Needs the scope `read` or `webhooks`."""
+        return self.ask(
+            "GET", f"/api/v1/webhooks/{self.quoted(number)}/failures", models.FailureList, query={"limit": limit}
+        )
+
+    def make_webhook_secret(
+        self, number: int, body: models.WebhookWhyBody, *, key: str | None = None
+    ) -> models.WebhookMade:
+        """Makes another secret, which the answer has, once. Requests are signed with it from now on. Needs the scope
+        `webhooks`, and the role administrator.
+        """
+        return self.ask(
+            "POST", f"/api/v1/webhooks/{self.quoted(number)}/secret", models.WebhookMade, body=body, key=key
+        )
+
+    def delete_webhook(
+        self, number: int, body: models.WebhookWhyBody, *, key: str | None = None
+    ) -> models.WebhookDeleted:
+        """Deletes a webhook. Needs the scope `webhooks`, and the role administrator."""
+        return self.ask(
+            "POST", f"/api/v1/webhooks/{self.quoted(number)}/delete", models.WebhookDeleted, body=body, key=key
+        )
+
+    def pause_webhook(self, number: int, body: models.WebhookWhyBody, *, key: str | None = None) -> models.WebhookShown:
+        """Stops sending. The webhook keeps its position. Needs the scope `webhooks`, and the role operator."""
+        return self.ask(
+            "POST", f"/api/v1/webhooks/{self.quoted(number)}/pause", models.WebhookShown, body=body, key=key
+        )
+
+    def resume_webhook(
+        self, number: int, body: models.WebhookWhyBody, *, key: str | None = None
+    ) -> models.WebhookShown:
+        """Sends on from where it was, at once. Needs the scope `webhooks`, and the role operator."""
+        return self.ask(
+            "POST", f"/api/v1/webhooks/{self.quoted(number)}/resume", models.WebhookShown, body=body, key=key
+        )
+
+    def move_webhook(self, number: int, body: models.MoveWebhookBody, *, key: str | None = None) -> models.WebhookShown:
+        """Sets the position from which a webhook continues. Needs the scope `webhooks`, and the role operator."""
+        return self.ask("POST", f"/api/v1/webhooks/{self.quoted(number)}/move", models.WebhookShown, body=body, key=key)
+
+    def test_webhook(self, number: int, body: models.WebhookWhyBody, *, key: str | None = None) -> models.WebhookShown:
+        """Sends a test within seconds; the webhook then has its result in ``test_…``. Needs the scope `webhooks`,
+        and the role operator.
+        """
+        return self.ask("POST", f"/api/v1/webhooks/{self.quoted(number)}/test", models.WebhookShown, body=body, key=key)

@@ -11,7 +11,7 @@ from appliance.api.scopes import Scope
 
 __all__ = ["CONTROL", "TABLE"]
 
-READ, QUEUE, TUNE, SEND, REPORT, BODY, ALERTS, SETTINGS, USERS = Scope
+READ, QUEUE, TUNE, SEND, REPORT, BODY, ALERTS, SETTINGS, USERS, WEBHOOKS = Scope
 VIEWER, OPERATOR, ADMINISTRATOR = Role
 QUEUE_ID, TAG = "0123456789ABCDEF", "0123456789"
 
@@ -87,6 +87,38 @@ TABLE: dict[str, tuple[str, str, set[Scope], Role]] = {
     "unlock": ("POST", "/locks/1/unlock", {USERS}, ADMINISTRATOR),
     "events": ("GET", "/events", {READ}, VIEWER),
     "events_stream": ("GET", "/events/stream", {READ}, VIEWER),
+    "past_size": ("GET", "/queue/past/size?at=1", {READ}, VIEWER),
+    "past_messages": ("GET", "/queue/past/messages?at=1", {READ}, VIEWER),
+    "past_message": ("GET", f"/queue/past/messages/{QUEUE_ID}?at=1", {READ}, VIEWER),
+    "certificates": ("GET", "/certificates", {READ}, VIEWER),
+    "certificate_text": ("GET", "/certificates/text?file=kept:certificate/a.1", {READ}, VIEWER),
+    "add_certificate": ("POST", "/certificates", {SETTINGS}, ADMINISTRATOR),
+    "make_certificate": ("POST", "/certificates/self-signed", {SETTINGS}, ADMINISTRATOR),
+    "request_certificate": ("POST", "/certificates/request", {SETTINGS}, ADMINISTRATOR),
+    "dkim_keys": ("GET", "/dkim-keys", {READ}, VIEWER),
+    "dkim_record": ("GET", "/dkim-keys/record?file=kept:dkim/a.1", {READ}, VIEWER),
+    "make_dkim_key": ("POST", "/dkim-keys", {SETTINGS}, ADMINISTRATOR),
+    "use_dkim_key": ("POST", "/dkim-keys/use", {SETTINGS}, ADMINISTRATOR),
+    "maps": ("GET", "/maps", {READ}, VIEWER),
+    "map_text": ("GET", "/maps/text?file=kept:map/a.1", {READ}, VIEWER),
+    "put_map": ("POST", "/maps", {SETTINGS}, ADMINISTRATOR),
+    "use_kept_file": ("POST", "/kept-files/use", {SETTINGS}, ADMINISTRATOR),
+    "remove_kept_file": ("POST", "/kept-files/remove", {SETTINGS}, ADMINISTRATOR),
+    "mail_users": ("GET", "/mail-users", {READ, USERS}, VIEWER),
+    "add_mail_user": ("POST", "/mail-users", {USERS}, ADMINISTRATOR),
+    "change_mail_user": ("POST", "/mail-users/change", {USERS}, ADMINISTRATOR),
+    "remove_mail_user": ("POST", "/mail-users/remove", {USERS}, ADMINISTRATOR),
+    "webhooks": ("GET", "/webhooks", {READ, WEBHOOKS}, VIEWER),
+    "webhook": ("GET", "/webhooks/1", {READ, WEBHOOKS}, VIEWER),
+    "webhook_failures": ("GET", "/webhooks/1/failures", {READ, WEBHOOKS}, VIEWER),
+    "make_webhook": ("POST", "/webhooks", {WEBHOOKS}, ADMINISTRATOR),
+    "change_webhook": ("POST", "/webhooks/1", {WEBHOOKS}, ADMINISTRATOR),
+    "make_webhook_secret": ("POST", "/webhooks/1/secret", {WEBHOOKS}, ADMINISTRATOR),
+    "delete_webhook": ("POST", "/webhooks/1/delete", {WEBHOOKS}, ADMINISTRATOR),
+    "pause_webhook": ("POST", "/webhooks/1/pause", {WEBHOOKS}, OPERATOR),
+    "resume_webhook": ("POST", "/webhooks/1/resume", {WEBHOOKS}, OPERATOR),
+    "move_webhook": ("POST", "/webhooks/1/move", {WEBHOOKS}, OPERATOR),
+    "test_webhook": ("POST", "/webhooks/1/test", {WEBHOOKS}, OPERATOR),
     "send": ("POST", "/messages", {SEND}, OPERATOR),
 }
 
@@ -107,6 +139,8 @@ CONTROL: dict[str, tuple[Scope, Role]] = {
     **dict.fromkeys(_OF_QUEUE, (QUEUE, OPERATOR)),
     **dict.fromkeys(_OF_TUNING, (TUNE, OPERATOR)),
     "data": (BODY, VIEWER),
+    **dict.fromkeys(("kept_make", "kept_put", "kept_remove"), (SETTINGS, ADMINISTRATOR)),
+    **dict.fromkeys(("user_put", "user_remove"), (USERS, ADMINISTRATOR)),
     "settings_change": (SETTINGS, ADMINISTRATOR),
     "settings_effects": (SETTINGS, ADMINISTRATOR),
     "settings_return": (SETTINGS, ADMINISTRATOR),

@@ -9,7 +9,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.test import AsyncClient
 
-from appliance.api.control import NOT_HERE, RIGHTS, STREAMED
+from appliance.api.control import RIGHTS, STREAMED
 from appliance.api.models import KeptAnswer
 from appliance.api.operation import PREFIX
 from appliance.api.scopes import Scope
@@ -44,9 +44,7 @@ def answer(response: Any, status: int = 200) -> list[Response]:
 def test_every_operation_for_clients_is_there_and_nothing_else() -> None:
     clients = {name for name, each in OPERATIONS.items() if each.access is not Access.INTERNAL}
     injection = {"inject_begin", "inject_data", "inject_end"}  # as one request
-    assert RIGHTS.keys() == clients - injection - NOT_HERE, (
-        "a new operation: say in appliance/api/control.py who may ask for it"
-    )
+    assert RIGHTS.keys() == clients - injection, "a new operation: say in appliance/api/control.py who may ask for it"
     assert CONTROL.keys() == RIGHTS.keys() | {"inject"}
 
 

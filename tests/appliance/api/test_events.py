@@ -14,7 +14,7 @@ from django.core.cache import cache
 from django.test import AsyncClient
 from django.utils import timezone
 
-from appliance.api import events
+from appliance.api import events, streams
 from appliance.api.models import ApiToken
 from appliance.api.scopes import Scope
 from mailcore.faults import Code
@@ -50,7 +50,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The token is looked at again with each batch."""
     monkeypatch.setattr(events, "WAIT_S", 0.0)
     yield
-    assert events._open == 0
+    assert streams._open == 0
 
 
 def test_a_list_has_the_events_and_the_cursor_that_continues_it() -> None:
@@ -161,7 +161,7 @@ async def test_a_stream_says_that_events_are_gone_and_that_the_core_is_away(ofte
 
 async def test_a_process_has_so_many_streams_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     _, text = await made()
-    monkeypatch.setattr(events, "STREAMS_MAX", 1)
+    monkeypatch.setattr(streams, "STREAMS_MAX", 1)
     with FakeCore({"events": BATCH}):
         _, pieces = await stream(text)
         await anext(pieces)
