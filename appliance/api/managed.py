@@ -18,7 +18,7 @@ from appliance.api.operation import operation
 from appliance.api.scopes import Scope
 from appliance.common.door import door
 from appliance.managed.applying import Faulty, applied, exported
-from appliance.managed.draft import TEXT_MAX, Draft, from_form
+from appliance.managed.draft import TEXT_MAX, Draft, DraftError, from_form, plain
 from mailcore.config.managed import dotted
 from mailcore.control.protocol.effects import SettingsEffects
 from mailcore.control.protocol.settings import (
@@ -41,36 +41,15 @@ __all__ = [
 STATES = 50
 EFFECTS_S = 30.0  # the core looks for ten seconds
 KEY_PARTS_MAX, KEY_PART_MAX = 6, 400  # as the core allows
-DEPTH_MAX = 8  # of lists and tables in one value
-INT_MAX = (1 << 63) - 1
-PLAIN = "allowed: texts, numbers of 64 bits, true and false, and lists and tables of them"
 KeyPart = Annotated[str, StringConstraints(min_length=1, max_length=KEY_PART_MAX)]
 Revision = Annotated[str, StringConstraints(pattern="^[0-9a-f]{16}$")]
-
-
-def _plain(value: Any, depth: int = 0) -> Any:
-    """Returns the value. Raises ValueError for one that a file of settings, the core or the audit log cannot have."""
-    if value is None and not depth:
-        return value
-    if isinstance(value, str | bool):
-        return value
-    if isinstance(value, int) and -INT_MAX - 1 <= value <= INT_MAX:
-        return value
-    if isinstance(value, float) and abs(value) < float("inf"):
-        return value
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
-    if inner is None or depth >= DEPTH_MAX:
-        raise ValueError(PLAIN)
-    for each in inner:
-        _plain(each, depth + 1)
-    return value
 
 
 class SettingChangeBody(Body):
     """One setting."""
 
     key: list[KeyPart] = Field(min_length=1, max_length=KEY_PARTS_MAX, description='such as ["relay", "domains"]')
-    value: Annotated[Any, AfterValidator(_plain)] = Field(
+    value: Annotated[Any, AfterValidator(plain)] = Field(
         description="null undoes a change, so that the configuration file or the default counts again"
     )
     removed: bool = Field(
@@ -197,8 +176,6 @@ def _draft(body: SettingsCheckBody, revision: str) -> Draft:
         )
     try:
         draft = from_form({"toml": body.toml})
-        for _, value in draft.changes:
-            _plain(value)
-    except ValueError as error:  # DraftError, too
+    except DraftError as error:
         raise ApiError(f"toml: {error}", argument="toml") from error
     return msgspec.structs.replace(draft, revision=revision)

@@ -19,9 +19,12 @@ import msgspec
 from mailcore.config.managed import REMOVED, dotted, named, removed_keys, values_of
 from mailcore.control.protocol.settings import CHANGES_MAX
 
-__all__ = ["Draft", "DraftError", "from_form", "from_json", "value_text"]
+__all__ = ["PLAIN", "Draft", "DraftError", "from_form", "from_json", "plain", "value_text"]
 
 TEXT_MAX = 200_000
+DEPTH_MAX = 8  # of lists and tables in one value
+INT_MAX = (1 << 63) - 1
+PLAIN = "allowed: texts, numbers of 64 bits, true and false, and lists and tables of them"
 
 
 class DraftError(ValueError):
@@ -92,9 +95,46 @@ def from_form(given: Mapping[str, Any]) -> Draft:
 def from_json(text: str) -> Draft:
     """Returns a draft that ``text`` made. Raises DraftError."""
     try:
-        return msgspec.json.decode(text.encode(), type=Draft)
-    except (msgspec.MsgspecError, UnicodeEncodeError) as error:
+        draft = msgspec.json.decode(text.encode(), type=Draft)
+        for _, value in draft.changes:
+            plain(value)
+    except (ValueError, RecursionError) as error:  # of msgspec, too
         raise DraftError(f"this draft can't be read: {error}", "") from None
+    return draft
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """Returns the value. Raises ValueError for one that a draft, the core or the audit log cannot have, such as a date."""
+    if value is None and not depth:
+        return value
+    if isinstance(value, str | bool):
+        return value
+    if isinstance(value, int) and -INT_MAX - 1 <= value <= INT_MAX:
+        return value
+    if isinstance(value, float) and abs(value) < float("inf"):
+        return value
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    if inner is None or depth >= DEPTH_MAX:
+        raise ValueError(PLAIN)
+    for each in inner:
+        plain(each, depth + 1)
+    return value
+
+
+def _plain_toml(text: str, given: _Text) -> dict[str, Any]:
+    """Returns the document of a TOML text. Raises DraftError for a value that no setting can have, TOMLDecodeError."""
+    try:
+        document = tomllib.loads(text)
+        for value in document.values():
+            plain(value)
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError as error:  # also an integer with thousands of digits, which Python does not read
+        words = PLAIN if str(error) == PLAIN else f"a number is too large; {PLAIN}"
+        raise DraftError(words, given.field) from None
+    except RecursionError:
+        raise DraftError(PLAIN, given.field) from None
+    return document
 
 
 def value_text(value: Any) -> str:
@@ -110,7 +150,7 @@ def _value(given: _Text) -> Any:
     if len(text) > TEXT_MAX:
         raise DraftError(f"At most {TEXT_MAX} characters.", given.field)
     try:
-        return tomllib.loads(f"value = {text}")["value"] if "\n" not in text else text
+        return _plain_toml(f"value = {text}", given)["value"] if "\n" not in text else text
     except tomllib.TOMLDecodeError:
         return text
 
@@ -119,7 +159,7 @@ def _of_toml(given: _Text) -> Draft:
     if len(given.text) > TEXT_MAX:
         raise DraftError(f"At most {TEXT_MAX} characters.", given.field)
     try:
-        document = tomllib.loads(given.text)
+        document = _plain_toml(given.text, given)
     except tomllib.TOMLDecodeError as error:
         raise DraftError(f"Not valid TOML: {error}", given.field) from None
     removed = removed_keys(document)

@@ -28,6 +28,7 @@ __all__ = ["kind", "kind_check", "row", "row_check"]
 
 Key = tuple[str, ...]
 ROWS_SHOWN = 500
+DIGITS_MAX = 6  # of the number of a row
 MEANWHILE = "The settings were changed meanwhile, here or in the file. Your input is below; check it again."
 
 
@@ -71,9 +72,9 @@ def kind_check(request: HttpRequest, slug: str) -> HttpResponse:
     """Renders what the entered values of a section would change; or the form again, with each fault at its field."""
     core, page = door(request), _kind_of(slug)
     number = request.POST.get("group", "")
-    if not number.isdecimal() or int(number) >= len(page.groups):
+    group = next((each for at, each in enumerate(page.groups) if str(at) == number), None)
+    if group is None:
         raise Http404
-    group = page.groups[int(number)]
     known = _by_key(core.ask("settings", SettingsKnown))
     fields = fields_of(_bounds(group), (group.section,), known, request.POST)
     changes = [change for each in fields if (change := each.change()) is not None]
@@ -128,6 +129,8 @@ def row_check(request: HttpRequest, slug: str, section: str) -> HttpResponse:
     core, table = door(request), _table_of(_kind_of(slug), section)
     answer = core.ask("settings", SettingsKnown)
     name = request.POST.get("row", "")[:400]
+    if name and table.shape == "list" and not (name.isascii() and name.isdecimal() and len(name) <= DIGITS_MAX):
+        raise Http404  # the number of no row
     if request.POST.get("remove"):
         changes, removed = _without(table, answer, name, returns=request.POST["remove"] == "return")
         revision = answer.revision if request.POST.get("revision") == answer.revision else ""
