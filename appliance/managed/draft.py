@@ -122,7 +122,7 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 
 def _plain_toml(text: str, given: _Text) -> dict[str, Any]:
-    """Returns the document of a TOML text. Raises DraftError for a value that no setting can have, TOMLDecodeError."""
+    """Returns what a TOML text says, as a table. Raises DraftError for a value that no setting can have, TOMLDecodeError."""
     try:
         document = tomllib.loads(text)
         for value in document.values():
