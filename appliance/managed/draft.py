@@ -103,8 +103,12 @@ def from_json(text: str) -> Draft:
     return draft
 
 
+class NotPlain(ValueError):
+    """Raised for a value that TOML or JSON has and no setting can have."""
+
+
 def plain(value: Any, depth: int = 0) -> Any:
-    """Returns the value. Raises ValueError for one that a draft, the core or the audit log cannot have, such as a date."""
+    """Returns the value. Raises NotPlain for one that a draft, the core or the audit log cannot have, such as a date."""
     if value is None and not depth:
         return value
     if isinstance(value, str | bool):
@@ -115,7 +119,7 @@ def plain(value: Any, depth: int = 0) -> Any:
         return value
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
     if inner is None or depth >= DEPTH_MAX:
-        raise ValueError(PLAIN)
+        raise NotPlain(PLAIN)
     for each in inner:
         plain(each, depth + 1)
     return value
@@ -129,11 +133,10 @@ def _plain_toml(text: str, given: _Text) -> dict[str, Any]:
             plain(value)
     except tomllib.TOMLDecodeError:
         raise
-    except ValueError as error:  # also an integer with thousands of digits, which Python does not read
-        words = PLAIN if str(error) == PLAIN else f"a number is too large; {PLAIN}"
-        raise DraftError(words, given.field) from None
-    except RecursionError:
+    except (NotPlain, RecursionError):
         raise DraftError(PLAIN, given.field) from None
+    except ValueError:  # an integer with thousands of digits, which Python does not read
+        raise DraftError(f"a number is too large; {PLAIN}", given.field) from None
     return document
 
 
