@@ -215,6 +215,12 @@ def rendered(template: str) -> str:
     return text.replace("# Made by Ansible.", "# Of the Debian package.")
 
 
+def units_of(*roles: str) -> list[str]:
+    """Returns the templates of the roles' units: all of them, so that a package has each service that Ansible starts."""
+    found = (path for role in roles for path in (ROLES / role / "templates").glob("waypost-*.j2"))
+    return sorted(str(path.relative_to(ROLES)) for path in found if Path(path.stem).suffix in (".service", ".socket"))
+
+
 def formats() -> dict[str, int]:
     """Returns the versions of what this release writes; an older release must read them (``release/waypost/preinst``)."""
     migrations = list((ROOT / "appliance").glob("*/migrations/0*.py"))
@@ -246,10 +252,8 @@ def fill_core(package: Package, python: str, own_version: str) -> None:
     for path, target in links.items():
         (package.tree / path).parent.mkdir(parents=True, exist_ok=True)
         (package.tree / path).symlink_to(target)
-    for unit in ("core/templates/waypost-core.socket", "core/templates/waypost-core.service",
-                 "portal/templates/waypost-portal.socket", "portal/templates/waypost-portal.service",
-                 "portal/templates/waypost-watch.service"):  # fmt: skip
-        package.write(f"{UNITS}/{Path(unit).name}", rendered(f"{unit}.j2"))
+    for unit in units_of("core", "portal"):
+        package.write(f"{UNITS}/{Path(unit).stem}", rendered(unit))
     package.write("usr/lib/tmpfiles.d/waypost.conf", rendered("core/templates/tmpfiles.j2"))
     package.write("etc/logrotate.d/waypost", rendered("core/templates/logrotate.j2"))
     package.conffiles.append("etc/logrotate.d/waypost")
@@ -267,8 +271,8 @@ def fill_core(package: Package, python: str, own_version: str) -> None:
 
 def fill_reports(package: Package) -> None:
     """Adds the units."""
-    for unit in ("reports/templates/waypost-worker", "reports/templates/waypost-beat", "redis/templates/waypost-redis"):
-        package.write(f"{UNITS}/{Path(unit).name}.service", rendered(f"{unit}.service.j2"))
+    for unit in units_of("reports", "redis"):
+        package.write(f"{UNITS}/{Path(unit).stem}", rendered(unit))
 
 
 def build(

@@ -23,7 +23,7 @@ from mailcore.queue.lanes import incoming
 from mailcore.setup import certificate, portal
 from mailcore.setup.first_settings import Answers, first_settings, host_addresses, own_name, url_of
 from mailcore.setup.ports import holders
-from mailcore.setup.units import CORE, PORTAL, Systemd, UnitsError, socket_addresses, wanted_units
+from mailcore.setup.units import CORE, PORTAL, PORTAL_SERVICES, Systemd, UnitsError, socket_addresses, wanted_units
 from mailcore.terminal.command import DONE, INSTALLED, NOT_DONE, UsageError, who
 from mailcore.terminal.output import complain, plain, print_json, say
 
@@ -262,7 +262,7 @@ class Setup:
             self.systemd.tell("start", *wanted)
             self.changes.append(f"started {', '.join(wanted)}")
         elif restart_portal:
-            self.systemd.tell("restart", "waypost-portal.service", "waypost-watch.service")
+            self.systemd.tell("restart", *PORTAL_SERVICES)
             self.changes.append("restarted the portal")
 
     def _wait(self, settings: Settings) -> None:

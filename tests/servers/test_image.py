@@ -19,8 +19,8 @@ import pytest
 from tests.servers import machine
 from tests.servers.load import sending
 from tests.servers.machine import Machine, missing, run
+from tests.servers.packages import image
 from tests.servers.servers import FIRST, HOP_PORT, all_arrived, in_thread, next_hop, until
-from tests.test_tidy import ROOT
 
 pytestmark = [
     pytest.mark.servers,
@@ -28,7 +28,6 @@ pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=missing() or "-"),
     pytest.mark.skipif(shutil.which("podman") is None, reason="no podman here"),
 ]
-IMAGE = ROOT / "dist" / f"waypost-{FIRST}-amd64.oci.tar"
 # A host without CAP_SYS_RESOURCE may not raise limits, and crun refuses hosts with both versions of cgroups.
 LIMITS = ["--ulimit", "nofile=16384:16384", "--ulimit", "nproc=8192:8192"]
 RUNTIME = ["--cgroup-manager=cgroupfs", *(["--runtime", "runc"] if shutil.which("runc") else [])]
@@ -76,14 +75,13 @@ class Container:
 
 @pytest.fixture(scope="module")
 def container() -> Iterator[Container]:
-    if not IMAGE.exists():
-        run(ROOT / "make-release", "--version", FIRST, "--python", "3.13", "--image", timeout_s=1800)
+    archive = image(FIRST)
     place = Path(tempfile.mkdtemp(prefix="waypost-image-"))
     made = Container(place, Machine("image", 7, place, place))
     (place / "volume").mkdir()
     try:
         with machine._network(made.net) as network:
-            made.podman("load", "--quiet", "--input", str(IMAGE), timeout_s=300)
+            made.podman("load", "--quiet", "--input", str(archive), timeout_s=300)
             made.start(network)
             yield made
             made.podman("rm", "--force", "--time", "2", "waypost")
@@ -116,6 +114,15 @@ def test_no_service_runs_as_root(container: Container) -> None:
     users = container.podman("top", "waypost", "user", "comm").splitlines()[1:]
     roots = {line.split()[1] for line in users if line.startswith("root")}
     assert roots <= {"s6-svscan", "s6-supervise", "run", "sleep"}, users
+
+
+def test_each_service_of_the_package_runs(container: Container) -> None:
+    services = set(container.shell("ls /run/waypost-services").split())
+    assert {"core", "portal", "watch", "webhooks", "logrotate"} <= services
+    states = container.shell(
+        f"for each in {' '.join(services)}; do s6-svstat -o up /run/waypost-services/$each; done"
+    ).split()
+    assert states == ["true"] * len(services)
 
 
 async def test_a_killed_portal_comes_back(container: Container) -> None:
