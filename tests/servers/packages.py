@@ -14,8 +14,8 @@ APT = "DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0"
 TAGS = {"3.11": "deb12", "3.13": "deb13"}
 BUILD_S = 1800.0
 SOURCES = (
-    "mailcore", "appliance", "templates", "static", "share", "docs", "release", "ansible/roles",
-    "pyproject.toml", "requirements.lock", "CHANGELOG.md", "make-release",
+    "mailcore", "appliance", "templates", "static", "share", "release", "ansible/roles",
+    "pyproject.toml", "requirements.lock", "make-release",
 )  # fmt: skip
 
 
