@@ -106,6 +106,12 @@ def test_a_key_of_dkim_is_where_the_deliverers_read_it(rendered: Path) -> None:
     assert (copy["group"], copy["mode"]) == ("waypost-deliverer", "0640")
 
 
+def test_a_stop_of_the_core_lasts_ten_seconds_at_most(rendered: Path) -> None:
+    """It is killed, so that nothing is waited for; what systemd does not see would keep clients waiting for 90 s."""
+    unit = (rendered / "waypost-core.service").read_text().splitlines()
+    assert {"KillSignal=SIGKILL", "TimeoutStopSec=10"} <= set(unit)
+
+
 def test_the_key_is_for_the_core_alone(rendered: Path) -> None:
     assert "tls_key" in (rendered / "waypost.toml").read_text()
     assert "tls_" not in (rendered / "portal.toml").read_text()
