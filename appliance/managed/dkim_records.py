@@ -26,6 +26,8 @@ def state_of(file: KeptFile) -> Compared:
         texts = ["".join(part.decode("utf-8", "replace") for part in record.strings) for record in answer]
     except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):
         texts = []
+    except dns.exception.Timeout:  # its own text names each try
+        return Compared("no_answer", f"the name servers did not answer within {ONE_S:g} s")
     except (dns.exception.DNSException, OSError) as error:
         return Compared("no_answer", f"the name servers did not answer: {error}")
     return compared(facts.record, facts.algorithm, facts.record_name, [each.replace("\\", "\\\\") for each in texts])

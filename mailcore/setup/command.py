@@ -1,7 +1,8 @@
 """``waypost setup``: makes an installed package ready for its first mail, and prints where to sign in.
 
 Laws: it writes only what is missing, so a second run changes nothing and says so; what an administrator wrote stays. It shows a
-password once, when it is made. It starts nothing while another program holds a port.
+password once, when it is made. It starts nothing while another program holds a port, and changes
+nothing on a host that Ansible set up, whose units and settings are others.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from mailcore.queue.lanes import incoming
 from mailcore.setup import certificate, portal
 from mailcore.setup.first_settings import Answers, first_settings, host_addresses, own_name, url_of
 from mailcore.setup.ports import holders
-from mailcore.setup.units import CORE, PORTAL, Systemd, UnitsError, socket_addresses, wanted_units
+from mailcore.setup.units import CORE, PORTAL, PORTAL_SERVICES, Systemd, UnitsError, socket_addresses, wanted_units
 from mailcore.terminal.command import DONE, INSTALLED, NOT_DONE, UsageError, who
 from mailcore.terminal.output import complain, plain, print_json, say
 
@@ -128,6 +129,10 @@ class Setup:
 
     def run(self) -> dict[str, object]:
         """Does all steps; returns what is to be shown. Raises SetupError, UnitsError, PortalError, ConfigError, OSError."""
+        if (unit := self.systemd.own / "waypost-core.service").exists():
+            raise SetupError(
+                f"Ansible has set up this host (there is {unit}): change it with the playbook (docs/install.md)"
+            )
         is_first = not self.config.exists()
         if is_first:
             self._write_settings()
@@ -262,7 +267,7 @@ class Setup:
             self.systemd.tell("start", *wanted)
             self.changes.append(f"started {', '.join(wanted)}")
         elif restart_portal:
-            self.systemd.tell("restart", "waypost-portal.service", "waypost-watch.service")
+            self.systemd.tell("restart", *PORTAL_SERVICES)
             self.changes.append("restarted the portal")
 
     def _wait(self, settings: Settings) -> None:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from mailcore.config.settings import Settings
 
-__all__ = ["CORE", "PORTAL", "Systemd", "socket_addresses", "wanted_units"]
+__all__ = ["CORE", "PORTAL", "PORTAL_SERVICES", "Systemd", "socket_addresses", "wanted_units"]
 
 CORE, PORTAL = "waypost-core.socket", "waypost-portal.socket"
-SERVICES = ("waypost-core.service", "waypost-portal.service", "waypost-watch.service")
+PORTAL_SERVICES = ("waypost-portal.service", "waypost-watch.service", "waypost-webhooks.service")
+SERVICES = ("waypost-core.service", *PORTAL_SERVICES)
 FIREWALL = "waypost-firewall.service"  # of the playbook
 DROP_IN = "waypost-setup.conf"
 BOOTED = Path("/run/systemd/system")  # sd_booted(3)

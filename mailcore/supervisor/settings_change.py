@@ -154,6 +154,7 @@ def not_while_running(old: Settings, new: Settings, *, sockets_are_given: bool) 
     addresses = [each.address for each in new.all_listeners]
     if sockets_are_given and sorted(addresses) != sorted(each.address for each in old.all_listeners):
         found.append(
-            "[receiver] listen and [[listener]] address can't be changed while Waypost runs: systemd has the sockets"
+            "[receiver] listen and [[listener]] address can't be changed while Waypost runs: systemd has the sockets. Change "
+            "them in waypost.toml and run waypost setup, or change them in the playbook"
         )
     return found

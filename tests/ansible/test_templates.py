@@ -36,13 +36,14 @@ BY_NAME: dict[str, object] = {
     "waypost_database": "other",
     "waypost_database_url": "postgresql://u:secret@db.example.org/waypost",
 }
+PACKAGE: dict[str, object] = {"waypost_package": True}
 
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Writes every template for hosts with other variables in one play; returns the directory of each host's files."""
     group = subprocess.run(["id", "-gn"], capture_output=True, text=True, check=True).stdout.strip()
-    found = {name: tmp_path_factory.mktemp(name) for name in ("rendered", "elsewhere", "by_name")}
+    found = {name: tmp_path_factory.mktemp(name) for name in ("rendered", "elsewhere", "by_name", "package")}
     common = {
         "collection": str(COLLECTION),
         "templates": [str(template) for template in sorted(COLLECTION.glob("roles/*/templates/*.j2"))],
@@ -57,7 +58,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     host = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     hosts = {
         name: {**host, **defaults(), "place": str(found[name]), **common, **more}
-        for name, more in (("rendered", {}), ("elsewhere", ELSEWHERE), ("by_name", BY_NAME))
+        for name, more in (("rendered", {}), ("elsewhere", ELSEWHERE), ("by_name", BY_NAME), ("package", PACKAGE))
     }
     done = play(tmp_path_factory.mktemp("play"), str(ROOT / "tests/ansible/render.yml"), {"all": {"hosts": hosts}})
     assert done.returncode == 0, done.stdout
@@ -103,6 +104,12 @@ def test_a_key_of_dkim_is_where_the_deliverers_read_it(rendered: Path) -> None:
     assert names.index("Copy the keys of DKIM") < names.index("Write the configuration"), "it is checked with its keys"
     (copy,) = [task["ansible.builtin.copy"] for task in tasks if task["name"] == "Copy the keys of DKIM"]
     assert (copy["group"], copy["mode"]) == ("waypost-deliverer", "0640")
+
+
+def test_a_stop_of_the_core_lasts_ten_seconds_at_most(rendered: Path) -> None:
+    """It is killed, so that nothing is waited for; what systemd does not see would keep clients waiting for 90 s."""
+    unit = (rendered / "waypost-core.service").read_text().splitlines()
+    assert {"KillSignal=SIGKILL", "TimeoutStopSec=10"} <= set(unit)
 
 
 def test_the_key_is_for_the_core_alone(rendered: Path) -> None:
@@ -181,3 +188,16 @@ def test_the_services_beside_ours_can_do_little(rendered: Path, tmp_path: Path, 
     (line,) = [line for line in done.stdout.splitlines() if "Overall exposure level" in line]
     assert float(line.partition(": ")[2].split()[0]) <= exposure_max, done.stdout
     assert "Unknown" not in done.stderr, done.stderr
+
+
+def test_with_the_package_only_the_environment_is_another(places: dict[str, Path]) -> None:
+    """The same units, settings and files; what differs are paths below the release and below the package."""
+    names = {path.name for path in places["rendered"].iterdir()}
+    assert {path.name for path in places["package"].iterdir()} == names
+    for name in names - {"made.json"}:
+        ours = (places["package"] / name).read_text()
+        assert "/opt/waypost" not in ours, name
+        wheels = (places["rendered"] / name).read_text()
+        assert ours == wheels.replace("/opt/waypost/0.0.1/", "/usr/lib/waypost/").replace(
+            "/opt/waypost/current/", "/usr/lib/waypost/"
+        )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
+import subprocess
 import tarfile
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +17,7 @@ from mailcore.bounds import bounds_by_name
 from mailcore.config.settings import SECTIONS
 from tests.ansible.playing import COLLECTION, little_release
 from tests.config.test_load import certificate
+from tests.test_tidy import ROOT
 
 
 def loaded() -> ModuleType:
@@ -58,6 +61,50 @@ def test_the_bounds_of_settings_are_those_of_the_settings() -> None:
     for name, section in of_settings.items():
         bounds = bounds_by_name(section)["processes"]
         assert module.BOUNDS[name] == (bounds.low, bounds.high)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("waypost_core_version", "0.0.9"), ("waypost_portal_version", "0.0.9"), ("waypost_home", "/srv/waypost")],
+)
+def test_what_a_package_cannot_do_is_refused(name: str, value: str) -> None:
+    assert faults(**{name: value}) == []
+    assert faults(waypost_package=True) == []
+    (fault,) = faults(waypost_package=True, **{name: value})
+    assert fault.startswith(f"{name} is {value}, but ")
+    assert "waypost_package to false" in fault
+
+
+def test_packages_are_needed_that_the_host_does_not_have(tmp_path: Path) -> None:
+    deb, other, missing = (str(tmp_path / f"{name}_0.1.0+deb12_amd64.deb") for name in ("waypost", "other", "missing"))
+    Path(deb).write_bytes(b"!<arch>\ndebian-binary")
+    Path(other).write_bytes(b"PK")
+    assert FILTERS["package_faults"]([deb], [], True) == []
+    assert FILTERS["package_faults"]([deb, missing], [Path(missing).name], True) == [], "it is installed"
+    (fault,) = FILTERS["package_faults"]([deb, missing], [], True)
+    assert (
+        fault
+        == f"waypost_version is wrong: {missing}: there is no such file here; allowed: packages that ./make-release --deb made"
+    )
+    (fault,) = FILTERS["package_faults"]([other], [], True)
+    assert "it is not a Debian package" in fault
+    (fault,) = FILTERS["package_faults"]([deb], [], False)
+    assert "Debian 12 and 13 only" in fault
+
+
+@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="no dpkg-deb here")
+def test_the_core_of_a_package_checks_the_settings(tmp_path: Path) -> None:
+    site = tmp_path / "tree/usr/lib/waypost/venv/lib/python3.11/site-packages"
+    shutil.copytree(ROOT / "mailcore", site / "mailcore", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "tree/DEBIAN").mkdir()
+    (tmp_path / "tree/DEBIAN/control").write_text(
+        "Package: waypost\nVersion: 1\nArchitecture: all\nMaintainer: A <a@example.org>\nDescription: a test\n"
+    )
+    deb = tmp_path / "waypost.deb"
+    subprocess.run(["dpkg-deb", "-Znone", "--build", tmp_path / "tree", deb], check=True, capture_output=True)
+    assert FILTERS["configuration_faults"](CONFIGURATION, str(deb)) == []
+    (fault,) = FILTERS["configuration_faults"](CONFIGURATION.replace("127.0.0.0/8", "127.0.0.0/80"), str(deb))
+    assert fault.startswith("waypost_relay_networks is wrong: ")
 
 
 def test_the_defaults_are_right() -> None:

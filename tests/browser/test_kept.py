@@ -113,7 +113,7 @@ async def test_a_dkim_key_is_made_and_signs_when_its_record_is_there_or_one_insi
         assert (await page.input_value("textarea")).startswith("v=DKIM1; k=rsa; p=")
         await shots(page, "dkim")
         await page.click("button:has-text('Check the record and sign')")
-        await expect(page.locator(".notice.error")).to_contain_text("did not answer")
+        await expect(page.locator(".notice.error")).to_contain_text("did not answer within 5 s")
         await page.check("input[name=unpublished]")
         await page.click("button:has-text('Check the record and sign')")
         await applied(page)

@@ -29,6 +29,11 @@ async def test_lines_come_as_they_are_written_and_are_filtered(tmp_path: Path) -
         for width in (1440, 360) if SHOTS else ():
             await page.set_viewport_size({"width": width, "height": 900})
             await page.screenshot(path=f"{SHOTS}/log-{width}.png", full_page=True)
+        await page.goto(it.url("/log/?recipient=later@example.org"))
+        await expect(page.locator(".no-lines")).to_be_visible()
+        await it.core.send("later@example.org")
+        await expect(page.locator("table.log td", has_text="later@example.org").first).to_be_visible()
+        await expect(page.locator(".no-lines")).not_to_be_visible()
         await page.goto(it.url("/log/?recipient=reader@*&status=sent"))
         await expect(page.locator("table.log tbody tr")).to_have_count(1)
         await page.click(f"table.log a:has-text('{queue_id}')")

@@ -21,6 +21,10 @@ SCRIPTS = [
     *(each for name in ("waypost", "waypost-reports") for each in (ROOT / "release" / name).glob("p*")),
     *(each for each in (ROOT / "release/image").rglob("*") if each.is_file()),
 ]
+# What Ansible starts on a server, but for the firewall, which the package leaves to its administrator.
+UNITS = {
+    path.stem for path in (ROOT / "ansible/roles").glob("*/templates/waypost-*.service.j2")
+} - {"waypost-firewall.service"}  # fmt: skip
 pytestmark = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="no dpkg-deb here")
 
 
@@ -90,11 +94,26 @@ def test_what_is_in_them(wheels: Path, tmp_path: Path, monkeypatch: pytest.Monke
     assert core["./usr/lib/waypost/venv/bin/python3.11"].endswith("../../../../bin/python3.11")
     assert core["./usr/lib/waypost/venv/bin/waypost"].startswith("-rwxr-xr-x root/root")
     units = {path.rpartition("/")[2] for path in core | reports if "/systemd/system/waypost" in path}
-    assert {"waypost-core.service", "waypost-core.socket", "waypost-portal.socket", "waypost-watch.service"} <= units
-    assert {"waypost-worker.service", "waypost-beat.service", "waypost-redis.service"} <= units
+    assert units == {*UNITS, "waypost-core.socket", "waypost-portal.socket"}
     assert {path for path in core if path.startswith("./etc/") and not path.endswith("/")} == {
         "./etc/logrotate.d/waypost"
     }
+
+
+@pytest.mark.parametrize("script", ["waypost/prerm", "waypost/postinst", "image/services"])
+def test_each_service_is_stopped_restarted_and_in_the_image(script: str) -> None:
+    """A service that one of them forgets runs the code of a package that is gone, or does not run in a container."""
+    assert "waypost-webhooks.service" in UNITS
+    reports = {"waypost-worker.service", "waypost-beat.service", "waypost-redis.service"}
+    place = ROOT / "release" / script
+    if place.is_dir():
+        named = {f"waypost-{each.name}.service" for each in place.iterdir()} - {"waypost-logrotate.service"}
+        assert named == UNITS - reports
+        return
+    (line,) = (each for each in place.read_text().splitlines() if each.strip().startswith("for unit in"))
+    words = (word for word in line.rstrip("; do").split()[3:] if not word.endswith(".socket"))
+    named = {f"waypost-{word.removeprefix('waypost-').removesuffix('.service')}.service" for word in words}
+    assert named == (UNITS - reports if script == "waypost/postinst" else UNITS)
 
 
 def test_units_are_those_of_the_roles_with_the_paths_of_the_package() -> None:

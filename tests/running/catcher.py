@@ -1,4 +1,7 @@
-"""A next hop that keeps the data: bounces are read with it. The lab keeps digests only. It takes 8-bit data, unconverted."""
+"""A next hop that keeps the data: bounces are read with it. The lab keeps digests only. It takes 8-bit data, unconverted.
+
+It may be entered again after its end: then it listens on the same port.
+"""
 
 from __future__ import annotations
 
@@ -14,26 +17,31 @@ MESSAGE_BYTES_MAX = 16 << 20
 class Catcher:
     """``caught``: (sender, recipients, data without dot-stuffing) of each message. With ``tls`` it offers STARTTLS."""
 
-    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1", port: int = 0) -> None:
         self.tls = tls
+        self.host, self.port = host, port
         self.caught: list[tuple[str, list[str], bytes]] = []
+        self._open: set[asyncio.StreamWriter] = set()
 
     @property
     def route(self) -> str:
-        host, port = self._server.sockets[0].getsockname()
-        return f"smtp:[{host}]:{port}"
+        return f"smtp:[{self.host}]:{self.port}"
 
     async def __aenter__(self) -> Catcher:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=MESSAGE_BYTES_MAX)
+        self._server = await asyncio.start_server(self._serve, self.host, self.port, limit=MESSAGE_BYTES_MAX)
+        self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._server.close()
+        for writer in self._open:  # a client that keeps its connection would go on
+            writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         sender, recipients = "", list[str]()
+        self._open.add(writer)
         try:
             writer.write(b"220 catcher.example\r\n")
             while line := (await reader.readline()).decode("utf-8").rstrip("\r\n"):
@@ -57,6 +65,7 @@ class Catcher:
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # cancelled with the loop's end, which asyncio would log as a fault
         finally:
+            self._open.discard(writer)
             writer.transport.abort()
 
 

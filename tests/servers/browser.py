@@ -10,9 +10,10 @@ from playwright.async_api import Page, async_playwright
 
 from tests.browser.chromium import CHROMIUM
 
-__all__ = ["PATIENCE_MS", "change_first_password", "signed_in"]
+__all__ = ["PATIENCE_MS", "SIGN_IN", "change_first_password", "signed_in"]
 
 PATIENCE_MS = 120_000
+SIGN_IN = "main button.primary[type=submit]"  # beside it may be the button for passkeys
 
 
 @asynccontextmanager
@@ -27,7 +28,7 @@ async def signed_in(name: str, address: str, password: str, path: str = "/") -> 
         await page.goto("/accounts/login/")
         await page.fill("input[name=login]", "admin")
         await page.fill("input[name=password]", password)
-        await page.click("main button[type=submit]")
+        await page.click(SIGN_IN)
         await page.wait_for_url(f"https://{name}{path}")
         yield page
         await browser.close()

@@ -63,6 +63,7 @@ EXPOSURE = (
     "for unit in core portal watch webhooks worker beat redis; do systemd-analyze security --no-pager waypost-$unit.service"
     " | sed -n 's/.*exposure level for [^:]*: \\([0-9.]*\\) .*/\\1/p'; done"
 )
+UNITS = 7  # that EXPOSURE looks at
 EXPOSURE_MAX = 2.0
 
 
@@ -196,11 +197,11 @@ def listed(one: Machine, *words: str) -> list[dict[str, Any]]:
 def each_is_its_own_user(one: Machine) -> list[float]:
     """All services run, and none has failed; each one's exposure."""
     assert one.ssh("systemctl list-units --failed --plain --no-legend 'waypost*'") == ""
-    listed = one.ssh("ps -eo user:32,args | grep -E '[m]ailcore.process|[d]jango serve|[c]elery'")
+    listed = one.ssh("ps -eo user:32,args | grep -E '[w]aypost: |[d]jango (serve|watch|webhooks)|[c]elery'")
     owners = {(line.split()[0], name) for line in listed.splitlines() for name in ROLES if name in line}
     assert owners == {(user, name) for name, user in ROLES.items()}
     exposed = [float(line) for line in one.ssh(EXPOSURE).split()]
-    assert len(exposed) == 5
+    assert len(exposed) == UNITS
     assert max(exposed) <= EXPOSURE_MAX
     return exposed
 

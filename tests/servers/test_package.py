@@ -17,7 +17,8 @@ import pytest
 
 from mailcore.setup.certificate import fingerprint
 from tests.servers.load import sending
-from tests.servers.machine import BARE, Machine, missing, run
+from tests.servers.machine import BARE, Machine, missing
+from tests.servers.packages import APT, package
 from tests.servers.servers import (
     FIRST,
     HOP_PORT,
@@ -30,7 +31,6 @@ from tests.servers.servers import (
     until,
     until_empty,
 )
-from tests.test_tidy import ROOT
 
 pytestmark = [
     pytest.mark.servers,
@@ -38,9 +38,8 @@ pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=missing() or "-"),
 ]
 SYSTEMS = [("bookworm", "3.11", 5), ("trixie", "3.13", 6)]
-TAGS = {"3.11": "deb12", "3.13": "deb13"}
-APT = "DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0"
 EXPOSURE_MAX = 2.0
+SERVICES = "waypost-core waypost-portal waypost-watch waypost-webhooks"
 # What a person would type to a bare host, which has no client for SMTP.
 SEND = r"""
 exec 3<>/dev/tcp/127.0.0.1/25
@@ -59,17 +58,11 @@ echo "$answer"
 @pytest.fixture(scope="module", params=SYSTEMS, ids=lambda each: each[0])
 def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
     suite, python, number = request.param
-    for version in (FIRST, SECOND):
-        if not package(python, version).exists():
-            run(ROOT / "make-release", "--version", version, "--python", python, "--deb=waypost", timeout_s=1200)
+    packages = {version: package(version, python) for version in (FIRST, SECOND)}
     with booted(suite, [number], BARE) as made:
-        for version in (FIRST, SECOND):
-            shutil.copy(package(python, version), made.machines[0].tree / "root" / f"waypost-{version}.deb")
+        for version, built in packages.items():
+            shutil.copy(built, made.machines[0].tree / "root" / f"waypost-{version}.deb")
         yield made
-
-
-def package(python: str, version: str) -> Path:
-    return ROOT / "dist" / f"waypost_{version}+{TAGS[python]}_amd64.deb"
 
 
 def set_up(one: Machine, *options: str) -> dict[str, Any]:
@@ -124,11 +117,12 @@ def test_services_run_restricted_and_as_their_users(servers: Servers, tell: Call
     one = servers.machines[0]
     assert one.ssh("systemctl list-units --failed --plain --no-legend") == ""
     exposure = one.ssh(
-        "for unit in core portal watch; do systemd-analyze security --no-pager waypost-$unit.service"
+        "for unit in core portal watch webhooks; do systemd-analyze security --no-pager waypost-$unit.service"
         " | sed -n 's/.*exposure level for [^:]*: \\([0-9.]*\\) .*/\\1/p'; done"
     ).split()
-    tell(f"exposure of core, portal, watch: {' '.join(exposure)}")
-    assert len(exposure) == 3
+    tell(f"exposure of core, portal, watch, webhooks: {' '.join(exposure)}")
+    assert len(exposure) == 4
+    assert one.ssh(f"systemctl is-active {SERVICES}").split() == ["active"] * 4
     assert max(map(float, exposure)) <= EXPOSURE_MAX
     listening = one.ssh("ss -Hltn | awk '{print $4}'").split()
     assert {"0.0.0.0:25", "0.0.0.0:587", "0.0.0.0:443"} <= set(listening)
@@ -140,12 +134,12 @@ def test_a_second_setup_changes_nothing(servers: Servers) -> None:
     one = servers.machines[0]
     files = "find /etc /var/lib/waypost/identity -type f -printf '%p %T@\\n' | sort"
     before = one.ssh(files)
-    pids = one.ssh("systemctl show --property=MainPID waypost-core waypost-portal waypost-watch")
+    pids = one.ssh(f"systemctl show --property=MainPID {SERVICES}")
     assert "nothing to do" in one.ssh("waypost setup")
     found = set_up(one)
     assert (found["changes"], found["password"]) == ([], "")
     assert one.ssh(files) == before
-    assert one.ssh("systemctl show --property=MainPID waypost-core waypost-portal waypost-watch") == pids
+    assert one.ssh(f"systemctl show --property=MainPID {SERVICES}") == pids
     assert len(set_up(one, "--new-password")["password"]) >= 12
 
 

@@ -110,7 +110,7 @@ def test_each_process_is_its_own_user_and_all_services_run(servers: Servers, tel
     for one in servers.machines:
         one.ssh("test -s /usr/local/share/man/man1/waypost-queue.1")
         one.ssh("bash -c '. /usr/local/share/bash-completion/completions/waypost && complete -p waypost'")
-        tell(f"{one.name}: exposure of core, portal, worker, beat, Redis: {each_is_its_own_user(one)}")
+        tell(f"{one.name}: exposure of core, portal, watch, webhooks, worker, beat, Redis: {each_is_its_own_user(one)}")
 
 
 async def test_mail_goes_through_port_25(servers: Servers) -> None:

@@ -28,7 +28,7 @@ async def test_debian_13_gets_all_of_it_and_takes_mail(servers: Servers, tell: C
     assert "VERSION_CODENAME=trixie" in one.ssh("cat /etc/os-release")
     servers.play()
     servers.nothing_changes()
-    tell(f"Debian 13: exposure of core, portal, worker, beat, Redis: {each_is_its_own_user(one)}")
+    tell(f"Debian 13: exposure of core, portal, watch, webhooks, worker, beat, Redis: {each_is_its_own_user(one)}")
     await some_mail_arrives(one)
     servers.uninstall()
     assert one.ssh("systemctl list-units --all --plain --no-legend 'waypost-*.service' 'waypost-*.socket'") == ""

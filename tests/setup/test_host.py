@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import socket
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mailcore.config.load import load
+from mailcore.setup.command import Setup, SetupError
 from mailcore.setup.first_settings import Answers, first_settings, host_addresses, url_of
 from mailcore.setup.ports import holders
 from mailcore.setup.units import CORE, PORTAL, Systemd, socket_addresses
@@ -72,6 +74,16 @@ def test_sockets_are_written_once(tmp_path: Path) -> None:
     ]
     assert not systemd.set_addresses(CORE, ["0.0.0.0:25", "[::]:25"])
     assert systemd.set_addresses(CORE, ["0.0.0.0:2525"])
+
+
+def test_a_host_of_ansible_is_left_alone(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "waypost-core.service").touch()
+    setup = Setup(tmp_path / "waypost.toml", argparse.Namespace(), Systemd(tmp_path / "shipped", own))
+    with pytest.raises(SetupError, match="Ansible has set up this host"):
+        setup.run()
+    assert not (tmp_path / "waypost.toml").exists()
 
 
 def test_only_installed_units_are_started(tmp_path: Path) -> None:

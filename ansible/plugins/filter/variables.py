@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
+import shutil
 import ssl
 import subprocess
 import sys
@@ -73,6 +74,8 @@ OURS = {  # set by variables and roles; other roles depend on them
     "control": ("group",),
     "portal": ("listen", "public_url", "database_url"),
 }
+PACKAGE_HOME = "/var/lib/waypost"
+DEB = b"!<arch>\n"  # ar(5)
 VERSION = re.compile(r"[0-9][0-9A-Za-z.+]*")
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,253}[A-Za-z0-9])?")
 ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<four>[0-9.]+)):(?P<port>[0-9]{1,5})")
@@ -114,6 +117,7 @@ def variable_faults(values: dict[str, Any]) -> list[str]:
     faults += _of_dkim(values)
     faults += _of_secrets(values)
     faults += _of_firewall(values)
+    faults += _of_package(values)
     if _true(values["waypost_reports"]) and not _true(values["waypost_portal"]):
         faults.append(
             "waypost_reports is true, but waypost_portal is false; reports need the portal: set both or neither"
@@ -172,16 +176,35 @@ def release_faults(file: str, name: str) -> list[str]:
     return []
 
 
+def package_faults(files: list[str], there: list[str], is_supported: bool) -> list[str]:
+    """Returns the faults of the packages that a host is to have. ``there``: names of the files of those that it has."""
+    if not is_supported:
+        return ["waypost_package is true, but there are packages for Debian 12 and 13 only; set it to false"]
+    faults = []
+    for file in files:
+        if Path(file).name in there:
+            continue
+        try:
+            with Path(file).open("rb") as opened:
+                begins = opened.read(len(DEB))
+        except OSError as error:
+            begins = b""
+            why = "there is no such file here" if isinstance(error, FileNotFoundError) else str(error)
+        else:
+            why = "it is not a Debian package"
+        if begins != DEB:
+            faults.append(f"waypost_version is wrong: {file}: {why}; allowed: packages that ./make-release --deb made")
+    return faults
+
+
 def configuration_faults(text: str, file: str) -> list[str]:
     """Checks this waypost.toml with the core of the release in ``file``. Returns [] also if this Python is too old for it."""
     if sys.version_info < (3, 11):  # noqa: UP036 - Ansible's, on the control machine
         return []
-    with tarfile.open(file) as archive, tempfile.TemporaryDirectory() as folder:
-        wheel = next(member for member in archive if re.fullmatch(r"(\./)?waypost-[^/]+\.whl", member.name))
-        content = archive.extractfile(wheel)
-        assert content is not None
-        path = Path(folder, wheel.name).resolve()
-        path.write_bytes(content.read())
+    with tempfile.TemporaryDirectory() as folder:
+        path = _core_of_package(file, folder) if file.endswith(".deb") else _core_of_release(file, folder)
+        if path is None:
+            return []  # the host checks its file
         done = subprocess.run(  # noqa: S603 - our own file
             [sys.executable, "-I", "-S", "-c", CHECK, str(path), CONFIGURATION],
             input=text,
@@ -193,6 +216,36 @@ def configuration_faults(text: str, file: str) -> list[str]:
     if done.returncode:
         return [f"the core in {file} cannot check the settings: {(done.stderr.strip().splitlines() or ['?'])[-1]}"]
     return [_with_variable(*fault) for fault in json.loads(done.stdout or "[]")]
+
+
+def _core_of_release(file: str, folder: str) -> Path:
+    with tarfile.open(file) as archive:
+        wheel = next(member for member in archive if re.fullmatch(r"(\./)?waypost-[^/]+\.whl", member.name))
+        content = archive.extractfile(wheel)
+        assert content is not None
+        path = Path(folder, wheel.name).resolve()
+        path.write_bytes(content.read())
+    return path
+
+
+def _core_of_package(file: str, folder: str) -> Path | None:
+    """Unpacks the core's modules; None on a control machine without dpkg."""
+    dpkg = shutil.which("dpkg-deb")
+    if dpkg is None:
+        return None
+    found = None
+    with subprocess.Popen([dpkg, "--fsys-tarfile", file], stdout=subprocess.PIPE) as process:  # noqa: S603 - our own file
+        assert process.stdout is not None
+        with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
+            for member in archive:
+                _, is_module, rest = member.name.partition("/site-packages/mailcore/")
+                content = archive.extractfile(member) if is_module and member.isfile() else None
+                if content is not None:
+                    found = Path(folder).resolve()
+                    path = found / "mailcore" / rest
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(content.read())
+    return found
 
 
 def _with_variable(section: str, setting: str, message: str) -> str:
@@ -299,6 +352,23 @@ def _of_secrets(values: dict[str, Any]) -> list[str]:
     return faults
 
 
+def _of_package(values: dict[str, Any]) -> list[str]:
+    if not _true(values["waypost_package"]):
+        return []
+    faults = [
+        f"{name} is {values[name]}, but with waypost_package a host has one release, {values['waypost_version']}: remove "
+        f"{name}, or set waypost_package to false"
+        for name in ("waypost_core_version", "waypost_portal_version")
+        if values[name] != values["waypost_version"]
+    ]
+    if values["waypost_home"] != PACKAGE_HOME:
+        faults.append(
+            f"waypost_home is {values['waypost_home']}, but the scripts of the package know {PACKAGE_HOME} only: remove "
+            "waypost_home, or set waypost_package to false"
+        )
+    return faults
+
+
 def _of_firewall(values: dict[str, Any]) -> list[str]:
     faults = []
     for given in values["waypost_firewall_admin_networks"]:
@@ -324,5 +394,6 @@ class FilterModule:
             "variable_faults": variable_faults,
             "certificate_faults": certificate_faults,
             "release_faults": release_faults,
+            "package_faults": package_faults,
             "configuration_faults": configuration_faults,
         }

@@ -76,7 +76,7 @@ def test_a_user_made_by_an_administrator_changes_the_password_first() -> None:
     assert sign_in(client, "ina") == 302
     assert client.get("/audit/")["Location"] == OWN
     text = markup_of(client.get(OWN))
-    assert "Another person gave you this password" in text
+    assert "This password was given to you" in text
     assert "side" not in [each.split('"')[0] for each in text.split('nav class="')[1:]], "no sections to go to"
     assert change_password(client, PASSWORD, PASSWORD) == 200, "not the same again"
     assert client.get("/audit/").status_code == 302

@@ -95,10 +95,13 @@ def test_a_passkey_is_a_second_factor() -> None:
         ("https://mail.example.org:8443/", "mail.example.org:8443", "mail.example.org", True, True),
         ("http://mail.example.org", "mail.example.org", "mail.example.org", False, False),
         ("https://192.0.2.1", "192.0.2.1", "192.0.2.1", True, False),
+        ("https://mail.example.org", "192.0.2.1", "mail.example.org", True, False),
+        ("https://mail.example.org", "other.example", "mail.example.org", True, False),
+        ("https://mail.example.org", "a.mail.example.org", "mail.example.org", True, True),
     ],
 )
 def test_passkeys_are_for_the_portals_own_name(url: str, host: str, party: str, is_secure: bool, works: bool) -> None:
-    hosts = [*settings.ALLOWED_HOSTS, "mail.example.org", "192.0.2.1"]
+    hosts = [*settings.ALLOWED_HOSTS, "mail.example.org", "a.mail.example.org", "other.example", "192.0.2.1"]
     with override_settings(PORTAL=dataclasses.replace(settings.PORTAL, public_url=url), ALLOWED_HOSTS=hosts):
         request = RequestFactory().get("/", secure=is_secure, headers={"host": host})
         assert relying_party(request) == party

@@ -30,7 +30,8 @@ class _Server(ThreadingHTTPServer):
 class Receiver:
     """``behaviour``: good, slow (late by ``slow_s``), broken (500), moved (302), dying (takes all and does not answer)."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        self.host = host
         self.behaviour = "good"
         self.slow_s = 0.0
         self.got: list[Taken] = []
@@ -40,7 +41,7 @@ class Receiver:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/hook"
+        return f"http://{self.host}:{self.port}/hook"
 
     def start(self) -> None:
         receiver = self
@@ -69,7 +70,7 @@ class Receiver:
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self._server = _Server(("127.0.0.1", self.port), Handler)
+        self._server = _Server((self.host, self.port), Handler)
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
@@ -87,8 +88,8 @@ class Receiver:
 
 
 @contextmanager
-def receiving() -> Iterator[Receiver]:
-    receiver = Receiver()
+def receiving(host: str = "127.0.0.1") -> Iterator[Receiver]:
+    receiver = Receiver(host)
     try:
         yield receiver
     finally:
