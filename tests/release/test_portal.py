@@ -90,7 +90,7 @@ assert "All is as it was." in page(f"/tuning/predictions/{Prediction.objects.get
 assert "it has just been delivered" in page(f"/queue/changes/{TAG}/")
 for run in Run.objects.all():
     assert "a line" in page(f"/reports/runs/{run.pk}/"), run
-assert "ops@example.org" in page("/reports/schedules/reports/")
+assert "ops@example.org" in page("/settings/kinds/reports/")
 assert "olga" in page(reverse("admin:auth_user_change", args=[change.user_id]))
 assert Preferences.objects.get().zone == "Europe/Berlin"
 print("all answered", seen)
