@@ -94,6 +94,7 @@ MISFITS = """() => {
     if (!box) continue;
     const at = document.elementFromPoint((box.left + box.right) / 2, (box.top + box.bottom) / 2);
     if (!at || at === node || node.contains(at) || at.contains(node) || at.closest("label")?.control === node) continue;
+    if (at.closest("#stale")) continue; // stays in view; the page scrolls below it
     if (node.labels && [...node.labels].some((each) => each.contains(at))) continue;
     found.push(`covered: ${name(node)} by ${name(at)}`);
   }

@@ -23,7 +23,7 @@ class State(NamedTuple):
 
 STATES: dict[str, State] = {
     "/": State(
-        "No mail yet See where mail for an address goes", ("Needs you now The core is not running", "Queued messages")
+        "No mail yet Set the domains that are accepted", ("Needs you now The core is not running", "Queued messages")
     ),
     "/queue/": State("The queue is empty."),
     "/queue/ages/": State("Ages are shown here by destination as soon as mail waits"),
@@ -43,7 +43,6 @@ STATES: dict[str, State] = {
     "/routes/": State("Look up the route of an address"),
     "/reports/": State("No reports yet Each night Waypost makes the report", ("No reports yet",)),
     "/reports/schedules/": State("Start it: ./run does, or the service waypost-beat", ("nightly report",)),
-    "/reports/schedules/reports/": State("These settings apply to future reports", ("Time zone",)),
     "/alerts/": State("The watch has never run. Start it: ./run does", ("No rule is checked now",)),
     "/webhooks/": State("There is no webhook Make one for each program", ("There is no webhook",)),
     "/webhooks/new/": State("The program that receives the events", ("Make the webhook",)),

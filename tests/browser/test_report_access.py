@@ -82,11 +82,6 @@ async def test_no_page_of_the_reports_keeps_anybody_out(tmp_path: Path, scheme: 
         for path in paths:
             await page.goto(it.url(path))
             found += await faults(page, path)
-        await page.fill("[name=zone]", "Moon")  # the last of the pages: what was typed is wrong
-        await page.fill("[name=why]", "to see")
-        await page.click("main button[type=submit]")
-        await expect(page.locator(".errorlist")).to_contain_text("Unknown time zone")
-        found += await faults(page, "what is wrong with a form")
         assert not found, "\n".join(found)
 
 

@@ -283,9 +283,9 @@ async def test_a_dry_run_shows_what_would_restart_and_changes_nothing(tmp_path: 
             "restarts: receivers, manager, control",
         ]
         assert (core.processes(), done.returncode) == (before, 0)
-        edit(core, ("", "[reports]\nkeep_days = 8"))
+        edit(core, ("", "[portal]\naudit_days = 80"))
         assert (
-            "[reports]: the portal's processes read this" in (await asyncio.to_thread(reload, core, "--dry-run")).stderr
+            "[portal]: the portal's processes read this" in (await asyncio.to_thread(reload, core, "--dry-run")).stderr
         )
     assert (await asyncio.to_thread(reload, core)).returncode == 3, "it is not running"
 
