@@ -9,7 +9,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -87,10 +87,11 @@ def steady(text: str) -> str:
     return MOVING.sub("#", text)
 
 
-async def test_each_look_answers_what_it_answers_on_the_host(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lines", [SAME[::3], pytest.param(SAME, marks=pytest.mark.long)], ids=["some", "all"])
+async def test_each_look_answers_what_it_answers_on_the_host(tmp_path: Path, lines: Sequence[str]) -> None:
     wrong = []
     async with commands(tmp_path) as (run, ids, destination):
-        for line in SAME:
+        for line in lines:
             words = line.format(id=ids[0], other=ids[1], destination=destination).split()
             here, there = await run.here(*words), await run.remote(*words)
             if words[0] == "status":
