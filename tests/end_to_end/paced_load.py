@@ -5,7 +5,7 @@
 prints the port of its next hop; then each line of standard input is a command: ``go PORT`` begins to send to that port,
 ``stop`` ends that when all that has begun is answered, ``tell`` prints a JSON object of what was sent and arrived, and ends.
 
-Three of four connections are kept; the others are made anew for each message. A client that gets 421 between two messages
+Three of four connections are kept; the others are new for each message. A client that gets 421 between two messages
 connects again and sends that message then.
 """
 
@@ -18,7 +18,7 @@ import time
 from collections import Counter
 
 SENDER = "load@client.example"
-ANEW = 4  # one of so many connections is made anew for each message
+ANEW = 4  # one of so many clients opens a new connection for each message
 PATIENCE_S = 60.0
 RETRY_S = 0.02
 

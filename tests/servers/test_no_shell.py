@@ -44,7 +44,7 @@ pytestmark = [
 SYSTEMS = [("bookworm", "3.11", 8), ("trixie", "3.13", 9)]
 SHOTS = os.environ.get("WAYPOST_SHOTS", "")  # a directory, for a person who looks at the pages
 ALERTS_PORT = 2527
-DEAD_S = 30  # in place of an hour, so that the alert comes while somebody waits for it
+DEAD_S = 30  # in place of an hour, so that the test need not wait an hour for the alert
 DOMAIN, USER = "mine.example", "kim@mine.example"
 
 
