@@ -63,7 +63,8 @@ from mailcore.lookup.feed import Feed
 from mailcore.maillog import MailLog
 from mailcore.queue.exported import EXPORTED
 from mailcore.queue.lanes import configured_lanes
-from mailcore.queue.queue_id import QueueIds
+from mailcore.queue.queue_id import CONTROL, QueueIds
+from mailcore.queue.reserved_time import OF_CONTROL, ReservedTime
 from mailcore.queue.spool import Spool
 from mailcore.routing.resolve import Refused
 from mailcore.supervisor.listen import bind_with_room
@@ -75,7 +76,6 @@ if TYPE_CHECKING:  # a process without [rewriting] does not load it
 
 __all__ = ["ControlServer", "main"]
 
-WRITER = 1022  # of queue ids given out here; the manager is 1023, receivers count from 0
 READERS = 4  # threads that read lanes: four slow filters at once, the fifth takes turns with them
 SPOOLERS = 2
 REQUESTS_WAITING_MAX = 64  # of one connection; then it is not read from until they are answered
@@ -140,7 +140,7 @@ class ControlServer:
             settings,
             Spool(disk, str(settings.spool_directory)),
             self.link,
-            QueueIds(WRITER, time.time),
+            QueueIds(CONTROL, time.time, ReservedTime(disk, str(settings.queue_directory / OF_CONTROL))),
             time.time,
             ThreadPoolExecutor(SPOOLERS, "spool"),
             settings.receiver.hostname or socket.gethostname(),

@@ -22,7 +22,6 @@ from mailcore.queue.active import Active
 from mailcore.queue.checkpoint import Checkpoints
 from mailcore.queue.lanes import Ladder
 from mailcore.queue.queue import Queue
-from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.restored import NOT_RESTORED, Restored
 from mailcore.routing.resolve import Routing
 from mailcore.scheduler.scheduler import Scheduler
@@ -44,7 +43,6 @@ class ManagerContext:
     routing: Routing  # another one after files of [route_maps] have changed
     log: MailLog
     pool: ThreadPoolExecutor  # spool files, checkpoints
-    ids: QueueIds
     hostname: str
     request_checkpoint: Callable[[], None]
     go_on: Callable[[], None]  # to be called after a change: fills the active set, gives entries to deliverers

@@ -49,7 +49,7 @@ from mailcore.manager.passes import Passes
 from mailcore.manager.state import State
 from mailcore.queue.exported import EXPORTED, Candidate, Keeper
 from mailcore.queue.lanes import DELETED, HOLD, incoming, is_incoming
-from mailcore.queue.queue_id import MANAGER, PICKUP, QueueIds
+from mailcore.queue.queue_id import PICKUP
 from mailcore.queue.recovery import Recovered, recover
 from mailcore.queue.restored import RestoredDamaged, read_restored
 from mailcore.routing.resolve import Routing
@@ -102,7 +102,6 @@ class Manager:
             self.routes.routing,
             self.log,
             pool,
-            QueueIds(MANAGER, time.time),
             hostname,
             self._checkpoint_soon,
             self.go_on,

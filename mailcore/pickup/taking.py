@@ -41,6 +41,8 @@ from mailcore.queue.lanes import incoming
 from mailcore.queue.named import named_end
 from mailcore.queue.queue_id import PICKUP, QueueIds
 from mailcore.queue.records import append_envelope, append_recipients
+from mailcore.queue.reserved_time import NAME as IDS
+from mailcore.queue.reserved_time import ReservedTime
 from mailcore.queue.spool import Spool
 
 if TYPE_CHECKING:  # a process without [rewriting] does not load it
@@ -110,7 +112,6 @@ class Taking:
         self._clock = clock
         self._written = written
         self._directory = str(settings.home / DIRECTORY)
-        self._ids = QueueIds(PICKUP, clock)
         spool = Spool(disk, str(settings.spool_directory))
         self._composer = Composer(settings, hostname, spool, rewriting, local_filter, verifier)
         queue = str(settings.queue_directory)
@@ -123,6 +124,7 @@ class Taking:
             salt=salt,
             floor=named_end(disk, queue, lane),
         )
+        self._ids = QueueIds(PICKUP, clock, ReservedTime(disk, os.path.join(queue, lane, IDS)))
         self._to_remove = self._unreported(queue, lane)
         self._ignored: set[str] = set()  # damaged ones that could not be set aside
         self._names_unsynced = True  # the process before may have removed names and not synced them

@@ -2,36 +2,67 @@
 
 Eleven characters of arrival time in microseconds, and two for the process that gave out the id, in Crockford's base 32
 (digits and capitals without I, L, O, U), which sorts like ASCII and can be read aloud.
+
+Keeps law: ids-never-reused (docs/laws.md).
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from concurrent.futures import Executor
 
-__all__ = ["MANAGER", "PICKUP", "QueueIds", "arrival_of"]
+from mailcore.queue.reserved_time import ReservedTime
+
+__all__ = ["CONTROL", "PICKUP", "QueueIds", "arrival_of"]
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _TIME_CHARACTERS = 11  # 55 bits of microseconds: until the year 3111
 _WRITERS = 1024  # two characters
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
-MANAGER = _WRITERS - 1  # the manager's own mail; receivers count from 0
+CONTROL = _WRITERS - 2  # mail that comes over the control socket; receivers count from 0
 PICKUP = _WRITERS - 3  # mail of local programs; also the number of its lane, incoming.1021
+_OLDER_MAX = 60_000_000  # microseconds by which an id may be older than its message; a file's age is judged by its id
+_LEFT = 1_000_000  # of the reserved time, for ids that are older
 _VALUES = {character: value for value, character in enumerate(_ALPHABET)}
 
 
 class QueueIds:
-    """Gives out the ids of one writer, strictly ascending as long as the process lives, even if the clock jumps."""
+    """Gives out the ids of one writer, strictly ascending, even if the clock jumps.
 
-    def __init__(self, writer: int, clock: Callable[[], float]) -> None:
+    With ``reserved`` they ascend over restarts, too: no id is given out whose time is not reserved on the disk. With
+    ``threads`` a loop that gives them out does not wait for the disk: time is reserved in a thread (``prepare``), and an id may
+    be a little older than its message.
+    """
+
+    def __init__(
+        self,
+        writer: int,
+        clock: Callable[[], float],
+        reserved: ReservedTime | None = None,
+        threads: Executor | None = None,
+    ) -> None:
         if not 0 <= writer < _WRITERS:
             raise ValueError(f"writer {writer}; 0 to {_WRITERS - 1} are allowed")
         self._suffix = _PAIRS[writer]
         self._clock = clock
         self._last = 0
+        self._reserved = reserved
+        self._threads = threads
+        self._is_reserving = False
+
+    def prepare(self) -> None:
+        """Reserves time for the next ids in a thread, if little is left."""
+        if self._reserved is not None and self._threads is not None and not self._is_reserving:
+            clock = int(self._clock() * 1e6)
+            if max(clock, self._last + 1) >= self._reserved.soon:
+                self._is_reserving = True
+                self._threads.submit(self._extend, self._reserved, clock)
 
     def next(self) -> str:
-        """Returns a new id."""
-        now = max(int(self._clock() * 1e6), self._last + 1)
+        """Returns a new id. Raises OSError if no time can be reserved for it."""
+        clock = int(self._clock() * 1e6)
+        now = max(clock, self._last + 1) if self._reserved is None else self._within(self._reserved, clock)
         self._last = now
         pairs = _PAIRS
         return (
@@ -43,6 +74,27 @@ class QueueIds:
             + pairs[now & 1023]
             + self._suffix
         )
+
+    def _within(self, reserved: ReservedTime, clock: int) -> int:
+        """Returns the time of the next id, which is reserved: one of a moment ago if that needs no wait."""
+        until = reserved.until  # it is set after the floor, in another thread
+        now = max(clock, self._last + 1, reserved.floor + 1)
+        if now <= until:
+            return now
+        first = max(self._last, reserved.begin()) + 1
+        if self._threads is not None and clock - until < _OLDER_MAX:
+            self.prepare()
+            if (before := max(first, until - _LEFT)) <= until:
+                return before
+        reserved.extend(clock, max(clock, first))
+        return max(clock, first)
+
+    def _extend(self, reserved: ReservedTime, clock: int) -> None:
+        try:
+            with contextlib.suppress(OSError):  # the id that finds nothing reserved raises it
+                reserved.extend(clock, max(clock, self._last + 1, reserved.begin() + 1))
+        finally:
+            self._is_reserving = False
 
 
 def arrival_of(queue_id: str) -> float:

@@ -15,6 +15,8 @@ from mailcore.log.disk import Disk
 from mailcore.log.positions import PositionsTooNew, read_all_positions
 from mailcore.log.segment import SegmentDamaged, SegmentTooNew, base_of, name_of, read_header
 from mailcore.queue.exported import ExportedPositions, read_exported
+from mailcore.queue.reserved_time import NAME as RESERVED
+from mailcore.queue.reserved_time import OF_CONTROL, ReservedTooNew, read_reserved
 from mailcore.queue.restored import RestoredDamaged, read_restored
 
 __all__ = ["RESTORING", "NotOurs", "look_at_versions"]
@@ -27,16 +29,19 @@ class NotOurs(Exception):
 
 
 def look_at_versions(disk: Disk, home: str, queue_directory: str, exported_directory: str) -> None:
-    """Checks the home: reads a header of each lane and three small files. Raises NotOurs, OSError."""
+    """Checks the home: reads a header of each lane and some small files. Raises NotOurs, OSError."""
     if disk.exists(os.path.join(home, RESTORING)):
         raise NotOurs(f"a restore into {home} is incomplete; run it again with --move-aside")
     try:
         with contextlib.suppress(FileNotFoundError):
             read_all_positions(disk, queue_directory)
         read_restored(disk, queue_directory)
+        read_reserved(disk, os.path.join(queue_directory, OF_CONTROL))
         for lane in disk.list(queue_directory):
             _newest_segment(disk, os.path.join(queue_directory, lane))
-    except (PositionsTooNew, SegmentTooNew, RestoredDamaged) as error:
+            with contextlib.suppress(NotADirectoryError):
+                read_reserved(disk, os.path.join(queue_directory, lane, RESERVED))
+    except (PositionsTooNew, SegmentTooNew, RestoredDamaged, ReservedTooNew) as error:
         raise NotOurs(f"{error}; nothing was started or written") from error
     with contextlib.suppress(ValueError):  # damaged ones count as none
         exported = read_exported(disk, exported_directory)

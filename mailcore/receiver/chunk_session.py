@@ -19,6 +19,7 @@ from mailcore.receiver.command_table import NOT_IMPLEMENTED, Phase
 from mailcore.receiver.data_session import DataSession
 from mailcore.receiver.incoming import TOO_BIG
 from mailcore.receiver.line_session import State
+from mailcore.receiver.spool_upload import WRITE_ERROR
 
 __all__ = ["ChunkSession"]
 
@@ -44,9 +45,15 @@ class ChunkSession(DataSession):
         if not self._begin_chunk(argument):
             return b""
         if self.phase is not Phase.CHUNKS:
-            self.phase = Phase.CHUNKS
             is_binary = BINARY in self.envelope.options
-            self.begin_data(ChunkReader(self.context.settings.message_size_limit, is_binary=is_binary))
+            try:
+                self.begin_data(ChunkReader(self.context.settings.message_size_limit, is_binary=is_binary))
+            except OSError:  # no queue id: the disk fails
+                self.end_transaction()  # or chunks that follow would be a message without this one
+                self._chunk_refusal = WRITE_ERROR
+                self.take_chunk()
+                return b""
+            self.phase = Phase.CHUNKS
             self.begin_chunks()
         else:
             self.take_chunk()

@@ -97,7 +97,7 @@ class Intake(MessageIntake, Protocol):
         """Returns the reply that refuses a connection when nothing can be taken at all; b"" when it can."""
 
     def next_id(self) -> str:
-        """Returns a new queue id."""
+        """Returns a new queue id. Raises OSError if the disk fails."""
 
     def refused(self, refusal: Refusal) -> None:
         """Records a refusal, for the log and the reports."""

@@ -44,6 +44,8 @@ from mailcore.maillog import MailLog
 from mailcore.queue.lanes import incoming
 from mailcore.queue.named import named_end
 from mailcore.queue.queue_id import QueueIds
+from mailcore.queue.reserved_time import NAME as IDS
+from mailcore.queue.reserved_time import ReservedTime
 from mailcore.queue.spool import DATA_AT
 from mailcore.receiver.authentication import Authentication
 from mailcore.receiver.certificates import Certificates
@@ -120,11 +122,15 @@ class Receiving:
         self.commit = GroupCommit(self.writer, loop, settings.queue.commit_delay_ms / 1000)
         self.link = ManagerLink(settings.run_directory / MANAGER_SOCKET, number, lane, self.writer.durable, loop)
         self._threads = ThreadPoolExecutor(SPOOL_THREADS, "spool")
+        self._ids = QueueIds(
+            number, time.time, ReservedTime(disk, os.path.join(self.writer.directory, IDS)), self._threads
+        )
+        self._ids.prepare()
         self.reception = Reception(
             settings,
             self.writer,
             self.commit,
-            QueueIds(number, time.time),
+            self._ids,
             self.link,
             self.log,
             loop,

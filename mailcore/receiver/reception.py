@@ -37,6 +37,7 @@ from mailcore.maillog import MailLog
 from mailcore.queue.ballast import INTAKE_BYTES, INTAKE_INODES
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.records import append_envelope, append_recipients
+from mailcore.queue.reserved_time import NAME as IDS
 from mailcore.queue.spool import Spool
 from mailcore.receiver.cut_through import UNCERTAIN, CutThrough, passed_on_reply
 from mailcore.receiver.incoming import INTERNAL_ERROR
@@ -92,7 +93,7 @@ class Reception:
         self._threads = threads
         self._disk = writer.disk
         self._spool = Spool(writer.disk, str(settings.spool_directory))
-        self.next_id = ids.next
+        self._ids = ids
         self.rewriting: LiveMaps | None = None  # None: addresses are final as the client gave them
         self.cut_through: CutThrough | None = None  # None: no transport has it
         self.refusals = Refusals(commit, log, loop, clock, self._refusals_synced, self._lane_failed)
@@ -119,6 +120,7 @@ class Reception:
 
     def unavailable(self, size_bytes: int) -> bytes:
         """Returns the reply that refuses MAIL while the disk is full, the lane lags or the log fails; b"" otherwise."""
+        self._ids.prepare()
         now = self._loop.time()
         if now >= self._look_at:
             self._look_at = now + DISK_LOOK_S
@@ -134,7 +136,16 @@ class Reception:
 
     def closed(self) -> bytes:
         """Returns the reply that refuses a connection while the log cannot be written; b"" otherwise."""
+        self._ids.prepare()  # long before the DATA of this client
         return b"421 4.3.0 Mail system storage failure" if self._closed else b""
+
+    def next_id(self) -> str:
+        """Returns a new queue id. Raises OSError if no time can be reserved for it."""
+        try:
+            return self._ids.next()
+        except OSError as error:
+            self._spool_failed(f"{self._writer.directory}/{IDS}", error)
+            raise
 
     def upload(self, queue_id: str) -> SpoolUpload:
         """Begins a spool file for data beyond the inline limit."""

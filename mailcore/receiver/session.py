@@ -26,6 +26,7 @@ from mailcore.receiver.named_client import NO_ADDRESS
 from mailcore.receiver.recipient_session import RecipientSession
 from mailcore.receiver.requests import settle
 from mailcore.receiver.server_context import ServerContext
+from mailcore.receiver.spool_upload import WRITE_ERROR
 from mailcore.receiver.tls_failure import why_failed
 from mailcore.request_priority import MT_PRIORITY
 
@@ -250,7 +251,10 @@ class ServerSession(RecipientSession):
         if self.envelope.options and BINARY in self.envelope.options:
             self.error(b"503 5.5.1 Error: BODY=BINARYMIME needs BDAT")
             return b""
-        self.begin_data()
+        try:
+            self.begin_data()
+        except OSError:  # no queue id: the disk fails
+            return WRITE_ERROR
         return b"354 End data with <CR><LF>.<CR><LF>"
 
     def smtp_RSET(self, argument: bytes) -> bytes:

@@ -197,7 +197,7 @@ async def test_without_an_answer_to_the_dot_the_client_keeps_the_message(tmp_pat
 
 async def test_a_next_hop_that_is_slow_before_the_dot_costs_its_client_no_more_than_the_setting(tmp_path: Path) -> None:
     server = ScriptedServer({"RCPT": [Act.SILENCE, b"250 Ok\r\n"]})
-    async with serving(server), cutting(tmp_path, server, wait_s=0.2) as core:
+    async with serving(server), cutting(tmp_path, server, wait_s=3.0) as core:
         code, reply = await sent(core)
         assert (code, reply.split()[2]) == (250, "queued")
         await core.until_removed(reply.split()[-1])
@@ -207,7 +207,7 @@ async def test_a_next_hop_that_is_slow_before_the_dot_costs_its_client_no_more_t
 
 async def test_behind_a_message_that_was_late_others_are_stored_at_once_and_later_one_is_tried(tmp_path: Path) -> None:
     server = ScriptedServer({"RCPT": [Act.SILENCE, b"250 Ok\r\n"]})
-    async with serving(server), cutting(tmp_path, server, wait_s=0.2) as core:
+    async with serving(server), cutting(tmp_path, server, wait_s=3.0) as core:
         for _ in range(2):
             code, reply = await sent(core)
             assert (code, reply.split()[2]) == (250, "queued")
@@ -223,10 +223,10 @@ async def test_behind_a_message_that_was_late_others_are_stored_at_once_and_late
 
 
 async def test_a_next_hop_that_is_slow_after_the_dot_is_waited_for(tmp_path: Path) -> None:
-    async with Lab(["slow(1):127.0.0.1:0"]) as lab:
+    async with Lab(["slow(4):127.0.0.1:0"]) as lab:
         server = ScriptedServer()
         server.port = lab.hops[0].address[1]
-        async with cutting(tmp_path, server, wait_s=0.5) as core:
+        async with cutting(tmp_path, server, wait_s=3.0) as core:
             code, reply = await sent(core)
             assert (code, reply.split()[2]) == (250, "passed")
             assert len(lab.messages) == 1

@@ -1,0 +1,53 @@
+"""A restart with a clock that was set back: no queue id comes twice, and no message ends with another that has its id.
+
+law: ids-never-reused.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from mailcore.lab.lab import Lab
+from tests.end_to_end.appliance import COMMAND
+from tests.running.running_core import RunningCore, recipients_of, route_to
+
+HOUR_S = 3600.0
+# Every Python of the core reads this first.
+SLOW_CLOCK = "import os, time\nreal = time.time\ntime.time = lambda: real() - float(os.environ['BEHIND_S'])\n"
+
+
+class CoreWithClock(RunningCore):
+    """A core whose wall clock is ``behind_s`` behind; the monotonic clock is real."""
+
+    behind_s = 0.0
+
+    def launch(self) -> None:
+        (self.directory / "sitecustomize.py").write_text(SLOW_CLOCK)
+        paths = [str(self.directory), *filter(None, [os.environ.get("PYTHONPATH")])]
+        command = [str(COMMAND), "mailcore", "--config", str(self.config)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "BEHIND_S": str(self.behind_s)}
+        with self.output.open("ab") as out:
+            self._process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True, env=environment)
+
+
+async def test_no_queue_id_comes_twice_when_the_clock_is_set_back_over_a_restart(tmp_path: Path) -> None:
+    """Over SMTP and over the control socket: the ids go on where they were, and all mail arrives."""
+    async with Lab(["accept:127.0.0.1:0"]) as lab:
+        core = CoreWithClock(tmp_path, {"*": route_to(lab, 0)})
+        await core.start()
+        try:
+            before = [await core.send("a@example.org"), await core.inject("b@example.org")]
+            core.stop()
+            await core.control.close()
+            core.behind_s = HOUR_S
+            await core.start()
+            after = [await core.send("c@example.org"), await core.inject("d@example.org")]
+            assert after[0] > before[0]
+            assert after[1] > before[1]
+            await core.until_empty()
+            assert recipients_of(lab.messages) == [f"{each}@example.org" for each in "abcd"]
+        finally:
+            core.stop()
+            await core.control.close()
