@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -178,15 +179,22 @@ PAGES = (
 
 
 @pytest.mark.parametrize(
-    ("scheme", "viewport"), [pytest.param("light", WIDE, marks=pytest.mark.long), ("dark", NARROW)]
+    ("scheme", "viewport", "paths"),
+    [
+        pytest.param("dark", NARROW, PAGES[::3], id="some"),
+        pytest.param("dark", NARROW, PAGES, marks=pytest.mark.long, id="dark-narrow"),
+        pytest.param("light", WIDE, PAGES, marks=pytest.mark.long, id="light-wide"),
+    ],
 )
-async def test_the_pages_are_readable_for_everybody(tmp_path: Path, scheme: str, viewport: ViewportSize) -> None:
+async def test_the_pages_are_readable_for_everybody(
+    tmp_path: Path, scheme: str, viewport: ViewportSize, paths: Sequence[str]
+) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
         page = await it.sign_in("administrator", color_scheme=scheme, viewport=viewport, bypass_csp=True)
         viewer = await it.sign_in("viewer", color_scheme=scheme, viewport=viewport, bypass_csp=True)
         await put_one_of_each(it.core)
         found: list[str] = []
-        for path in PAGES:
+        for path in paths:
             for each in (page, viewer):
                 answer = await each.goto(it.url(f"/settings/{path}"))
                 assert answer is not None
