@@ -22,7 +22,6 @@ GENERATED = "clients/python/waypost_client/"  # made by clients/python/generate.
 SYNONYMS = {
     r"\b(msg_?id|mail_?id|message_?uid)s?\b": "queue id",
     r"\b(work|delivery|retry)_?queues?\b": "lane",
-    r"\bshards?\b": "lane",
     r"\bsmart_?hosts?\b": "next hop",
     r"(?<!journal_mode = )(?<!\"-)\bWAL\b|\bwrite-ahead\b": "journal",
     r"\btombstones?\b": "mark",

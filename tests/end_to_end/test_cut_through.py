@@ -207,7 +207,7 @@ async def test_a_next_hop_that_is_slow_before_the_dot_costs_its_client_no_more_t
 
 async def test_behind_a_message_that_was_late_others_are_stored_at_once_and_later_one_is_tried(tmp_path: Path) -> None:
     server = ScriptedServer({"RCPT": [Act.SILENCE, b"250 Ok\r\n"]})
-    async with serving(server), cutting(tmp_path, server, wait_s=3.0) as core:
+    async with serving(server), cutting(tmp_path, server, wait_s=1.0) as core:
         for _ in range(2):
             code, reply = await sent(core)
             assert (code, reply.split()[2]) == (250, "queued")
