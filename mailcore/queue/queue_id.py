@@ -1,7 +1,9 @@
 """Queue ids: the name of a message from reception to report. Short, unique, sortable by arrival.
 
-Eleven characters of arrival time in microseconds, and two for the process that gave out the id, in Crockford's base 32
-(digits and capitals without I, L, O, U), which sorts like ASCII and can be read aloud.
+Thirteen characters in Crockford's base 32 (digits and capitals without I, L, O, U), which sorts like ASCII and can be read
+aloud: 65 bits, of which the first are the arrival time in microseconds. Then comes the process that gave out the id, in ten
+bits; or, in a queue that is one of several, the number of the shard in six and the process in seven. The first character tells
+which: from C on there is a shard. So the time ends in the year 2112 with a shard, and 2398 without.
 
 Keeps law: ids-never-reused (docs/laws.md).
 """
@@ -14,11 +16,17 @@ from concurrent.futures import Executor
 
 from mailcore.queue.reserved_time import ReservedTime
 
-__all__ = ["CONTROL", "PICKUP", "QueueIds", "arrival_of"]
+__all__ = ["CONTROL", "PICKUP", "SHARDS", "QueueIds", "arrival_of"]
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-_TIME_CHARACTERS = 11  # 55 bits of microseconds: until the year 3111
-_WRITERS = 1024  # two characters
+_CHARACTERS = 13
+_WRITER_BITS = 10
+_WRITERS = 1 << _WRITER_BITS
+SHARDS = 64  # their numbers; 0 is a queue that is alone, and bears none
+_SHARD_WRITER_BITS = 7  # the last bits of the writer: receivers are at most 64
+_SHARD_BITS = 6 + _SHARD_WRITER_BITS
+_SHARD_FIRST = 12  # the first character of an id with a shard is at least C
+_SHARD_FROM = _SHARD_FIRST << 60 - _SHARD_BITS  # the time of the first such id: in July 2023
 _PAIRS = [a + b for a in _ALPHABET for b in _ALPHABET]
 CONTROL = _WRITERS - 2  # mail that comes over the control socket; receivers count from 0
 PICKUP = _WRITERS - 3  # mail of local programs; also the number of its lane, incoming.1021
@@ -41,12 +49,17 @@ class QueueIds:
         clock: Callable[[], float],
         reserved: ReservedTime | None = None,
         threads: Executor | None = None,
+        *,
+        shard: int = 0,
     ) -> None:
         if not 0 <= writer < _WRITERS:
             raise ValueError(f"writer {writer}; 0 to {_WRITERS - 1} are allowed")
-        self._suffix = _PAIRS[writer]
+        if not 0 <= shard < SHARDS:
+            raise ValueError(f"shard {shard}; 0 to {SHARDS - 1} are allowed")
+        self._bits = _SHARD_BITS if shard else _WRITER_BITS
+        self._end = shard << _SHARD_WRITER_BITS | writer % (1 << _SHARD_WRITER_BITS) if shard else writer
         self._clock = clock
-        self._last = 0
+        self._last = _SHARD_FROM if shard else 0
         self._reserved = reserved
         self._threads = threads
         self._is_reserving = False
@@ -64,15 +77,16 @@ class QueueIds:
         clock = int(self._clock() * 1e6)
         now = max(clock, self._last + 1) if self._reserved is None else self._within(self._reserved, clock)
         self._last = now
+        bits = now << self._bits | self._end
         pairs = _PAIRS
         return (
-            _ALPHABET[now >> 50]
-            + pairs[now >> 40 & 1023]
-            + pairs[now >> 30 & 1023]
-            + pairs[now >> 20 & 1023]
-            + pairs[now >> 10 & 1023]
-            + pairs[now & 1023]
-            + self._suffix
+            _ALPHABET[bits >> 60]
+            + pairs[bits >> 50 & 1023]
+            + pairs[bits >> 40 & 1023]
+            + pairs[bits >> 30 & 1023]
+            + pairs[bits >> 20 & 1023]
+            + pairs[bits >> 10 & 1023]
+            + pairs[bits & 1023]
         )
 
     def _within(self, reserved: ReservedTime, clock: int) -> int:
@@ -99,10 +113,10 @@ class QueueIds:
 
 def arrival_of(queue_id: str) -> float:
     """Returns the arrival time in an id, in wall-clock seconds. Raises ValueError if it is not a queue id."""
-    characters = queue_id[: _TIME_CHARACTERS + 2]
-    if len(characters) < _TIME_CHARACTERS + 2 or any(character not in _VALUES for character in characters):
+    characters = queue_id[:_CHARACTERS]
+    if len(characters) < _CHARACTERS or any(character not in _VALUES for character in characters):
         raise ValueError(f"{queue_id!r} is not a queue id")
-    micros = 0
-    for character in characters[:_TIME_CHARACTERS]:
-        micros = micros << 5 | _VALUES[character]
-    return micros / 1e6
+    bits = 0
+    for character in characters:
+        bits = bits << 5 | _VALUES[character]
+    return (bits >> (_SHARD_BITS if _VALUES[characters[0]] >= _SHARD_FIRST else _WRITER_BITS)) / 1e6

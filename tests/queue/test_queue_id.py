@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mailcore.bounce import bounce_queue_id
 from mailcore.log.index import ID_BYTES_MAX
-from mailcore.queue.queue_id import QueueIds, arrival_of
+from mailcore.queue.queue_id import CONTROL, PICKUP, SHARDS, QueueIds, arrival_of
 
 WRITERS = 1024
 
@@ -50,6 +50,50 @@ def test_what_is_no_id_is_refused(text: str) -> None:
 def test_a_writer_beyond_two_characters_is_refused(writer: int) -> None:
     with pytest.raises(ValueError, match="writer"):
         QueueIds(writer, lambda: 0.0)
+
+
+# -- a queue that is one of several
+
+
+def test_an_id_of_a_queue_that_is_alone_is_what_it_always_was() -> None:
+    assert QueueIds(0, lambda: 1_700_000_000.0).next() == "1GA4GC1WG0000"
+    assert QueueIds(PICKUP, lambda: 1_700_000_000.0).next() == "1GA4GC1WG00ZX"
+
+
+@given(
+    st.sets(
+        st.tuples(st.floats(1.69e9, 4e9), st.integers(0, 63), st.sampled_from([0, 1, 63, PICKUP, CONTROL])),
+        min_size=2,
+        max_size=12,
+    )
+)
+def test_no_two_ids_of_any_shards_and_writers_are_equal_and_the_arrival_is_in_each(
+    given_out: set[tuple[float, int, int]],
+) -> None:
+    different = {(int(time * 1e6), shard, writer) for time, shard, writer in given_out}
+    ids = set()
+    for micros, shard, writer in different:
+        queue_id = QueueIds(writer, lambda micros=micros: (micros + 0.5) / 1e6, shard=shard).next()  # type: ignore[misc]
+        assert len(queue_id) == 13
+        assert arrival_of(queue_id) == pytest.approx(micros / 1e6, abs=2e-6)
+        assert (queue_id[0] >= "C") == (shard > 0)
+        ids.add(queue_id)
+    assert len(ids) == len(different)
+
+
+@given(st.lists(st.floats(0, 4e9), min_size=2, max_size=20))
+def test_ids_of_a_shard_sort_as_they_were_given_out_whatever_the_clock_does(times: list[float]) -> None:
+    clock = iter(times)
+    ids = QueueIds(5, lambda: next(clock), shard=9)
+    given_out = [ids.next() for _ in times]
+    assert sorted(set(given_out)) == given_out
+    assert {each[0] >= "C" for each in given_out} == {True}
+
+
+@pytest.mark.parametrize("shard", [-1, SHARDS])
+def test_a_shard_beyond_six_bits_is_refused(shard: int) -> None:
+    with pytest.raises(ValueError, match="shard"):
+        QueueIds(0, lambda: 0.0, shard=shard)
 
 
 def test_an_id_and_its_bounces_fit_into_the_index() -> None:
