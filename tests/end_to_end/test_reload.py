@@ -175,7 +175,7 @@ def end(client: smtplib.SMTP, more: bytes = b"") -> tuple[int, bytes]:
 
 
 async def test_what_has_begun_may_end_and_who_waits_is_told_to_come_back(tmp_path: Path) -> None:
-    async with Lab(["slow(1):127.0.0.1:0"]) as lab, running(tmp_path, lab, {"supervisor": {"reload_s": 20.0}}) as core:
+    async with Lab(["slow(3):127.0.0.1:0"]) as lab, running(tmp_path, lab, {"supervisor": {"reload_s": 20.0}}) as core:
         in_flight = await core.send("flies@any.example")
         await core.until_in_flight()
         idle, busy = await asyncio.to_thread(session, core), await asyncio.to_thread(session, core)

@@ -50,8 +50,8 @@ MUTATIONS = [
     Mutation(
         "deliverers end before the manager",
         SUPERVISOR,
-        '                if child.role == "deliverer" and "manager" in plan.roles:\n',
-        "                if False:\n",
+        "                    reload.waiting.add(child.name)  #",
+        "                    child.process.kill()  #",
         f"{RELOAD} -k what_has_begun",
     ),
     Mutation(

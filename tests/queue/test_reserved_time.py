@@ -114,7 +114,9 @@ def test_a_sync_that_failed_is_not_tried_again_on_that_file() -> None:
     now += 2 * AHEAD_S
     with pytest.raises(OSError, match="Input/output"):
         ids.next()
+    before = len(disk.log)
     given_out = ids.next()
+    assert [path for call, path in disk.log[before:] if call == "sync"] == [f"{PATH}.new"]
     assert ids_of(disk.crash(RandomChoice(1)), lambda: NOW - 100).next() > given_out
 
 
