@@ -58,7 +58,7 @@ class CountBody(Body):
     )
 
 
-class StartBody(Body):
+class StartChangeBody(Body):
     """The start of a counted change."""
 
     matched: int = Field(ge=0, le=1 << 62, description="the number of messages that the count found")
@@ -175,7 +175,7 @@ def count_messages(request: HttpRequest, body: CountBody) -> ChangeShown:
     answer=ChangeShown,
     status=202,
 )
-def start_change(request: HttpRequest, tag: Path[Tag], body: StartBody) -> ChangeShown:
+def start_change(request: HttpRequest, tag: Path[Tag], body: StartChangeBody) -> ChangeShown:
     """Starts a counted change, if ``matched`` is the number of messages that was counted. It continues after the answer."""
     it = _of(tag)
     if it.phase != Phase.COUNTED:

@@ -28,7 +28,7 @@ RUNS, RUNS_MAX = 15, 200
 Number = Annotated[int, Field(ge=1, le=(1 << 63) - 1)]
 
 
-class StartBody(Body):
+class StartReportBody(Body):
     """The day to make a report of."""
 
     day: Annotated[str, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$")]
@@ -78,7 +78,7 @@ def report_run(request: HttpRequest, number: Path[Number]) -> RunShown:
 @operation(
     "POST", "/report-runs", tag="Reports", scopes={Scope.REPORT}, least=Role.OPERATOR, answer=RunShown, status=202
 )
-def start_report(request: HttpRequest, body: StartBody) -> RunShown:
+def start_report(request: HttpRequest, body: StartReportBody) -> RunShown:
     """Asks for the report of a day; it is made after the answer. One that waits for that day already is enough."""
     try:
         day = date.fromisoformat(body.day)

@@ -19,7 +19,7 @@ from tests.test_tidy import ROOT, read
 DEFER = "reject(1, 450):127.0.0.1:0"
 CLIENT = ROOT / "clients" / "python"
 STEPS = """
-import os, sys
+import os, sys, time
 from waypost_client import Conflict, Forbidden, Invalid, NotFound, NotReached, Waypost, models
 
 url, token = os.environ["WAYPOST"], os.environ["TOKEN"]
@@ -42,6 +42,18 @@ with Waypost(url, token) as waypost:
     assert released.changed == 1
     retried = waypost.change_messages(models.ChosenBody(operation="retry", queue_ids=ids[1:], why="a test"))
     assert retried.changed == 4
+
+    chosen = models.FilterBody(sender="from@sender.example")
+    change = waypost.count_messages(models.CountBody(operation="hold", filter=chosen))
+    while change.phase == "counting":
+        time.sleep(0.1)
+        change = waypost.change(change.tag)
+    assert change.matched == 5
+    change = waypost.start_change(change.tag, models.StartChangeBody(matched=5, why="a test"))
+    while change.phase == "running":
+        time.sleep(0.1)
+        change = waypost.change(change.tag)
+    assert (change.phase, change.changed) == ("done", 5)
 
     def fails(kind, call, *given, **named):
         try:

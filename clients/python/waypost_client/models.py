@@ -158,7 +158,8 @@ __all__ = [
     "SilenceBody",
     "SilenceShown",
     "SizeAtPart",
-    "StartBody",
+    "StartChangeBody",
+    "StartReportBody",
     "StateBefore",
     "StateShown",
     "StatedChange",
@@ -1812,7 +1813,14 @@ class SizeAtPart(msgspec.Struct, kw_only=True):
     oldest: OldestThen | None = None
 
 
-class StartBody(msgspec.Struct, kw_only=True):
+class StartChangeBody(msgspec.Struct, kw_only=True):
+    """The start of a counted change."""
+
+    matched: int
+    why: str
+
+
+class StartReportBody(msgspec.Struct, kw_only=True):
     """The day to make a report of."""
 
     day: str

@@ -624,7 +624,7 @@ class Waypost(Transport):
         """
         return self.ask("POST", "/api/v1/queue/counts", models.ChangeShown, body=body, key=key)
 
-    def start_change(self, tag: str, body: models.StartBody, *, key: str | None = None) -> models.ChangeShown:
+    def start_change(self, tag: str, body: models.StartChangeBody, *, key: str | None = None) -> models.ChangeShown:
         """Starts a counted change, if ``matched`` is the number of messages that was counted. It continues after the
         answer. Needs the scope `queue`, and the role operator.
         """
@@ -650,7 +650,7 @@ class Waypost(Transport):
         """Lists the latest runs of reports. Needs the scope `read` or `report`."""
         return self.ask("GET", "/api/v1/report-runs", models.RunList, query={"limit": limit})
 
-    def start_report(self, body: models.StartBody, *, key: str | None = None) -> models.RunShown:
+    def start_report(self, body: models.StartReportBody, *, key: str | None = None) -> models.RunShown:
         """Asks for the report of a day; it is made after the answer. One that waits for that day already is enough.
         Needs the scope `report`, and the role operator.
         """

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
+from pydantic import BaseModel
 
 from appliance.api.openapi import described
+from appliance.api.operation import TYPES
 from appliance.api.urls import OPERATIONS
 from tests.appliance.api.asking import client_with
 from tests.golden_files import Golden
@@ -42,6 +46,23 @@ def test_every_reference_is_there() -> None:
     text = json.dumps(described())
     named = set(re.findall(r'"#/components/schemas/([^"]+)"', text))
     assert named <= set(described()["components"]["schemas"])
+
+
+def test_no_two_types_have_one_name() -> None:
+    """The description has a type once for each name: of two, one would be described as the other."""
+
+    def bodies(kind: type) -> Iterator[type]:
+        for each in kind.__subclasses__():
+            yield each
+            yield from bodies(each)
+
+    ours = [each for each in bodies(BaseModel) if each.__module__.startswith("appliance.")]
+    modules = {(each.__name__, each.__module__) for each in ours}
+    assert len(modules) > 40
+    names = Counter(name for name, _ in modules)
+    types = [*(each.answer for each in OPERATIONS if each.answer is not bytes), *TYPES]
+    names.update(msgspec.json.schema_components(types)[1].keys())
+    assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_the_description_is_answered_to_any_token() -> None:
