@@ -51,7 +51,7 @@ def test_every_reference_is_there() -> None:
 def test_no_two_types_have_one_name() -> None:
     """The description has a type once for each name: of two, one would be described as the other."""
 
-    def bodies(kind: type) -> Iterator[type]:
+    def bodies(kind: type[Any]) -> Iterator[type[Any]]:
         for each in kind.__subclasses__():
             yield each
             yield from bodies(each)
