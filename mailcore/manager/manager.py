@@ -314,7 +314,7 @@ class Manager:
                     queue.disk,
                     queue.path(lane),
                     segment_bytes=queue.segment_bytes,
-                    clock=queue.clock,
+                    clock=queue.segment_clock,
                     salt=queue.salt,
                 )
                 self.durable(lane, writer.durable)

@@ -43,6 +43,7 @@ from mailcore.queue.queue_id import PICKUP, QueueIds
 from mailcore.queue.records import append_envelope, append_recipients
 from mailcore.queue.reserved_time import NAME as IDS
 from mailcore.queue.reserved_time import ReservedTime
+from mailcore.queue.segment_time import segment_clock
 from mailcore.queue.spool import Spool
 
 if TYPE_CHECKING:  # a process without [rewriting] does not load it
@@ -116,15 +117,16 @@ class Taking:
         self._composer = Composer(settings, hostname, spool, rewriting, local_filter, verifier)
         queue = str(settings.queue_directory)
         lane = incoming(PICKUP)
+        ids = os.path.join(queue, lane, IDS)
         self._writer = LaneWriter(
             disk,
             os.path.join(queue, lane),
             segment_bytes=settings.queue.segment_bytes,
-            clock=clock,
+            clock=segment_clock(clock, disk, lambda: [ids]),
             salt=salt,
             floor=named_end(disk, queue, lane),
         )
-        self._ids = QueueIds(PICKUP, clock, ReservedTime(disk, os.path.join(queue, lane, IDS)))
+        self._ids = QueueIds(PICKUP, clock, ReservedTime(disk, ids))
         self._to_remove = self._unreported(queue, lane)
         self._ignored: set[str] = set()  # damaged ones that could not be set aside
         self._names_unsynced = True  # the process before may have removed names and not synced them

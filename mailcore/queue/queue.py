@@ -57,6 +57,7 @@ from mailcore.queue.records import (
 )
 from mailcore.queue.requested import RequestedRetries
 from mailcore.queue.runner import Runner
+from mailcore.queue.segment_time import reserved_files, segment_clock
 from mailcore.queue.sizes import Sizes
 from mailcore.queue.spool import Spool
 from mailcore.queue.stored_data import StoredData
@@ -112,6 +113,7 @@ class Queue:
         self.segment_bytes = segment_bytes
         self.undo_time_s = undo_time_s
         self.clock = clock
+        self.segment_clock = segment_clock(clock, disk, lambda: reserved_files(disk, directory))
         self.salt = salt
         self.damaged_lanes: set[str] = set()  # they are recounted
         self.on_damage = SetAside(disk, self._reporting(on_damage))
@@ -178,7 +180,7 @@ class Queue:
             self.disk,
             self.path(lane),
             segment_bytes=self.segment_bytes,
-            clock=self.clock,
+            clock=self.segment_clock,
             salt=self.salt,
             floor=floor,
             end_at=end_at,

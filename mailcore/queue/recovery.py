@@ -130,7 +130,7 @@ def recover(
             disk,
             queue.path(JOURNAL),
             segment_bytes=segment_bytes,
-            clock=clock,
+            clock=queue.segment_clock,
             salt=salt,
             floor=max(end, positions.journal_end),
             end_at=end,

@@ -46,6 +46,7 @@ from mailcore.queue.named import named_end
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.reserved_time import NAME as IDS
 from mailcore.queue.reserved_time import ReservedTime
+from mailcore.queue.segment_time import segment_clock
 from mailcore.queue.spool import DATA_AT
 from mailcore.receiver.authentication import Authentication
 from mailcore.receiver.certificates import Certificates
@@ -109,12 +110,14 @@ class Receiving:
         if disk is None:
             disk = Disk() if self._measuring is None else TimedDisk(self._measuring.syncs.observe)
         lane = incoming(number)
+        directory = str(settings.queue_directory / lane)
+        ids = os.path.join(directory, IDS)
         self.log = MailLog(settings.log_directory)
         self.writer = LaneWriter(
             disk,
-            str(settings.queue_directory / lane),
+            directory,
             segment_bytes=settings.queue.segment_bytes,
-            clock=time.time,
+            clock=segment_clock(time.time, disk, lambda: [ids]),
             salt=lambda: secrets.randbits(64),
             floor=named_end(disk, str(settings.queue_directory), lane),
         )
@@ -122,9 +125,7 @@ class Receiving:
         self.commit = GroupCommit(self.writer, loop, settings.queue.commit_delay_ms / 1000)
         self.link = ManagerLink(settings.run_directory / MANAGER_SOCKET, number, lane, self.writer.durable, loop)
         self._threads = ThreadPoolExecutor(SPOOL_THREADS, "spool")
-        self._ids = QueueIds(
-            number, time.time, ReservedTime(disk, os.path.join(self.writer.directory, IDS)), self._threads
-        )
+        self._ids = QueueIds(number, time.time, ReservedTime(disk, ids), self._threads)
         self._ids.prepare()
         self.reception = Reception(
             settings,

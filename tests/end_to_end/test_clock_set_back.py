@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from mailcore.lab.lab import Lab
 from tests.end_to_end.appliance import COMMAND
-from tests.running.running_core import RunningCore, recipients_of, route_to
+from tests.running.running_core import DATA, RunningCore, Sections, recipients_of, route_to
 
 HOUR_S = 3600.0
 # Every Python of the core reads this first.
@@ -51,3 +52,35 @@ async def test_no_queue_id_comes_twice_when_the_clock_is_set_back_over_a_restart
         finally:
             core.stop()
             await core.control.close()
+
+
+async def test_messages_are_found_by_their_ids_when_the_clock_is_set_back_over_a_restart(tmp_path: Path) -> None:
+    """Those that arrived before and those that arrive after it, whose lanes have several segments of both times."""
+    data = DATA + b"Line after line.\r\n" * 6_000
+    queue = {"retry_ladder_s": [600], "carry_limit": 1 << 20, "refer_deferred": False}
+    sections: Sections = {"queue": queue, "scheduler": {"minimal_backoff_time": 600.0, "maximal_backoff_time": 600.0}}
+    async with Lab(["reject(1, 450):127.0.0.1:0"]) as lab:
+        core = CoreWithClock(tmp_path, {"*": route_to(lab, 0)}, sections)
+        await core.start()
+        try:
+            sent = [await core.send("a@example.org", data=data) for _ in range(25)]
+            await core.until_in(sent[-1], "retry")
+            core.stop()
+            await core.control.close()
+            core.behind_s = HOUR_S
+            await core.start()
+            sent += [await core.send("b@example.org", data=data) for _ in range(25)]
+            await core.until_in(sent[-1], "retry")
+            assert sum(1 for _ in (core.home / "queue" / "retry.600").glob("*.seg")) > 4
+            for queue_id in sent:
+                events = [e for part in await parts(core, "history", queue_id) for e in part.get("events", ())]
+                assert [event["event"] for event in events][:1] == ["accepted"], queue_id
+                found = [hit for part in await parts(core, "search", queue_id) for hit in part.get("items", ())]
+                assert len(found) == 1, queue_id
+        finally:
+            core.stop()
+            await core.control.close()
+
+
+async def parts(core: RunningCore, operation: str, queue_id: str) -> list[dict[str, Any]]:
+    return [part async for part in core.control.parts(operation, {"queue_id": queue_id})]
