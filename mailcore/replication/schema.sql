@@ -1,0 +1,48 @@
+-- The tables of a shard's store. Version 1. docs/decisions/0092 says why the database holds the living files as chunks.
+create schema waypost;
+
+create table waypost.schema_version (
+  version integer not null);
+insert into waypost.schema_version values (1);
+
+create table waypost.shard (               -- one row a queue; only registering, the lease, a takeover and reservations write it
+  name       text primary key,
+  number     smallint not null unique,     -- lent by this table, never lent again; a part of each queue id
+  epoch      bigint not null,              -- +1 with each owner
+  owner      text not null,                -- the node and the boot that owns it
+  beat       bigint not null default 0,    -- raised with each renewal of the lease; watched, and compared with no clock
+  renewed_at timestamptz not null default now(),  -- for people only
+  ids_after  bigint not null default 0,    -- microseconds; the queue ids of what starts next begin beyond it
+  state      text not null default 'open' check (state in ('open', 'draining', 'closed', 'held')));
+
+create table waypost.writer (              -- number, confirmation and fence of one writing process
+  shard       text not null references waypost.shard,
+  writer      text not null,
+  epoch       bigint not null,
+  incarnation bigint not null default 1,   -- +1 with each start of the process
+  n           bigint not null default 0,   -- its last batch
+  ends        bytea not null default '',   -- where the records of its lanes end
+  asked       bigint not null default 0,   -- what is written to ask for an unknown outcome
+  primary key (shard, writer)) with (fillfactor = 50);
+
+create table waypost.chunk (               -- what the living files of the shard consist of; deleted with the file
+  shard  text not null,
+  writer text not null,
+  n      bigint not null,
+  part   smallint not null,
+  kind   "char" not null,                  -- a: appended; b: of an upload; m: marks, whose value is in "at"
+  file   text collate "C" not null,
+  at     bigint not null,                  -- offset in the file
+  crc    bigint not null,                  -- CRC-32C of the bytes
+  bytes  bytea not null,                   -- of marks: their offsets, u32 little-endian
+  primary key (shard, writer, n, part))
+  with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_limit = 2000,
+        toast.autovacuum_vacuum_scale_factor = 0.05, toast.autovacuum_vacuum_cost_limit = 2000);
+alter table waypost.chunk alter bytes set storage external;  -- mail does not shrink enough to pay for trying
+create index chunk_file on waypost.chunk (shard, file);
+
+create table waypost.state (               -- small files that are replaced as a whole: restart positions and the like
+  shard text not null,
+  file  text collate "C" not null,
+  bytes bytea not null,
+  primary key (shard, file)) with (fillfactor = 50);

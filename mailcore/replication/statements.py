@@ -1,0 +1,165 @@
+"""The statements of the store: the text, and the types of the parameters in their order.
+
+Each one that writes returns whether its commit is kept by two servers when it returns (``KEPT``): the settings as this very
+statement saw them. A server reads its configuration again between two statements, never within one.
+
+Keeps law: fenced-by-its-row, law: drop-with-its-record (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mailcore.replication.values import BYTEA, BYTEAS, CHAR, CHARS, INT8, INT8S, TEXT, TEXTS, Encoder, encoder
+
+__all__ = [
+    "ASK", "BEGIN", "CHUNKS", "COMMIT", "COMMIT_ONE", "CONFIRM", "FETCH", "FETCH_MARKS", "LOOK", "READ", "READ_ALL", "REGISTER",
+    "RENEW",
+    "RESERVE", "SET_STATE", "STATES", "TAKE", "TAKE_WRITERS", "WRITERS", "Statement",
+]  # fmt: skip
+
+KEPT = "current_setting('synchronous_commit') = 'on' and current_setting('synchronous_standby_names') <> ''"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement that is prepared once on each connection."""
+
+    name: str
+    sql: str
+    types: tuple[int, ...]
+    encoders: tuple[Encoder, ...] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "encoders", tuple(encoder(each) for each in self.types))
+
+
+LOOK = Statement(
+    "look",
+    "select coalesce(w.incarnation, 0) from waypost.shard s"
+    " left join waypost.writer w on w.shard = s.name and w.writer = $2 where s.name = $1 and s.epoch = $3",
+    (TEXT, TEXT, INT8),
+)
+# A process that starts raises its incarnation: what its predecessor has under way is committed before, or never.
+# The share lock waits for a takeover, and lets a takeover wait for us.
+BEGIN = Statement(
+    "begin",
+    "insert into waypost.writer (shard, writer, epoch) select name, $2, epoch from waypost.shard"
+    " where name = $1 and epoch = $3 for share"
+    " on conflict (shard, writer) do update set incarnation = writer.incarnation + 1, epoch = excluded.epoch"
+    f"  where writer.incarnation = $4 returning incarnation, n, ends, {KEPT}",
+    (TEXT, TEXT, INT8, INT8),
+)
+
+_FENCE = (
+    "update waypost.writer set n = $5, ends = $6 where shard = $1 and writer = $2 and epoch = $3 and incarnation = $4"
+    " and n = $5 - 1 returning n"
+)
+
+# One chunk, which is the usual commit: the statement with arrays costs half as much CPU again.
+COMMIT_ONE = Statement(
+    "commit_one",
+    f"with w as ({_FENCE})"
+    " insert into waypost.chunk (shard, writer, n, part, kind, file, at, crc, bytes)"
+    f" select $1, $2, w.n, 0, $7, $8, $9, $10, $11 from w returning n, {KEPT}",
+    (TEXT, TEXT, INT8, INT8, INT8, BYTEA, CHAR, TEXT, INT8, INT8, BYTEA),
+)
+
+# The deletion sees the chunks of before the statement, so a file may be dropped and begun again in one batch.
+COMMIT = Statement(
+    "commit",
+    f"with w as ({_FENCE}),"
+    " gone as (delete from waypost.chunk using w where shard = $1 and file = any($7)),"
+    " removed as (delete from waypost.state using w where shard = $1 and file = any($7)),"
+    " small as (insert into waypost.state (shard, file, bytes)"
+    "  select $1, t.f, t.b from w, unnest($8::text[], $9::bytea[]) t (f, b)"
+    "  on conflict (shard, file) do update set bytes = excluded.bytes),"
+    " big as (insert into waypost.chunk (shard, writer, n, part, kind, file, at, crc, bytes)"
+    "  select $1, $2, w.n, t.part - 1, t.kind, t.file, t.at, t.crc, t.bytes"
+    '  from w, unnest($10::"char"[], $11::text[], $12::bigint[], $13::bigint[], $14::bytea[])'
+    "  with ordinality t (kind, file, at, crc, bytes, part))"
+    f" select n, {KEPT} from w",
+    (TEXT, TEXT, INT8, INT8, INT8, BYTEA, TEXTS, TEXTS, BYTEAS, CHARS, TEXTS, INT8S, INT8S, BYTEAS),
+)
+
+# It writes, so it waits for the standby, and for everything that still holds the row.
+ASK = Statement(
+    "ask",
+    "update waypost.writer set asked = asked + 1 where shard = $1 and writer = $2 and epoch = $3 and incarnation = $4"
+    f" returning n, {KEPT}",
+    (TEXT, TEXT, INT8, INT8),
+)
+
+_SHARD = "name, number, epoch, owner, beat, ids_after, state"
+
+REGISTER = Statement(
+    "register",
+    "insert into waypost.shard (name, number, epoch, owner)"
+    " select $1, (select coalesce(max(number), 0) + 1 from waypost.shard), 1, $2"
+    f" on conflict (name) do nothing returning {_SHARD}, {KEPT}",
+    (TEXT, TEXT),
+)
+READ = Statement("read", f"select {_SHARD} from waypost.shard where name = $1", (TEXT,))
+READ_ALL = Statement("read_all", f"select {_SHARD} from waypost.shard order by name", ())
+
+# $4 is the last beat that was confirmed, $5 the one to set: an earlier renewal that is still under way finds nothing after it.
+RENEW = Statement(
+    "renew",
+    "update waypost.shard set beat = $5, renewed_at = now(), ids_after = greatest(ids_after, $6)"
+    f" where name = $1 and epoch = $2 and owner = $3 and beat >= $4 and beat < $5 returning beat, ids_after, {KEPT}",
+    (TEXT, INT8, TEXT, INT8, INT8, INT8),
+)
+RESERVE = Statement(
+    "reserve",
+    f"update waypost.shard set ids_after = greatest(ids_after, $3) where name = $1 and epoch = $2 returning ids_after, {KEPT}",
+    (TEXT, INT8, INT8),
+)
+SET_STATE = Statement(
+    "set_state",
+    f"update waypost.shard set state = $4 where name = $1 and epoch = $2 and owner = $3 returning epoch, {KEPT}",
+    (TEXT, INT8, TEXT, TEXT),
+)
+
+# The two statements of a takeover, in one transaction. The second waits for every commit under way.
+TAKE = Statement(
+    "take",
+    "update waypost.shard set epoch = epoch + 1, owner = $3, beat = beat + 1, renewed_at = now()"
+    f" where name = $1 and epoch = $2 and beat = $4 returning {_SHARD}, {KEPT}",
+    (TEXT, INT8, TEXT, INT8),
+)
+TAKE_WRITERS = Statement(
+    "take_writers",
+    "update waypost.writer set epoch = $2, incarnation = incarnation + 1 where shard = $1",
+    (TEXT, INT8),
+)
+# After an unknown takeover or registration: a write of one's own, on a row that is ours.
+CONFIRM = Statement(
+    "confirm",
+    f"update waypost.shard set beat = beat + 1 where name = $1 and epoch = $2 and owner = $3 returning {_SHARD}, {KEPT}",
+    (TEXT, INT8, TEXT),
+)
+
+WRITERS = Statement(
+    "writers",
+    "select writer, epoch, incarnation, n, ends from waypost.writer where shard = $1 order by writer",
+    (TEXT,),
+)
+STATES = Statement("states", "select file, bytes from waypost.state where shard = $1 order by file", (TEXT,))
+# Chunks behind a place in the order of files, without their bytes. An uncompressed value's length is known without reading it.
+CHUNKS = Statement(
+    "chunks",
+    "select file, writer, n, part, kind, at, octet_length(bytes), crc from waypost.chunk where shard = $1"
+    " and (file, writer, n, part) > ($2, $3, $4, $5) and file >= $2 order by file, writer, n, part limit $6",
+    (TEXT, TEXT, TEXT, INT8, INT8, INT8),
+)
+FETCH = Statement(
+    "fetch",
+    "select c.bytes from unnest($2::text[], $3::bigint[], $4::bigint[]) with ordinality t (writer, n, part, place)"
+    " join waypost.chunk c on c.shard = $1 and c.writer = t.writer and c.n = t.n and c.part = t.part order by t.place",
+    (TEXT, TEXTS, INT8S, INT8S),
+)
+FETCH_MARKS = Statement(
+    "fetch_marks",
+    "select at, bytes from waypost.chunk where shard = $1 and file = $2 and kind = 'm' order by writer, n, part",
+    (TEXT, TEXT),
+)

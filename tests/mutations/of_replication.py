@@ -1,0 +1,106 @@
+"""Ways to break the store of a shard: mail that is acknowledged and on one server only, or that two owners write."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+__all__ = ["MUTATIONS"]
+
+ROOM, TESTS = "mailcore/replication", "tests/replication"
+CONNECTION, STATE, STATEMENTS, WRITER = (
+    f"{ROOM}/{name}.py" for name in ("connection", "writer_state", "statements", "writer")
+)
+
+MUTATIONS = [
+    Mutation(
+        "a cancelled wait for the standby is a commit",
+        WRITER,
+        "        if answer.notices:\n",
+        "        if not answer.rows:\n",
+        f"{TESTS}/test_writer.py -k administrator",
+    ),
+    Mutation(
+        "a commit without a standby is done",
+        WRITER,
+        "        if not as_bool(answer.rows[0][kept_at]):\n",
+        "        if not answer.rows[0]:\n",
+        f"{TESTS}/test_writer.py -k without_a_standby",
+    ),
+    Mutation(
+        "an unknown outcome is taken for done",
+        STATE,
+        "            self.unknown = False  # the same batch again\n",
+        "            self._end(Outcome.DONE)\n",
+        f"{TESTS}/test_writer_state.py",
+    ),
+    Mutation(
+        "a refused batch is given up while an attempt is on its way",
+        STATE,
+        "        if self.attempted:\n",
+        "        if self.given_up:\n",
+        f"{TESTS}/test_writer_state.py {TESTS}/test_writer.py -k 'two_failures or given_up'",
+    ),
+    Mutation(
+        "a time-out cancels the statement",
+        CONNECTION,
+        '        raise self._lost("no answer in time")\n',
+        "        self._pgconn.get_cancel().cancel()\n        raise self._lost('no answer in time')\n",
+        f"{TESTS}/test_connection.py -k time_out",
+    ),
+    Mutation(
+        "an answer is complete before the server is ready",
+        CONNECTION,
+        "                    answers.append(Answer())\n",
+        "                    return [Answer(notices=self._notices)]\n",
+        f"{TESTS}/test_connection.py -k 'cancelled or terminated'",
+    ),
+    Mutation(
+        "a role may hide the warning of a cancelled wait",
+        CONNECTION,
+        '    "client_min_messages": "notice",\n',
+        "",
+        f"{TESTS}/test_connection.py -k hides_warnings",
+    ),
+    Mutation(
+        "a number may be skipped",
+        STATEMENTS,
+        ' and incarnation = $4"\n    " and n = $5 - 1 returning n"',
+        ' and incarnation = $4"\n    " and n < $5 returning n"',
+        f"{TESTS}/test_writer.py -k taken_once",
+    ),
+    Mutation(
+        "a predecessor of the same owner may still commit",
+        STATEMENTS,
+        ' and epoch = $3 and incarnation = $4"\n    " and n',
+        ' and epoch = $3 and incarnation >= $4"\n    " and n',
+        f"{TESTS}/test_writer.py -k predecessor",
+    ),
+    Mutation(
+        "a process that begins raises no incarnation",
+        STATEMENTS,
+        "do update set incarnation = writer.incarnation + 1,",
+        "do update set incarnation = writer.incarnation,",
+        f"{TESTS}/test_writer.py -k predecessor",
+    ),
+    Mutation(
+        "a dropped file keeps its chunks",
+        STATEMENTS,
+        'using w where shard = $1 and file = any($7)),"\n    " removed',
+        'using w where shard = $2 and file = any($7)),"\n    " removed',
+        f"{TESTS}/test_writer.py -k everything",
+    ),
+    Mutation(
+        "a database without synchronous standby is used",
+        f"{ROOM}/guarantees.py",
+        "    if not values[_NAMES].strip():\n",
+        "    if values[_NAMES] is None:\n",
+        f"{TESTS}/test_guarantees.py {TESTS}/test_writer.py -k 'refused'",
+    ),
+    Mutation(
+        "a pooler that lends servers is not noticed",
+        f"{ROOM}/guarantees.py",
+        "    if pid == connection.backend_pid:\n",
+        "    if pid:\n",
+        f"{TESTS}/test_guarantees.py -k pooler",
+    ),
+]
