@@ -12,17 +12,20 @@ import sys
 
 __all__ = ["missing"]
 
-# extra -> the module by which it is recognised, and what needs it
-_EXTRAS = {"reports": ("pyspark", "Reports"), "charts": ("matplotlib", "Charts")}
+# extra -> the module by which it is recognised, what needs it, and the Debian package that has it
+_EXTRAS = {
+    "reports": ("pyspark", "Reports", "waypost-reports"),
+    "charts": ("matplotlib", "Charts", "waypost-reports"),
+    "nodes": ("psycopg", "Several nodes", "waypost"),
+}
 PACKAGED = "/usr/lib/waypost/venv"  # of the Debian package: pip has nothing to do there
-PACKAGE = "waypost-reports"  # it has matplotlib, too
 
 
 def missing(extra: str) -> str:
     """Returns a sentence that says how to install the extra, or "" if it is installed. Imports nothing."""
-    module, users = _EXTRAS[extra]
+    module, users, package = _EXTRAS[extra]
     if importlib.util.find_spec(module) is not None:
         return ""
     if sys.prefix == PACKAGED:
-        return f"{users} need the package {PACKAGE}: apt install {PACKAGE}, or apt install ./{PACKAGE}_VERSION.deb"
+        return f"{users} need the package {package}: apt install {package}, or apt install ./{package}_VERSION.deb"
     return f"{users} need the extra '{extra}': pip install 'waypost[{extra}]'"

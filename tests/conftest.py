@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 from collections.abc import Iterator
+from typing import cast
 
 import hypothesis
 import pytest
@@ -72,6 +73,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByFile:
     return ByFile(config, log)
 
 
+FOUND = pytest.StashKey[tuple[object, ...]]()
 MIGRATED = {"rows": "[]"}  # what the migrations wrote into the empty database, as JSON
 
 
@@ -82,13 +84,41 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
         MIGRATED["rows"] = connection.creation.serialize_db_to_string()
 
 
+def signals() -> tuple[object, ...]:
+    """What a test finds and leaves: the handlers of signals that end a process, and those that are blocked."""
+    handlers = (signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD))
+    return (*handlers, frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, ())))
+
+
+def put_signals_back(found: tuple[object, ...]) -> None:
+    """Fails a test that has left others: a later one of the same worker would never hear its signal."""
+    left = signals()
+    if left == found:
+        return
+    for number, handler in zip((signal.SIGINT, signal.SIGTERM, signal.SIGCHLD), found[:3], strict=True):
+        signal.signal(number, cast(signal.Handlers, handler))
+    signal.pthread_sigmask(signal.SIG_SETMASK, cast(frozenset[signal.Signals], found[3]))
+    # A SparkContext takes SIGINT for itself, and keeps it.
+    spark = getattr(left[0], "__module__", "") == "pyspark.core.context" and left[1:] == found[1:]
+    assert spark, f"the test leaves other signals than it found: {found} became {left}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Keeps the signals that a test finds, all its fixtures included."""
+    item.stash[FOUND] = signals()
+    return (yield)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    """Puts back what the migrations wrote (roles, schedules) after a test with transactions has emptied the database.
+    """Puts back what a test may leave to others of its worker: signals, and what the migrations wrote (roles, schedules).
 
-    pytest-django runs such tests last, but only among those of one process; a worker may get another file afterwards.
+    pytest-django runs tests with transactions last, as they empty the database, but only among those of one process; a worker
+    may get another file afterwards.
     """
     yield
+    put_signals_back(item.stash[FOUND])
     marker = item.get_closest_marker("django_db")
     fixtures = set(getattr(item, "fixturenames", ()))
     if (marker is None or not marker.kwargs.get("transaction")) and not fixtures & {"transactional_db", "live_server"}:

