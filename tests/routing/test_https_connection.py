@@ -26,13 +26,24 @@ async def _close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
 async def port(tmp_path: Path) -> AsyncIterator[int]:
     """A web server on GOOD, and on SILENT one that takes connections and never answers."""
     context = Authority(tmp_path, "CA").issue(HOST).server(tmp_path)
-    server = await asyncio.start_server(_close, GOOD.address, 0, ssl=context)
-    number: int = server.sockets[0].getsockname()[1]
-    async with server:
-        with socket.socket() as silent:
-            silent.bind((SILENT.address, number))
-            silent.listen()
-            yield number
+    with socket.socket() as silent:
+        good = _bound(silent)
+        silent.listen()
+        async with await asyncio.start_server(_close, sock=good, ssl=context):
+            yield good.getsockname()[1]
+
+
+def _bound(silent: socket.socket) -> socket.socket:
+    """Returns a socket on GOOD whose port ``silent`` has on SILENT: one that is free there may be a connection's here."""
+    while True:
+        good = socket.socket()
+        good.bind((GOOD.address, 0))
+        try:
+            silent.bind((SILENT.address, good.getsockname()[1]))
+        except OSError:
+            good.close()
+        else:
+            return good
 
 
 async def test_addresses_that_do_not_answer_leave_time_for_the_next(tmp_path: Path, port: int) -> None:
