@@ -20,6 +20,7 @@ from mailcore.config.load import load
 from mailcore.config.settings import Settings
 from mailcore.counted import counted
 from mailcore.supervisor.child import SETTINGS_NAME, stored_settings
+from mailcore.supervisor.fresh_addresses import sockets_are_given
 from mailcore.supervisor.reloading import RELOAD, last_result
 from mailcore.supervisor.settings_change import (
     OF_THE_PORTAL,
@@ -67,7 +68,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return NOT_DONE
     changes = changed_keys(old, new)
     restarts = [NAMES.get(role, role) for role in ROLES if role in concerned(old, new)]
-    refused = not_while_running(old, new, sockets_are_given=False)
+    refused = not_while_running(old, new, sockets_are_given=sockets_are_given(new.run_directory))
     if not arguments.json:
         _show(changes, restarts)
     ours = sorted({f"[{each.field}]" for each in changes if each.field in OF_THE_PORTAL})

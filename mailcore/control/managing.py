@@ -39,6 +39,7 @@ from mailcore.config.settings import Settings
 from mailcore.config.settings_files import SettingsFiles
 from mailcore.config.tuned import Timed, Values
 from mailcore.config.tuned import read as read_tuned
+from mailcore.control.address_faults import address_faults
 from mailcore.control.kept_maps import kept_map_faults
 from mailcore.control.known_settings import known_settings, plain
 from mailcore.control.operations import Answers
@@ -55,11 +56,13 @@ from mailcore.control.protocol.settings import (
     StateBefore,
     StatedChange,
 )
+from mailcore.control.room_faults import room_faults
 from mailcore.control.session import Session
 from mailcore.control.view import View
 from mailcore.faults import Code, Fault, FaultError
 from mailcore.log.disk import Disk
 from mailcore.supervisor.child import SETTINGS_NAME, stored_settings
+from mailcore.supervisor.fresh_addresses import sockets_are_given
 from mailcore.supervisor.reloading import RELOAD, last_result
 from mailcore.supervisor.settings_change import ROLES, changed_keys, concerned, not_while_running
 
@@ -255,6 +258,9 @@ class Managing:
         if faults := kept_map_faults(new):
             return _refused(faults, after)
         old = self._in_force()
+        faults = address_faults(old, new, sockets_are_given=sockets_are_given(self._settings.run_directory))
+        if faults := [*faults, *room_faults(old, new, self._disk)]:
+            return _refused(faults, after)
         refused = not_while_running(old, new, sockets_are_given=False)
         if refused:
             return _refused([KeyFault(key="", reason=f"{each}; it needs a restart") for each in refused], after)
@@ -274,11 +280,29 @@ class Managing:
         _, _, managed = self._read()
         state = _State(answer.revision, time.time(), session.who, session.why, answer.changed[:VALUES_KEPT], text)
         try:
-            self._disk.write_whole(str(managed.path), text.encode())
-            os.chmod(managed.path, 0o644)  # every command reads it
-            self._keep(state)
+            self._put(managed.path, text)
         except OSError as error:
             raise NotManaged(f"{managed.path}: {error.strerror}", code=Code.INTERNAL) from error
+        try:
+            self._keep(state)
+        except OSError as error:
+            why = f"{self._settings.home / HISTORY}: {error.strerror}"
+            raise NotManaged(f"{why}; {self._put_back(managed)}", code=Code.INTERNAL) from error
+
+    def _put(self, path: Path, text: str) -> None:
+        self._disk.write_whole(str(path), text.encode())
+        os.chmod(path, 0o644)  # every command reads it
+
+    def _put_back(self, managed: Managed) -> str:
+        """Undoes a change that is not in the history; returns what became of it. The file before has room: it was there."""
+        try:
+            if managed.text:
+                self._put(managed.path, managed.text)
+            else:
+                managed.path.unlink()
+        except OSError as error:
+            return f"the change is in {managed.path}, and not in force: it could not be undone ({error.strerror})"
+        return "nothing was changed"
 
     def _keep(self, state: _State) -> None:
         path = self._settings.home / HISTORY
@@ -287,8 +311,13 @@ class Managing:
             if path.stat().st_size > HISTORY_BYTES_MAX:
                 lines = path.read_bytes().splitlines(keepends=True)
                 self._disk.write_whole(str(path), b"".join(lines[len(lines) // 2 :]))
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
-        with open(descriptor, "wb") as file:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
+        with open(descriptor, "ab") as file:
+            size = os.fstat(descriptor).st_size
+            if (
+                size and os.pread(descriptor, 1, size - 1) != b"\n"
+            ):  # a kill or a full disk cut the line of another state
+                line = b"\n" + line
             file.write(line)
             file.flush()
             os.fsync(file.fileno())

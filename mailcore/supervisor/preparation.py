@@ -10,7 +10,7 @@ import errno
 import os
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from mailcore.config.settings import Settings
@@ -18,11 +18,11 @@ from mailcore.faults import Code
 from mailcore.log.disk import Disk, Locked, is_full
 from mailcore.queue.identity import Held, IdentityError, establish
 from mailcore.supervisor.child import store_settings
-from mailcore.supervisor.listen import listen
+from mailcore.supervisor.fresh_addresses import fresh_addresses, ports_of, unusable
 from mailcore.supervisor.room import ballast_of
 from mailcore.supervisor.users import Users
 
-__all__ = ["HomeError", "identify", "prepare", "prepare_home", "refuse_shared_ports"]
+__all__ = ["HomeError", "identify", "prepare", "prepare_home", "refuse_fresh_addresses", "refuse_shared_ports"]
 
 LOCK_WAIT_S = 3.0  # children of the previous supervisor may still be ending
 
@@ -98,21 +98,32 @@ def prepare(settings: Settings, users: Users, stored: Path) -> None:
         store_settings(settings, stored)
 
 
-def refuse_shared_ports(settings: Settings, addresses: Iterable[str] | None = None) -> None:
-    """Raises OSError if another process listens on a port of ours. ``addresses``: only these, as a reload has the others.
+def refuse_shared_ports(settings: Settings) -> None:
+    """Raises OSError if another process listens on a port of ours.
 
     Receivers share their ports with each other (SO_REUSEPORT), so two Wayposts on one port would each get half of the mail.
     """
-    for endpoint in [each.address for each in settings.all_listeners] if addresses is None else addresses:
+    _refuse(settings, [each.address for each in settings.all_listeners], is_start=True)
+
+
+def refuse_fresh_addresses(old: Settings, new: Settings) -> None:
+    """Raises OSError if no receiver could listen on an address that a reload adds.
+
+    At a start an address may not exist yet, and receivers wait for it. In a reload those that listen now would end for it, and
+    no other would begin.
+    """
+    _refuse(new, fresh_addresses(old, new), is_start=False, own_ports=ports_of(old))
+
+
+def _refuse(
+    settings: Settings, addresses: Iterable[str], *, is_start: bool, own_ports: Collection[int] = frozenset()
+) -> None:
+    for endpoint in addresses:
         until = time.monotonic() + LOCK_WAIT_S
-        while True:
-            try:
-                listen(endpoint, shared=False).close()
-                break
-            except OSError as error:
-                if error.errno != errno.EADDRINUSE:
-                    break  # the address does not exist yet; the receivers wait for it
-                if time.monotonic() > until:
-                    name = "[receiver] listen" if endpoint in settings.receiver.listen else "[[listener]] address"
-                    raise OSError(f"{name}: {endpoint} is in use by another process") from None
+        while why := unusable(endpoint, own_ports):
+            if why.errno != errno.EADDRINUSE and is_start:
+                break  # the address does not exist yet; the receivers wait for it
+            if why.errno != errno.EADDRINUSE or time.monotonic() > until:
+                name = "[receiver] listen" if endpoint in settings.receiver.listen else "[[listener]] address"
+                raise OSError(f"{name}: {endpoint} {why.words}") from None
             time.sleep(0.05)

@@ -33,9 +33,17 @@ from mailcore.queue.identity import Held, IdentityError
 from mailcore.queue.versions import NotOurs, look_at_versions
 from mailcore.supervisor.child import IDENTITY, SETTINGS_NAME, identity_variable, store_settings
 from mailcore.supervisor.ending import END
+from mailcore.supervisor.fresh_addresses import SOCKETS_GIVEN
 from mailcore.supervisor.kept_pairs import KEPT, make_kept
 from mailcore.supervisor.listen import listen
-from mailcore.supervisor.preparation import HomeError, identify, prepare, prepare_home, refuse_shared_ports
+from mailcore.supervisor.preparation import (
+    HomeError,
+    identify,
+    prepare,
+    prepare_home,
+    refuse_fresh_addresses,
+    refuse_shared_ports,
+)
 from mailcore.supervisor.pulse import PULSE, Pulse, until_begun
 from mailcore.supervisor.reloading import (
     RELOAD,
@@ -337,10 +345,8 @@ class Supervisor:
 
     def _take_over(self, plan: Plan) -> str:
         """Stores the new settings for the children; returns why that is impossible, or ""."""
-        known = {each.address for each in self.settings.all_listeners}
-        fresh = [each.address for each in plan.settings.all_listeners if each.address not in known]
         try:
-            refuse_shared_ports(plan.settings, fresh)
+            refuse_fresh_addresses(self.settings, plan.settings)
             self.users.prepare(plan.settings)
             store_settings(plan.settings, self.stored)
         except OSError as error:
@@ -411,6 +417,7 @@ class Supervisor:
         children = {
             "supervisor": {
                 "pid": os.getpid(), "started_at": self.started_at, "since_boot_s": self.since_boot_s, "restarts": 0,
+                SOCKETS_GIVEN: bool(self.listeners),
             }
         } | {
             child.name: {

@@ -18,9 +18,11 @@ from mailcore.log.disk import Disk
 from mailcore.queue.identity import Identity, write_identity
 from mailcore.supervisor import preparation
 from mailcore.supervisor import supervisor as supervisor_module
+from mailcore.supervisor.fresh_addresses import sockets_are_given
 from mailcore.supervisor.listen import listen
 from mailcore.supervisor.preparation import HomeError, prepare_home
 from mailcore.supervisor.pulse import Pulse
+from mailcore.supervisor.reloading import Plan
 from mailcore.supervisor.supervisor import BACKOFF_S_MAX, Supervisor
 from tests.eventually import PATIENCE_S
 from tests.receiver.running_receiver import settings_in
@@ -102,6 +104,44 @@ def test_a_child_that_cannot_be_started_is_tried_again_later(
     assert child.due == child.started + BACKOFF_S_MAX
     assert "receiver.0 can't be started" in capsys.readouterr().err
     watching._close_sockets(0)
+
+
+def listening_on(watching: Supervisor, *addresses: str) -> Settings:
+    settings = watching.settings
+    return replace(settings, receiver=replace(settings.receiver, listen=addresses))
+
+
+def test_a_reload_to_an_address_that_no_receiver_could_listen_on_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparation, "LOCK_WAIT_S", 0.0)
+    watching = supervisor(tmp_path)
+    before = watching.settings
+
+    def refusal(*addresses: str) -> str:
+        return watching._take_over(Plan(listening_on(watching, *addresses), frozenset({"receiver"}), ()))
+
+    assert "192.0.2.1:25 is not an address of this host" in refusal(*before.receiver.listen, "192.0.2.1:25")  # RFC 5737
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        assert "is in use by another process" in refusal(f"127.0.0.1:{other.getsockname()[1]}")
+    assert watching.settings is before
+    assert not watching.stored.exists()
+    with listen("127.0.0.2:29998"):  # as a receiver has it
+        watching.settings = listening_on(watching, "127.0.0.2:29998")
+        assert refusal("0.0.0.0:29998") == ""  # ours, on fewer addresses
+    assert watching.settings.receiver.listen == ("0.0.0.0:29998",)
+
+
+def test_it_tells_whether_systemd_has_the_sockets(tmp_path: Path) -> None:
+    watching = supervisor(tmp_path)
+    directory = watching.settings.run_directory
+    assert not sockets_are_given(directory)
+    watching._publish()
+    assert not sockets_are_given(directory)
+    with listen("127.0.0.1:29997") as given:
+        watching.listeners = [given]
+        watching._publish()
+    assert sockets_are_given(directory)
 
 
 def test_receivers_begin_before_anything_else_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
