@@ -26,7 +26,7 @@ from appliance.alerts.models import TEXT_MAX, Alert, Kind, Notice, RuleCheck, Si
 from appliance.alerts.rules import WATCH_AWAY, for_s
 from mailcore.config.alerts import Alerts
 
-__all__ = ["Target", "forget", "note", "note_absence", "started", "test"]
+__all__ = ["Target", "forget", "forget_unsent", "note", "note_absence", "started", "test"]
 
 TURNED_OFF = "the rule was turned off"
 OWN_FIELDS = (  # that only this file changes; an operator acknowledges meanwhile
@@ -176,6 +176,16 @@ def _sent_lately(alert: Alert, now: datetime, settings: Alerts) -> bool:
     return (
         Alert.objects.filter(cause=alert.cause, noticed_at__gt=since, noticed_at__lte=now).exclude(pk=alert.pk).exists()
     )
+
+
+def forget_unsent(numbers: Iterable[int]) -> None:
+    """Has the next check make notices again of open alerts whose notices were all dropped before any was sent."""
+    for alert in Alert.objects.filter(pk__in=list(numbers), ended_at__isnull=True, noticed_at__isnull=False):
+        told = Notice.objects.filter(
+            alert=alert, kind=Kind.OPENED, made_at__gte=alert.noticed_at, dropped_at__isnull=True
+        )
+        if not told.exists():
+            Alert.objects.filter(pk=alert.pk, noticed_at=alert.noticed_at).update(noticed_at=None)
 
 
 def test(who: str, now: datetime, targets: Sequence[Target]) -> None:

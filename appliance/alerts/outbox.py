@@ -3,6 +3,8 @@
 Laws
 - A notice leaves only by being sent, or because its target is not configured any more. A kill between sending and noting sends
   it twice; no other kill does.
+- An open alert of which no target was told is told to those that are configured then: a wrong address that is corrected loses
+  no alert.
 - A target that does not answer delays no other notice for longer than one attempt, and no check of the rules: the watch runs
   ``send_due`` in a thread of its own.
 
@@ -18,8 +20,9 @@ from datetime import datetime, timedelta
 from django.db.models import F
 from django.utils import timezone
 
+from appliance.alerts import book
 from appliance.alerts.book import Target
-from appliance.alerts.models import TEXT_MAX, Notice
+from appliance.alerts.models import TEXT_MAX, Kind, Notice
 from appliance.alerts.sending import NotSent, send
 from mailcore.config.alerts import Alerts
 
@@ -65,6 +68,7 @@ class Outbox:
             if target not in targets:
                 numbers = [notice.pk for notice in notices]
                 Notice.objects.filter(pk__in=numbers).update(dropped_at=now, words=NOT_CONFIGURED)
+                book.forget_unsent({notice.alert_id for notice in notices if notice.kind == Kind.OPENED})
             elif any(_is_due(notice, now) for notice in notices):
                 count += self._try(target, notices[:MESSAGE_MAX], settings, now)
         return count

@@ -69,7 +69,7 @@ def moved(request: HttpRequest, hook: Webhook, place: str, why: str) -> None:
     """Sets the position from which a webhook continues, one of PLACES. Raises ControlError."""
     cursor = hook.cursor if place == PAST else _now(request) if place == NOW else place
     with audited(request, "webhook.move", hook.name, after={"to": place}, why=why):
-        _set(hook, cursor=cursor, past_lost=True, failing_since=None, next_try_at=timezone.now())
+        _set(hook, cursor=cursor, past_lost=place != NOW, failing_since=None, next_try_at=timezone.now())
 
 
 def ask_for_test(request: HttpRequest, hook: Webhook, why: str = "Send a test") -> None:

@@ -128,6 +128,7 @@ class Sender:
         after = hook.sending_from
         while len(events) < hook.sending_count:
             batch = self._ask(hook, after, hook.sending_count - len(events), 0.0)
+            self._note_lost(hook, batch)
             events += batch.events
             after = batch.cursor
             if not batch.events and not batch.more:

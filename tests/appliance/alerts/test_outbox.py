@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
-from appliance.alerts.book import Target
+from appliance.alerts.book import Target, note
 from appliance.alerts.book import test as make_test
 from appliance.alerts.models import Notice
 from appliance.alerts.outbox import BACKOFF_S, MESSAGE_MAX, Outbox
 from appliance.alerts.sending import NotSent
 from mailcore.config.alerts import Alerts
+from tests.appliance.alerts.sample_facts import cause, found
 
 pytestmark = pytest.mark.django_db
 
@@ -94,6 +95,27 @@ def test_a_target_that_is_not_configured_any_more_gets_nothing() -> None:
     notice = Notice.objects.get(pk=one)
     assert (notice.dropped_at, notice.sent_at, server.sent) == (START, None, [])
     assert "not configured" in notice.words
+
+
+def test_an_open_alert_whose_only_address_was_wrong_is_sent_to_the_right_one() -> None:
+    server, settings = Server(), Alerts()
+    server.failing = {OTHER}
+    outbox = Outbox(settings, [OTHER], server)
+
+    def check(target: Target, after_s: int) -> None:
+        now = START + timedelta(seconds=after_s)
+        note([found(cause("disk:space:queue"))], now, 10.0, settings, [target])
+        outbox.use(settings, [target])
+        outbox.send_due(now)
+
+    check(OTHER, 10)
+    assert server.sent == []
+    check(ONE, 20)
+    check(ONE, 30)
+    assert [target for target, _ in server.sent] == [ONE]
+    check(OTHER, 40)
+    check(ONE, 50)
+    assert len(server.sent) == 1, "it was told, and is not told again for another address"
 
 
 def test_what_was_sent_while_the_database_failed_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:

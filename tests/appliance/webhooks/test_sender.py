@@ -11,6 +11,7 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 from django.utils import timezone
 
@@ -183,6 +184,19 @@ def test_events_that_are_gone_stop_the_webhook_until_an_operator_decides() -> No
     assert len(receiver.got) == 1
     hook.refresh_from_db()
     assert hook.past_lost is False
+
+
+def test_events_that_are_left_out_behind_a_kill_are_named() -> None:
+    made(sending="0123", sending_from="1:0", sending_count=3, attempt=4, past_lost=True)
+
+    class Gap(Log):
+        def events(self, arguments: dict[str, Any]) -> EventBatch:
+            return msgspec.structs.replace(super().events(arguments), lost=["journal: 1 to 9"])
+
+    hook, receiver = Webhook.objects.get(), Receiver()
+    Sender(hook.pk, Gap(7), receiver.post).step()
+    assert len(receiver.got) == 1
+    assert Failure.objects.get().words == "left out: journal: 1 to 9"
 
 
 def test_a_core_that_is_away_is_no_failure_of_the_receiver() -> None:
