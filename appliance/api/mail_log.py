@@ -19,6 +19,7 @@ __all__ = ["log_lines"]
 LINES = 100
 PATTERN_MAX = 512
 PLACE = "^[0-9]{1,20}:[0-9]{1,20}$"
+PLACE_BEFORE = "^(events:)?[0-9]{1,20}:[0-9]{1,20}$"  # in front of the files, events continue
 
 
 def _pattern() -> Any:
@@ -36,7 +37,7 @@ class LogFilter(BaseModel):
     status: Literal["sent", "deferred", "bounced", "expired"] = optional()
     event: str = optional(min_length=1, max_length=40)
     level: Literal["info", "warning", "error"] = optional(description="this one and those above it")
-    before: str = optional(pattern=PLACE, description="``older`` of an answer: lines before it")
+    before: str = optional(pattern=PLACE_BEFORE, description="``older`` of an answer: lines before it")
     after: str = optional(pattern=PLACE, description="``newest`` of an answer: lines that were written since")
 
 
@@ -48,6 +49,8 @@ def log_lines(
 ) -> LogLines:
     """Lists lines of the mail log, the last that match, oldest first.
 
-    ``older`` of the answer is the cursor of the lines before them ("": there are none), ``newest`` that of new lines.
+    ``older`` of the answer is the cursor of the lines before them ("": there are none), ``newest`` that of new lines. With
+    ``after`` these are the last lines written since. If there are more than ``limit``, ``note`` says so, and the others are
+    before ``older``.
     """
     return door(request).ask("log", LogLines, {**given(conditions), "limit": limit})

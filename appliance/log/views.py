@@ -63,7 +63,12 @@ def newer(request: HttpRequest) -> HttpResponse:
     looks = min(int(left), LOOKS_MAX) - 1 if left.isascii() and left.isdecimal() else 0
     after = request.GET.get("after", "")[:50]
     answer = door(request).ask("log", LogLines, {**chosen, "after": after, "limit": PAGE})
-    context = {"rows": _rows(answer.lines), "poll": _poll(chosen, answer.newest or after, looks) if looks > 0 else ""}
+    context = {
+        "rows": _rows(answer.lines),
+        "poll": _poll(chosen, answer.newest or after, looks) if looks > 0 else "",
+        "note": answer.note,
+        "older": urlencode({**chosen, "before": answer.older}) if answer.older else "",
+    }
     return render(request, "log/newer.html", context)
 
 

@@ -151,15 +151,17 @@ class Managing:
 
     def _read(self) -> tuple[str, dict[str, Any], Managed]:
         """Returns the text of the configuration file, what is in it, and the managed file. Raises NotManaged."""
-        source = Path(self._settings.source)
+        source = reading = Path(self._settings.source)
         try:
             text = source.read_text(encoding="utf-8")
             document = tomllib.loads(text)
             path = self._files.managed_path(document, source.parent)
-            managed = Managed(source, "", {}) if path is None else Managed.read(path)
+            if path is None:
+                return text, document, Managed(source, "", {})
+            reading = path
+            return text, document, Managed.read(path)
         except (OSError, ValueError) as error:
-            raise NotManaged(f"{source}: {error}", code=Code.UNAVAILABLE) from error
-        return text, document, managed
+            raise NotManaged(f"{reading}: {error}", code=Code.UNAVAILABLE) from error
 
     def _manages(self, managed: Managed) -> bool:
         return managed.path != Path(self._settings.source)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mailcore.counted import counted
 from mailcore.lookup.log_files import DAMAGED, LogFile, PlaceError, log_files, pieces_of, place_of
 from mailcore.lookup.log_selection import Selection
 
@@ -94,16 +95,22 @@ def last(path: Path, selection: Callable[[], Selection], limit: int, before: str
 
 
 def newer(path: Path, selection: Selection, limit: int, after: str) -> Lines:
-    """Returns the lines that were written after a place and match, the last ``limit`` of them. Raises OSError, PlaceError."""
+    """Returns the lines that were written after a place and match, the last ``limit`` of them. Raises OSError, PlaceError.
+
+    If there are more, the note says how many, and ``older`` is the place in front of which they are.
+    """
     files = log_files(path)
     number, offset = place_of(after)
     at = next((index for index, file in enumerate(files) if number in (file.number, file.inode)), None)
-    if at is None:  # deleted since
+    notes = []
+    if at is None:
         at, offset = 0, 0
+        notes.append("the file of this place is deleted; lines that were written since may be missing")
     found: deque[Line] = deque(maxlen=limit)
-    newest, examined = after, 0
+    newest, examined, matches = after, 0, 0
     for file in files[at:]:
         if file.is_compressed:
+            notes.append(f"{file.path.name} was compressed since; its lines are left out")
             offset = 0
             continue
         end = min(file.size, offset + BUDGET_BYTES - examined)
@@ -113,12 +120,16 @@ def newer(path: Path, selection: Selection, limit: int, after: str) -> Lines:
             for where, line in _lines(whole):
                 if selection.matches(line):
                     found.append(Line(f"{file.number}:{offset + where}", line))
+                    matches += 1
             newest = f"{file.number}:{offset + len(whole)}"
             examined += len(data)
         if examined >= BUDGET_BYTES:
             break
         offset = 0
-    return Lines(list(found), "", newest, examined)
+    if matches > len(found):
+        notes.append(f"{counted(matches - len(found), 'more line')} matched and came before these")
+    older = found[0].place if notes and found else ""
+    return Lines(list(found), older, newest, examined, "; ".join(notes))
 
 
 def _start(files: list[LogFile], before: str) -> tuple[int, int]:

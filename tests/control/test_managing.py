@@ -115,3 +115,9 @@ async def test_a_line_that_a_kill_cut_costs_no_other_state(control: AsyncControl
     found = await control.ask("settings_history", SettingsHistory, {"limit": 10})
     assert [each.revision for each in found.states] == [made.revision]
     assert len(found.faults) == 1
+
+
+async def test_of_two_files_the_one_that_is_not_toml_is_named(control: AsyncControlClient, home: Path) -> None:
+    (home / "managed.toml").write_text("[relay\n")
+    with pytest.raises(ControlError, match=f"^{home}/managed.toml: Expected"):
+        await control.ask("settings", SettingsKnown)

@@ -101,7 +101,27 @@ def test_newer_lines_come_once_also_over_a_rotation(tmp_path: Path) -> None:
     second = newer(path, everything(), 10, first.newest)
     assert [line.values["time"] for line in second.lines] == [3, 4]
     assert newer(path, everything(), 10, second.newest).lines == []
-    assert [line.values["time"] for line in newer(path, everything(), 2, place).lines] == [3, 4], "the last of them"
+    assert (second.older, second.note) == ("", "")
+    few = newer(path, everything(), 2, place)
+    assert [line.values["time"] for line in few.lines] == [3, 4], "the last of them"
+    assert few.note == "1 more line matched and came before these"
+    assert [line.values["time"] for line in last(path, everything, 10, few.older).lines] == [0, 1, 2]
+
+
+def test_newer_lines_that_are_compressed_or_deleted_since_are_not_left_out_silently(tmp_path: Path) -> None:
+    path = tmp_path / "mail.jsonl"
+    write(path, 0)
+    place = last(path, everything, 10).newest
+    write(path, 1)
+    path.rename(tmp_path / "mail.jsonl.2")
+    made = compress(tmp_path / "mail.jsonl.2")
+    write(path, 2)
+    page = newer(path, everything(), 10, place)
+    assert [line.values["time"] for line in page.lines] == [2]
+    assert made.name in page.note
+    assert [line.values["time"] for line in last(path, everything, 10, page.older).lines] == [0, 1]
+    made.unlink()
+    assert "is deleted" in newer(path, everything(), 10, place).note
 
 
 def compress(path: Path) -> Path:

@@ -355,7 +355,9 @@ class Waypost(Transport):
         limit: int | None = None,
     ) -> models.LogLines:
         """Lists lines of the mail log, the last that match, oldest first. ``older`` of the answer is the cursor of
-        the lines before them ("": there are none), ``newest`` that of new lines. Needs the scope `read`.
+        the lines before them ("": there are none), ``newest`` that of new lines. With ``after`` these are the
+        last lines written since. If there are more than ``limit``, ``note`` says so, and the others are before
+        ``older``. Needs the scope `read`.
         """
         return self.ask(
             "GET",

@@ -83,6 +83,8 @@ def test_log_lines_are_asked_for_with_their_conditions_and_cursor() -> None:
         assert core.asked("log") == [{"sender": "a@*", "before": "1:5", "limit": 7}]
         for wrong in ({"sender": ""}, {"before": "x"}, {"status": "lost"}, {"limit": 501}, {"nonsense": "x"}):
             assert code_of(client.get("/log", wrong))[:2] == (422, "invalid"), wrong
+        told(client.get("/log", {"before": "events:1795945158510775:2"}))  # the cursor of an answer where the files end
+        assert core.asked("log")[-1]["before"] == "events:1795945158510775:2"
 
 
 def test_preferences_and_schedules_of_reports_are_changed() -> None:

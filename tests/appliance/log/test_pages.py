@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from appliance.log.views import LOOKS_MAX
+from appliance.log.views import FIELDS, LOOKS_MAX
 from mailcore.faults import Code
 from tests.appliance.fake_core import FakeCore, Refusal
 from tests.appliance.markup import markup_of
@@ -41,6 +41,28 @@ def test_the_newest_line_is_first_and_what_strangers_wrote_is_harmless() -> None
     assert "<script>alert" not in page
     assert "before=1%3A0" in page
     assert f"left={LOOKS_MAX}" in page
+
+
+def test_each_condition_of_an_address_is_in_the_form() -> None:
+    given = {
+        "queue_id": "4ABC", "sender": "s@*", "recipient": "r@*", "destination": "x.example[192.0.2.1]:25", "client": "192.*",
+        "status": "sent", "event": "delivery", "level": "warning",
+    }  # fmt: skip
+    assert set(given) == set(FIELDS)
+    with FakeCore({"log": answered()}):
+        page = markup_of(signed_in("viewer").get("/log/", given))
+    for name, value in given.items():
+        assert f'name="{name}"' in page
+        assert f'value="{value}"' in page or f"<option selected>{value}</option>" in page, name
+
+
+def test_lines_that_do_not_fit_between_two_looks_are_named() -> None:
+    words = "7 more lines matched and came before these"
+    with FakeCore({"log": answered(delivery(reply="seen"), older="1:110", note=words)}):
+        page = markup_of(signed_in("viewer").get("/log/newer/?after=1:99&left=9&status=sent"))
+    assert words in page
+    assert page.index("seen") < page.index(words)
+    assert "/log/?status=sent&amp;before=1%3A110" in page
 
 
 def test_older_lines_are_not_followed() -> None:
