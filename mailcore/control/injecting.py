@@ -1,5 +1,8 @@
 """Answers the three operations that inject a message: begin, data, end. A client that disconnects in between leaves no file.
 
+Law: messages that are handed in at the same time have different queue ids. Ids are given out in the threads that open files, one
+at a time.
+
 The message is complete in its spool file, synced, before the manager hears of it; the answer comes when the manager's record
 is synced. When it is unknown whether that happened, the file stays: a queued envelope may need it; if none does, the sweep
 of orphans removes it.
@@ -8,6 +11,7 @@ of orphans removes it.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -58,6 +62,7 @@ class Injecting:
         self._completing = pool  # milters take their time, and must not keep others waiting
         if local_filter is not None:
             self._completing = ThreadPoolExecutor(INJECTIONS_MAX, "milters")
+        self._giving = threading.Lock()  # the ids are not for several threads
         self._under_way = 0
         self.headers: Headers | None = None  # None: header fields stay as they are given
         self.rewriting: LiveMaps | None = None  # None: addresses are final as they are given
@@ -125,9 +130,11 @@ class Injecting:
             raise InjectionRefused(
                 "the disk is full: fewer than reserve_inodes are free; try again later", code=Code.BUSY
             )
+        with self._giving:
+            queue_id = self._ids.next()
         return Injection(
             self._spool,
-            self._ids.next(),
+            queue_id,
             arguments,
             hostname=self._hostname,
             uid=session.peer.uid,
