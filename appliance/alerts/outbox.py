@@ -3,7 +3,7 @@
 Laws
 - A notice leaves only by being sent, or because its target is not configured any more. A kill between sending and noting sends
   it twice; no other kill does.
-- An open alert of which no target was told is told to those that are configured then: a wrong address that is corrected loses
+- An open alert that was sent to no target is sent to those that are configured then: a wrong address that is corrected loses
   no alert.
 - A target that does not answer delays no other notice for longer than one attempt, and no check of the rules: the watch runs
   ``send_due`` in a thread of its own.

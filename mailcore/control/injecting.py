@@ -1,7 +1,7 @@
 """Answers the three operations that inject a message: begin, data, end. A client that disconnects in between leaves no file.
 
-Law: messages that are handed in at the same time have different queue ids. Ids are given out in the threads that open files, one
-at a time.
+Law: messages that are handed in at the same time have different queue ids. Ids are given out one at a time, in the threads that
+open the files.
 
 The message is complete in its spool file, synced, before the manager hears of it; the answer comes when the manager's record
 is synced. When it is unknown whether that happened, the file stays: a queued envelope may need it; if none does, the sweep
