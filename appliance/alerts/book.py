@@ -179,7 +179,7 @@ def _sent_lately(alert: Alert, now: datetime, settings: Alerts) -> bool:
 
 
 def forget_unsent(numbers: Iterable[int]) -> None:
-    """Forgets that notices were made of open alerts, if all were dropped before any was sent: the next check makes them again."""
+    """Forgets that notices of open alerts were made, if all were dropped and none was sent: the next check makes them."""
     for alert in Alert.objects.filter(pk__in=list(numbers), ended_at__isnull=True, noticed_at__isnull=False):
         told = Notice.objects.filter(
             alert=alert, kind=Kind.OPENED, made_at__gte=alert.noticed_at, dropped_at__isnull=True
