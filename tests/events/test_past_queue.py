@@ -135,6 +135,22 @@ def test_a_missing_file_of_arrivals_shows_as_missing_recipients(counted: Lanes) 
     assert (then.balance.agrees, then.balance.found, then.balance.expected) == (False, 10, 11)
 
 
+def test_a_stretch_of_the_journal_that_no_file_has_is_named_though_the_balance_agrees(counted: Lanes) -> None:
+    """As after a full disk, which costs the events of a segment: what ended in it would still be queued, and nothing said so."""
+    counted.deliver("M4", *[Status.DELIVERED] * 5, at=DAY + 60)
+    counted.covered(at=DAY + 70)
+    counted.run(everything=True)
+    files = sorted(counted.events.glob("dt=*/journal.*.parquet"), key=lambda path: int(path.stem.split(".")[-1]))
+    assert len(files) > 1
+    _, _, trouble = queue_at(counted.events, DAY + 65)
+    assert not trouble.count
+    files[-2].unlink()
+    then, told, trouble = queue_at(counted.events, DAY + 65)
+    assert "M3" in {each.queue_id for each in told}
+    assert then.balance.agrees, "neither side of it has what is missing"
+    assert "no event file has it" in str(trouble)
+
+
 def test_a_damaged_file_is_named(counted: Lanes) -> None:
     path = max(counted.events.glob("dt=*/journal.*.parquet"))
     path.write_bytes(path.read_bytes()[:-40])

@@ -11,7 +11,8 @@ Laws
 - In memory are: the place of each queued message (about 60 bytes), the ends whose arrivals are not read yet (those of about an
   hour), some columns of a row group, and the states of CHUNK_MAX messages.
 - Each row counts once, also if its stretch was exported again in another range.
-- A file that cannot be read is reported, and the balance shows it.
+- A file that cannot be read is reported, and the balance shows it. A file that is missing behind the count is reported: the
+  balance does not show it.
 
 Keeps law: past-balances (docs/laws.md).
 """
@@ -28,6 +29,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from mailcore.envelope import Envelope, Recipient, Status
 from mailcore.events.read.arrivals import Row, envelopes_at, names_in
@@ -39,7 +41,7 @@ from mailcore.lookup.archive import Balance, Then, Trouble, Window
 from mailcore.lookup.browse import CursorError
 from mailcore.lookup.past_message import ADD_RECIPIENTS, PastMessage
 from mailcore.lookup.tracing import SLACK_S, Steps
-from mailcore.queue.lanes import JOURNAL
+from mailcore.queue.lanes import JOURNAL, tells_of_mail
 from mailcore.queue.records import Administrative
 
 __all__ = ["Queued", "find_queued"]
@@ -106,7 +108,7 @@ class _Scan:
         self._trouble = trouble
         self._ends = _Ends()
         self._pending: list[_Arrivals] = []
-        self._starts: dict[str, set[int]] = {}
+        self._starts: dict[str, dict[int, EventFile]] = {}  # of a stretch with several days: the file of the first
         self._frontier = float("inf")  # all rows of the journal since then are read
         self.journal: list[tuple[EventFile, list[_JournalGroup]]] = []  # the newest first
         self.arrivals: list[EventFile] = []  # those with a queued message
@@ -143,8 +145,31 @@ class _Scan:
     def _list(self, day: str) -> list[EventFile]:
         of_day = self.files.of_day(day)
         for file in of_day:
-            self._starts.setdefault(file.lane, set()).add(file.start)
+            self._starts.setdefault(file.lane, {})[file.start] = file
         return of_day
+
+    def note_gaps(self) -> Steps[None]:
+        """Notes the parts of lanes that no file has, between the count and the moment. What came and what ended there is in
+        neither side of the balance, which would agree without it."""
+        if self.count is None:
+            return
+        for lane, files in sorted(self._starts.items()):
+            if not tells_of_mail(lane):
+                continue
+            at = self.count.lanes.get(lane, min(files))
+            first = max((start for start in files if start <= at), default=0)
+            for start in sorted(each for each in files if each >= first):
+                try:
+                    end, began_at = _stretch(files[start])
+                except DAMAGED as error:
+                    self._trouble.add(words_of(files[start], error))
+                    break
+                if began_at > self.at:
+                    break
+                if start > at:
+                    self._trouble.add(f"{lane}: {at} to {start}: no event file has it")
+                at = max(at, end)
+                yield
 
     def upto(self, file: EventFile) -> int:
         """Returns the offset from which on another file has the rows."""
@@ -436,7 +461,16 @@ def find_queued(
     """Returns the queue as it was. ``count``: the last one before the moment."""
     scan = _Scan(files, at, count, trouble)
     yield from scan.run()
+    yield from scan.note_gaps()
     return Queued(scan, undo_s)
+
+
+def _stretch(file: EventFile) -> tuple[int, float]:
+    """Returns the offset at which the stretch of a file ends, and the time of its first row. Raises what is in DAMAGED."""
+    end = int((pq.read_metadata(file.path).metadata or {})[b"waypost.to"])
+    with opened(file.path) as groups:
+        bounds = [each[0] for group in groups if (each := group.bounds("at")) is not None]
+    return end, min(bounds, default=0.0)
 
 
 def _checksum(ids: Any, counts: Any) -> int:
