@@ -136,7 +136,7 @@ def test_a_missing_file_of_arrivals_shows_as_missing_recipients(counted: Lanes) 
 
 
 def test_a_stretch_of_the_journal_that_no_file_has_is_named_though_the_balance_agrees(counted: Lanes) -> None:
-    """As after a full disk, which costs the events of a segment: what ended in it would still be queued, and nothing said so."""
+    """As after a full disk, which costs the events of a segment: what ended in it would still be queued."""
     counted.deliver("M4", *[Status.DELIVERED] * 5, at=DAY + 60)
     counted.covered(at=DAY + 70)
     counted.run(everything=True)

@@ -149,8 +149,8 @@ class _Scan:
         return of_day
 
     def note_gaps(self) -> Steps[None]:
-        """Notes the parts of lanes that no file has, between the count and the moment. What came and what ended there is in
-        neither side of the balance, which would agree without it."""
+        """Notes the parts of lanes that no file has, between the count and the moment. Neither side of the balance has their
+        arrivals and ends, so it would agree without them."""
         if self.count is None:
             return
         for lane, files in sorted(self._starts.items()):
