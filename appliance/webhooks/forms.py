@@ -73,6 +73,13 @@ class WebhookForm(forms.ModelForm):  # type: ignore[type-arg]  # it has no type 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **{"label_suffix": "", **named})
 
+    def clean_name(self) -> str:
+        """Refuses a control character: the name is in a header of each request, which could not be sent."""
+        name = str(self.cleaned_data["name"])
+        if not name.isprintable():
+            raise forms.ValidationError("Must have no line end and no other control character.")
+        return name
+
     def clean_url(self) -> str:
         """Refuses what is not an address of the web."""
         url = str(self.cleaned_data["url"]).strip()
