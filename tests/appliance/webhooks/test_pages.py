@@ -59,7 +59,8 @@ def test_without_the_core_no_webhook_is_made() -> None:
     ("field", "value"),
     [
         ("url", "ftp://x.example/"), ("url", "https://u:p@x.example/"), ("url", "https://x.example:port/"), ("url", "//x"),
-        ("url", "https://x.example/\r\nX: y"), ("kinds", ["complaint"]), ("sender_domain", "a b"), ("name", ""), ("name", "crm\r\nX: y"), ("why", ""),
+        ("url", "https://x.example/\r\nX: y"), ("kinds", ["complaint"]), ("sender_domain", "a b"), ("name", ""), ("why", ""),
+        ("name", "crm\r\nX: y"),
     ],
 )  # fmt: skip
 def test_what_is_not_understood_is_refused(field: str, value: object) -> None:
