@@ -33,9 +33,10 @@ from appliance.live.snapshot import counts_of
 from appliance.reports import report_store
 from appliance.reports.preferences import in_force, yesterday
 from appliance.webhooks.models import Webhook
+from mailcore.config.certificates import CertificateError, not_after
 from mailcore.control.client import ControlError, NotUnderstood
 from mailcore.control.protocol.messages import AgesPart
-from mailcore.control.protocol.state import Certificates, Disks
+from mailcore.control.protocol.state import Certificate, Certificates, Disks
 from mailcore.control.protocol.tuning import MailOutcomes, OutcomesPart
 from mailcore.faults import Code
 from mailcore.manager_answers import Destinations, Size, State
@@ -94,7 +95,7 @@ class Gatherer:
         if not isinstance(destinations, Unknown) and len(destinations.queued) >= NAMES_MAX:
             size = _asked(door, "size", Size)
             by_destination = None if isinstance(size, Unknown) else size.destinations
-        certificates = self._slowly("certificates", lambda: _asked(door, "certificates", Certificates))
+        certificates = self._slowly("certificates", lambda: _certificates(door))
         return Facts(
             at=self._wall(),
             core_away=away,
@@ -193,6 +194,21 @@ def _outcomes(door: Door) -> MailOutcomes | Unknown:
     if part is None or part.outcomes is None:
         return Unknown("the deliveries could not be read")
     return part.outcomes
+
+
+def _certificates(door: Door) -> Certificates | Unknown:
+    """Returns those of the receivers, which the core reads, and that of the portal, which the core may not know."""
+    found = _asked(door, "certificates", Certificates)
+    path = settings.PORTAL.tls_certificate
+    if isinstance(found, Unknown) or not path or any(each.path == path for each in found.certificates):
+        return found
+    at, fault = None, ""
+    try:
+        at = not_after(path)
+    except CertificateError as error:
+        fault = str(error)
+    own = Certificate(path=path, names=["the portal"], not_after=at, fault=fault)
+    return msgspec.structs.replace(found, certificates=[*found.certificates, own])
 
 
 def _state(door: Door) -> tuple[State | Unknown, str | Unknown]:

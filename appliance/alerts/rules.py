@@ -41,7 +41,7 @@ ABOUT = {
     "sender_bounces": "Much of the mail from one sender domain bounces.",
     "tls_clear": "A host that has TLS got mail in the clear.",
     "disk": "A disk has little free space or few free inodes, or deliveries are limited because it is full.",
-    "certificate": "A certificate of the receivers expires soon.",
+    "certificate": "A certificate of the receivers or of the portal expires soon.",
     "dkim": "The DNS record of a key that signs mail is missing or not usable.",
     "balance": "Mail that came in, that left and that is queued does not add up.",
     "report_missing": "The report of a day was not made.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from appliance.live.models import Sample
 from appliance.reports.preferences import yesterday
 from appliance.reports.report_store import Period
 from mailcore.config.alerts import Alerts
+from mailcore.control.kept_content import new_certificate
 from mailcore.faults import Code
 from tests.answers import Exactly
 from tests.appliance.fake_core import FakeCore, Refusal
@@ -73,6 +75,24 @@ def test_a_core_that_answers() -> None:
     assert not isinstance(found.disks, Unknown)
     assert [each.what for each in found.disks] == ["queue", "portal"]
     assert (found.disks[0].free_bytes, found.disks[0].reserve_bytes) == (40, 10)
+
+
+def test_the_certificate_of_the_portal_is_watched_too(settings: Any, tmp_path: Path) -> None:
+    path = tmp_path / "portal.pem"
+    path.write_bytes(new_certificate(["portal.example.org"], 5, AT)[0])
+    settings.PORTAL = replace(settings.PORTAL, tls_certificate=str(path))
+
+    def causes(**changed: Any) -> list[str]:
+        (found,) = (each for each in judge(gather(**changed), Alerts()) if each.rule == "certificate")
+        return [f"{cause.summary} {cause.detail}" for cause in found.causes] + [found.unknown] * bool(found.unknown)
+
+    (words,) = causes()
+    assert words == f"The certificate {path} expires in 5 d. For the portal."
+    of_receivers = {"path": str(path), "names": [], "not_after": AT + 1, "fault": ""}
+    assert len(causes(certificates={"certificates": [of_receivers]})) == 1, "the same file has one alert"
+    path.unlink()
+    (words,) = causes()
+    assert str(path) in words
 
 
 def test_a_core_that_is_not_there_is_away_and_that_is_all() -> None:
