@@ -68,7 +68,8 @@ class Outbox:
             if target not in targets:
                 numbers = [notice.pk for notice in notices]
                 Notice.objects.filter(pk__in=numbers).update(dropped_at=now, words=NOT_CONFIGURED)
-                book.forget_unsent({notice.alert_id for notice in notices if notice.kind == Kind.OPENED})
+                opened = (notice.alert_id for notice in notices if notice.kind == Kind.OPENED)
+                book.forget_unsent({number for number in opened if number is not None})
             elif any(_is_due(notice, now) for notice in notices):
                 count += self._try(target, notices[:MESSAGE_MAX], settings, now)
         return count
