@@ -137,6 +137,7 @@ class Supervisor:
         self._reload: Reload | None = None
         self._killed: list[str] = []  # by the reload that is under way
         self._wanted = False  # a reload was asked for
+        self._untold: dict[str, Any] | None = None  # the result of a reload that could not be written
         self._sockets: dict[int, dict[str, socket.socket]] = {}  # by the receiver's number and the address
         self._counts: list[int] = []  # shared by the receivers
         self._kept: list[int] = []  # this as well
@@ -212,6 +213,8 @@ class Supervisor:
                 self._go_on_with(self._reload)
             if changed or self._unpublished:
                 self._publish()
+            if self._untold is not None:
+                self._tell(self._untold)
             self.log.flush()
 
     def _start(self, child: Child) -> None:
@@ -401,11 +404,16 @@ class Supervisor:
         self._tell(reload.result(time.time(), self._killed, late))
 
     def _tell(self, result: dict[str, Any]) -> None:
-        """Writes what is known of a reload, for those who wait for it."""
+        """Writes what is known of a reload, for those who wait for it; an error is reported and retried: without the end, the
+        reload would seem to continue."""
         try:
             write_result(self.settings.run_directory, result)
         except OSError as error:
-            _say(f"the result of the reload can't be written: {error.strerror}")
+            if self._untold is None:
+                _say(f"the result of the reload can't be written: {error.strerror}")
+            self._untold = result
+        else:
+            self._untold = None
 
     def _publish(self) -> None:
         """Writes ``processes.json``, the process ids by name, and ``children.json``, with start times and restarts as well.

@@ -22,7 +22,7 @@ from mailcore.supervisor.fresh_addresses import sockets_are_given
 from mailcore.supervisor.listen import listen
 from mailcore.supervisor.preparation import HomeError, prepare_home
 from mailcore.supervisor.pulse import Pulse
-from mailcore.supervisor.reloading import Plan
+from mailcore.supervisor.reloading import Plan, last_result
 from mailcore.supervisor.supervisor import BACKOFF_S_MAX, Supervisor
 from tests.eventually import PATIENCE_S
 from tests.receiver.running_receiver import settings_in
@@ -130,6 +130,26 @@ def test_a_reload_to_an_address_that_no_receiver_could_listen_on_changes_nothing
         watching.settings = listening_on(watching, "127.0.0.2:29998")
         assert refusal("0.0.0.0:29998") == ""  # ours, on fewer addresses
     assert watching.settings.receiver.listen == ("0.0.0.0:29998",)
+
+
+def test_the_result_of_a_reload_that_a_full_disk_does_not_take_is_written_later(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    watching = supervisor(tmp_path)
+    directory = watching.settings.run_directory
+    result = {"number": 1, "ended_at": None}
+    watching._tell(result)
+    obstacle = directory / "reload.new"
+    obstacle.mkdir()
+    watching._tell(result | {"ended_at": 5.0})
+    assert watching._untold is not None
+    watching._tell(watching._untold)
+    assert capsys.readouterr().err.count("can't be written") == 1
+    assert last_result(directory) == result
+    obstacle.rmdir()
+    watching._tell(watching._untold)
+    assert last_result(directory)["ended_at"] == 5.0
+    assert watching._untold is None
 
 
 def test_it_tells_whether_systemd_has_the_sockets(tmp_path: Path) -> None:
