@@ -117,5 +117,11 @@ class Selection:
     def _names_destination(self, line: dict[str, Any], recipient: str) -> bool:
         assert self._destination is not None
         relay = str(line.get("relay") or "")
-        names = [str(line.get("destination") or ""), relay, relay.partition("[")[0], recipient.rpartition("@")[2]]
+        host, _, rest = relay.partition("[")
+        address, _, port = rest.partition("]")
+        hops = [host, recipient.rpartition("@")[2]]
+        names = [str(line.get("destination") or ""), relay, *hops]
+        if transport := str(line.get("transport") or ""):  # as destinations are named elsewhere: transport:next hop
+            hops += [f"[{address}]{port}", f"[{host}]{port}", f"{host}{port}", f"[{address}]"] if address else []
+            names += [f"{transport}:{hop}" for hop in hops if hop]
         return any(name and self._destination(name) for name in names)
