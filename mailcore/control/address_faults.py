@@ -6,6 +6,7 @@ Opens sockets for a moment, and closes them.
 from __future__ import annotations
 
 import errno
+import time
 
 from mailcore.config.settings import Settings
 from mailcore.config.values import listen_address
@@ -14,6 +15,7 @@ from mailcore.supervisor.fresh_addresses import Unusable, fresh_addresses, ports
 
 __all__ = ["address_faults"]
 
+WAIT_S = 3.0  # a receiver that ends for the reload before may still listen
 OF_SYSTEMD = (
     "can't be changed here: systemd has the sockets. Change the addresses in waypost.toml and run waypost setup, or change "
     "them in the playbook"
@@ -40,12 +42,18 @@ def address_faults(old: Settings, new: Settings, *, sockets_are_given: bool) -> 
 
 def _why(endpoint: str, own_ports: frozenset[int]) -> Unusable | None:
     """Returns why an address can't be listened on, as far as this process can tell: the supervisor may open more ports."""
-    why = unusable(endpoint)
-    if why is None or why.errno == errno.EACCES:
-        return None
-    if why.errno == errno.EADDRINUSE and listen_address(endpoint)[1] in own_ports:
-        return None  # our receivers may have it, on another address
-    return why
+    until = time.monotonic() + WAIT_S
+    while True:
+        why = unusable(endpoint)
+        if why is None or why.errno == errno.EACCES:
+            return None
+        if why.errno != errno.EADDRINUSE:
+            return why
+        if listen_address(endpoint)[1] in own_ports:
+            return None  # our receivers may have it, on another address
+        if time.monotonic() > until:
+            return why
+        time.sleep(0.05)
 
 
 def _key_of(settings: Settings, endpoint: str) -> str:

@@ -1,7 +1,9 @@
 """Answers the three operations that inject a message: begin, data, end. A client that disconnects in between leaves no file.
 
-Law: messages that are handed in at the same time have different queue ids. Ids are given out one at a time, in the threads that
-open the files.
+Messages that are handed in at the same time have different queue ids: ids are given out one at a time, in the threads that open
+the files.
+
+Keeps law: ids-never-reused (docs/laws.md).
 
 The message is complete in its spool file, synced, before the manager hears of it; the answer comes when the manager's record
 is synced. When it is unknown whether that happened, the file stays: a queued envelope may need it; if none does, the sweep

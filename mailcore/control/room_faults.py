@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from mailcore.config.settings import Settings
 from mailcore.control.protocol.settings import KeyFault
+from mailcore.counted import counted
 from mailcore.log.disk import Disk
 
 __all__ = ["room_faults"]
@@ -24,7 +25,7 @@ def _of_bytes(old: Settings, new: Settings, disk: Disk) -> Iterator[KeyFault]:
     for directory in (new.queue_directory, new.spool_directory):
         free = disk.free_bytes(str(directory))
         if raised and needed > free:
-            yield _fault(raised[0], f"{free} bytes", str(directory))
+            yield _fault(raised[0], counted(free, "byte"), str(directory))
 
 
 def _of_inodes(old: Settings, new: Settings, disk: Disk) -> Iterator[KeyFault]:
@@ -35,11 +36,11 @@ def _of_inodes(old: Settings, new: Settings, disk: Disk) -> Iterator[KeyFault]:
     for directory in (new.queue_directory, new.spool_directory):
         free = disk.free_inodes(str(directory))
         if raised and needed > free:
-            yield _fault(raised[0], f"{free} inodes", str(directory))
+            yield _fault(raised[0], counted(free, "inode"), str(directory))
 
 
 def _fault(name: str, free: str, directory: str) -> KeyFault:
     return KeyFault(
         key=f"queue.{name}",
-        reason=f"must be less: {free} are free on the disk of {directory}, and all new mail would be refused",
+        reason=f"must be less: the disk of {directory} has {free} free, and all new mail would be refused",
     )

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from mailcore.config.managed import HISTORY
+from mailcore.control import address_faults
 from mailcore.control.async_client import AsyncControlClient
 from mailcore.control.client import ControlError
 from mailcore.control.protocol.settings import SettingsChanged, SettingsHistory, SettingsKnown
@@ -53,7 +54,10 @@ async def test_an_address_that_this_host_does_not_have_is_a_fault_at_its_field(
     assert not (home / "managed.toml").exists()
 
 
-async def test_a_port_of_another_process_is_a_fault_at_its_field(control: AsyncControlClient, home: Path) -> None:
+async def test_a_port_of_another_process_is_a_fault_at_its_field(
+    control: AsyncControlClient, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(address_faults, "WAIT_S", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
         answer = await changed(control, ["listener"], [{"address": address}])

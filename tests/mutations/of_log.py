@@ -266,6 +266,13 @@ MUTATIONS = [
         "tests/log/test_index.py",
     ),
     Mutation(
+        "two messages that are handed in at once ask for their ids together",
+        "mailcore/control/injecting.py",
+        "        with self._giving:\n            queue_id = self._ids.next()\n",
+        "        queue_id = self._ids.next()\n",
+        "tests/control/test_injecting.py",
+    ),
+    Mutation(
         "a process that starts forgets the time that was reserved",
         "mailcore/queue/reserved_time.py",
         "            self.floor = read_reserved(self._disk, self._path)\n",

@@ -19,6 +19,13 @@ MUTATIONS = [
         f"{RELOAD} -k fault",
     ),
     Mutation(
+        "a reload takes an address that this host does not have",
+        "mailcore/supervisor/preparation.py",
+        "            if why.errno != errno.EADDRINUSE and is_start:\n",
+        "            if why.errno != errno.EADDRINUSE:\n",
+        "tests/supervisor/test_supervisor.py -k no_receiver_could",
+    ),
+    Mutation(
         "a process that reads a setting is not restarted",
         "mailcore/supervisor/settings_change.py",
         '    "bounce": ("manager",),\n',
