@@ -2,7 +2,7 @@
 
 ``Queue`` decides when (law: mark-after-record).
 
-Keeps law: mark-after-record, law: memory-bounded (docs/laws.md).
+Keeps law: mark-after-record, law: sync-before-belief, law: memory-bounded (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Marks:
     def write_checked(self, lane: str, base: int, path: str, offset: int, value: int, queue_id: str) -> int:
         """Marks a record in the segment ``base``, which may be retired. Garbage stays garbage.
 
-        Returns its bytes; 0 if it has a garbage mark, is not an envelope of this message, or cannot be read: then nothing is
-        written (law: believe-only-a-match).
+        Returns its bytes; 0 if it has a garbage mark, is not an envelope of this message, or is deleted. Only an envelope of
+        this message is written to (law: believe-only-a-match).
         """
         try:
             fd = self._file(lane, base, path)
@@ -57,13 +57,16 @@ class Marks:
             if len(head) <= HEADER_BYTES or queue_id_in(head[HEADER_BYTES:]) != queue_id.encode("ascii", "replace"):
                 return 0
             _, type_, mark, length, _ = HEADER.unpack_from(head)
-            self.dirty.add((lane, base))  # also if the mark is there: it may be in the cache only
-            if type_ != RecordType.ENVELOPE or mark == GARBAGE:
+            if type_ != RecordType.ENVELOPE:
                 return 0
-            self.disk.write(fd, [bytes([value])], offset - base + MARK_AT)
+            self.dirty.add((lane, base))
+            # Also if the mark is there: it may be in the cache only. After a failed sync of another process its page counts as
+            # written (docs/facts.md), and a sync writes the mark only if it is made again.
+            is_garbage = mark == GARBAGE
+            self.disk.write(fd, [bytes([GARBAGE if is_garbage else value])], offset - base + MARK_AT)
         except FileNotFoundError:
             return 0
-        return HEADER_BYTES + int(length)
+        return 0 if is_garbage else HEADER_BYTES + int(length)
 
     def _file(self, lane: str, base: int, path: str) -> int:
         key = lane, base

@@ -133,6 +133,13 @@ MUTATIONS = [
         f"{LANE} -k law_tail",
     ),
     Mutation(
+        "a mark that only the cache shows is not written again",
+        "mailcore/queue/marks.py",
+        "            if type_ != RecordType.ENVELOPE:\n",
+        "            if type_ != RecordType.ENVELOPE or mark == GARBAGE:\n",
+        "tests/queue/test_laws_recovery.py -k law_belief",
+    ),
+    Mutation(
         "a segment whose header is lost ends the lane where it begins",
         "mailcore/log/lane.py",
         "                continue\n            try:\n                # A segment that",

@@ -8,14 +8,15 @@ import msgspec
 import pytest
 
 from mailcore.envelope import Status
+from mailcore.log.lane import LaneFailed
 from mailcore.queue.lanes import DELETED, HOLD
 from mailcore.queue.records import (
     append_envelope,
 )
 from mailcore.queue.sizes import QueueSize
 from tests.queue.audit import audit
-from tests.queue.simulated_machine import RETRY_S, SPOOL, SimulatedMachine
-from tests.queue.steps import RETRY, Nothing, begun, defer_all, new_machine
+from tests.queue.simulated_machine import INCOMING, RETRY_S, SPOOL, SimulatedMachine
+from tests.queue.steps import RETRY, Nothing, begun, defer_all, deliver_all, new_machine
 from tests.simulated_disk import PowerLoss, RandomChoice, every
 
 
@@ -146,3 +147,20 @@ def test_an_envelope_of_a_later_generation_at_a_stale_place_is_not_read_twice() 
     assert machine.begin() is None
     envelope = msgspec.structs.replace(first.envelope, queue_id="M000000000077", generation=0)
     assert append_envelope(machine.queue.writer(RETRY), envelope) > first.offset
+
+
+def test_law_belief_a_mark_that_only_the_cache_shows_is_written_again() -> None:
+    """A receiver's sync failed on the file of the mark, so its page counts as written, and the next sync does not write it."""
+    machine, outside, disk = new_machine()
+    machine.accept()
+    machine.durable()
+    deliver_all(machine, begun(machine))
+    machine.sync()
+    disk.fail("sync", in_path=INCOMING, lying=True)
+    with pytest.raises(LaneFailed):
+        machine.accept()
+    machine.receiver.reopen()
+    machine.accept()  # into a new segment
+    found = disk.kill()
+    SimulatedMachine(found, outside)
+    audit(found.crash(Nothing()), outside)
