@@ -343,8 +343,9 @@ def _cut(text: str) -> Cutoff:
 
 
 def _as_of(filter_: Filter, at: float, now: float) -> Filter:
-    """Returns the filter with ages measured at the time of the count: no message gets old enough for it afterwards."""
-    passed = max(now - at, 0.0)
+    """Returns the filter with ages measured at the time of the count: no message gets old enough for it afterwards, and none
+    young enough when the clock is set back."""
+    passed = now - at
     older, younger = filter_.older_than_s, filter_.younger_than_s
     return msgspec.structs.replace(
         filter_,

@@ -1,8 +1,9 @@
 """A cutoff: the state of the queue when its messages were counted, so that a later change touches no newer message.
 
-It holds the time of the count and how far each lane could be read then. A message is newer if it arrived after that time, or
-if its first envelope lies beyond the end of its lane: a receiver's lane, ``local``, or a retry lane for scheduled mail. For a
-message that was rewritten since, the first envelope is searched beyond the ends.
+It holds the time of the count and how far each lane could be read then. A message that still lies below the end of its
+lane was there, even if the clock was ahead when it arrived. Another one is newer if it arrived after that time, or if its first
+envelope lies beyond the end of its lane: a receiver's lane, ``local``, or a retry lane for scheduled mail. For a message that
+was rewritten since, the first envelope is searched beyond the ends.
 
 Law: if it is not known whether a message is newer, it is left alone, with one exception: if the segment of its first envelope
 is deleted already, only its time of arrival (the first byte of its data) decides.
@@ -22,7 +23,7 @@ from mailcore.log.index import queue_id_in
 from mailcore.log.reader import LaneReader
 from mailcore.log.segment import Damage
 from mailcore.lookup.browse import WITHOUT_END, Item, Stretch
-from mailcore.queue.lanes import DELETED, HOLD, LOCAL, is_incoming
+from mailcore.queue.lanes import LOCAL, is_incoming
 
 __all__ = ["Cutoff", "CutoffError"]
 
@@ -43,8 +44,7 @@ class Cutoff:
     @classmethod
     def of(cls, stretches: Mapping[str, Stretch], at: float) -> Cutoff:
         """Makes a cutoff. ``at`` must be a time after ``stretches`` were read."""
-        ends = {lane: stretch.end for lane, stretch in stretches.items() if lane not in (HOLD, DELETED)}
-        return cls(at, {lane: end for lane, end in ends.items() if end is not None})
+        return cls(at, {lane: stretch.end for lane, stretch in stretches.items() if stretch.end is not None})
 
     def __str__(self) -> str:
         return " ".join([repr(self.at), *(f"{lane}:{end}" for lane, end in self.ends.items())])
@@ -69,11 +69,10 @@ class Cutoff:
         newer: set[str] = set()
         unsure: set[str] = set()
         for item in items:
-            if item.arrived_at > self.at:
+            if item.offset < self.ends.get(item.lane, 0):  # positions are never reused
+                continue
+            if item.arrived_at > self.at or (self.ends and not item.generation):
                 newer.add(item.queue_id)
-            elif not item.generation:
-                if self.ends and item.offset >= self.ends.get(item.lane, 0):
-                    newer.add(item.queue_id)
             elif item.arrived_at > self.at - COMING_S_MAX:
                 unsure.add(item.queue_id)
         if unsure and self.ends:

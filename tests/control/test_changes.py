@@ -206,6 +206,40 @@ async def test_nobody_grows_into_a_filter_after_the_count(running: RunningContro
     assert asked_for(running, "delete") == [old.queue_id, young.queue_id]
 
 
+async def test_what_was_counted_is_changed_although_its_clock_was_ahead(
+    running: RunningControl, control: AsyncControlClient
+) -> None:
+    """The clock was set back before the count: the mail seems to come later than that."""
+    now = time.time()
+    counted = [envelope(arrived_at=now + 1800, generation=generation) for generation in (0, 1, 1)]
+    for lane, message in zip(("incoming.0", "retry.5", "hold"), counted, strict=True):
+        running.write(lane, message)
+    accept(running, "delete")
+    given = {"change": "delete", "filter": {}}
+    count = await control.call("change_matching", given | {"dry_run": True})
+    assert count["matched"] == 3
+    running.write("incoming.0", envelope(arrived_at=now + 1), envelope(arrived_at=now - 1))
+    running.write("retry.5", deferred("b@example.org", arrived_at=now + 1800))
+    assert (await control.call("change_matching", given | {"cut": count["cut"]}))["matched"] == 3
+    assert sorted(asked_for(running, "delete")) == sorted(each.queue_id for each in counted)
+
+
+async def test_nobody_grows_into_a_filter_when_the_clock_is_set_back_after_the_count(
+    running: RunningControl, control: AsyncControlClient
+) -> None:
+    counted_at = time.time() + 3600
+    old, young = envelope(arrived_at=counted_at - 3000), envelope(arrived_at=counted_at - 2000)
+    running.write("incoming.0", old, young)
+    accept(running, "delete")
+    ends = f"incoming.0:{running.lane('incoming.0').end}"
+    given = {"change": "delete", "filter": {"younger_than_s": 2500}, "cut": f"{counted_at} {ends}"}
+    await control.call("change_matching", given)
+    assert asked_for(running, "delete") == [young.queue_id]
+    given["filter"] = {"older_than_s": 2500}
+    await control.call("change_matching", given)
+    assert asked_for(running, "delete") == [young.queue_id, old.queue_id]
+
+
 @pytest.mark.parametrize(
     "cut", ["x", "nan", "1.0 incoming.0", "1.0 incoming.0:", "1.0  ", "1.0 incoming.0:1 incoming.0:2"]
 )

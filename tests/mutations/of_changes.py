@@ -80,4 +80,18 @@ MUTATIONS = [
         "            if False:\n",
         "tests/manager/test_retries_waiting.py -k some_recipients",
     ),
+    Mutation(
+        "mail that was counted is left alone because its clock was ahead",
+        "mailcore/lookup/cutoff.py",
+        "                continue\n            if item.arrived_at > self.at or",
+        "                pass\n            if item.arrived_at > self.at or",
+        "tests/control/test_changes.py -k although_its_clock",
+    ),
+    Mutation(
+        "the ages of a filter follow a clock that is set back",
+        "mailcore/control/changes.py",
+        "    passed = now - at\n",
+        "    passed = max(now - at, 0.0)\n",
+        "tests/control/test_changes.py -k set_back_after",
+    ),
 ]
