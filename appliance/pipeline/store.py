@@ -28,11 +28,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["VERSION", "Busy", "Store", "report_fingerprint", "tells"]
+__all__ = ["DELETED", "VERSION", "Busy", "Store", "report_fingerprint", "tells"]
 
 # Of the tables and report.json: raise it to have days made again by the next run. 2: attempts are what a next hop was asked;
 # mail that was put off and mail returned without attempt are columns of their own.
 VERSION = 2
+DELETED = ".deleted"  # behind a table's name: an empty file where the portal deleted it because of its age
 SPILLED = ("blockmgr-*", "spark-*")  # what Spark calls its directories; it clears them when it ends in peace
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from appliance.pipeline.build_day import ReportBuilder, write_json
 from appliance.pipeline.daily_tables.delays import with_quantiles
 from appliance.pipeline.daily_tables.periods import ADDED, MERGED
 from appliance.pipeline.days import Period, month_of, week_of
-from appliance.pipeline.store import VERSION, Store, report_fingerprint, tells
+from appliance.pipeline.store import DELETED, VERSION, Store, report_fingerprint, tells
 from appliance.pipeline.tables import damaged, read_table, write_table
+from mailcore.counted import counted
 
 __all__ = ["behind", "make_period"]
 
@@ -42,10 +43,28 @@ def make_period(builder: ReportBuilder, period: Period, zone: str) -> Path | Non
     content["left_out"] = [
         f"gold/day={name} cannot be read and was left out; make the report of that day again ({why})"
         for name, why in sorted(broken.items())
-    ]
+    ] + _without_deleted(there)
     write_json(aside / "report.json", content)
     builder.store.publish(aside, f"gold/{period.name}")
     return aside
+
+
+def _without_deleted(there: Mapping[str, tuple[Path, bytes]]) -> list[str]:
+    """Returns a sentence for each table that lacks days, because their tables were deleted when their time was over. The days
+    are still in all other tables."""
+    found = []
+    for name in MERGED:
+        days = sorted(
+            day
+            for day, (version, _) in there.items()
+            if (version / f"{name}{DELETED}").exists() and not (version / name).exists()
+        )
+        if days:
+            them = days[0] if len(days) == 1 else f"{counted(len(days), 'day')} up to {days[-1]}"
+            found.append(
+                f"Table {name}: without {them}; deleted, because a day's table is kept for a shorter time ([reports] keep)."
+            )
+    return found
 
 
 def behind(store: Store, zone: str) -> list[Period]:

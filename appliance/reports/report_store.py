@@ -20,11 +20,10 @@ from typing import Any
 
 from django.conf import settings
 
-from appliance.pipeline.store import report_fingerprint, tells
+from appliance.pipeline.store import DELETED, report_fingerprint, tells
 from mailcore.balance import Scope, difference, terms
 
 __all__ = [
-    "DELETED",
     "Period",
     "Report",
     "available",
@@ -37,7 +36,6 @@ __all__ = [
 
 REPORT = "report.json"
 REPORT_BYTES_MAX = 16 << 20
-DELETED = ".deleted"  # behind a table's name: an empty file where ``retention`` took it away
 DAMAGED = "This report is damaged: it is marked as balanced, but its numbers are not. Make the report again."
 _TABLE = re.compile(r"[a-z][a-z0-9_]{0,39}")
 

@@ -18,8 +18,9 @@ from django.conf import settings
 from django.utils import timezone
 
 from appliance.common.current_settings import current_settings
+from appliance.pipeline.store import DELETED
 from appliance.reports.models import ENDED, Run
-from appliance.reports.report_store import DELETED, Period, Report, available, report_of
+from appliance.reports.report_store import Period, Report, available, report_of
 from appliance.reports.running import Busy, held
 from mailcore.counted import counted
 

@@ -14,7 +14,7 @@ import pytest
 from appliance.pipeline import weeks
 from appliance.pipeline.build_day import ReportBuilder, write_json
 from appliance.pipeline.days import Day, week_of
-from appliance.pipeline.store import VERSION, Store
+from appliance.pipeline.store import DELETED, VERSION, Store
 from appliance.pipeline.tables import damaged, read_table, write_table
 
 DAY = Day(date(2026, 11, 20), "UTC")
@@ -120,3 +120,19 @@ def test_a_week_leaves_such_a_day_out_and_names_it_until_it_is_made_again(builde
     (row,) = cast(Any, read_table(week / "encryption")).to_pylist()
     assert row["count"] == 14
     assert week_of(DAY.date) not in weeks.behind(builder.store, "UTC")
+
+
+def test_a_week_says_which_tables_lack_days_whose_tables_were_deleted(idle: ReportBuilder) -> None:
+    """A day's table may be kept for a shorter time than its week lasts."""
+    made(idle.store, DAY, tables=["encryption"])
+    for day in (BEFORE, DAY.before(2)):
+        version = made(idle.store, day, tables=["encryption"])
+        (version / f"encryption{DELETED}").touch()
+        (version / "encryption").rename(idle.store.root / f"gone-{day.name}")
+    week = weeks.make_period(idle, week_of(DAY.date), "UTC")
+    assert week is not None
+    said = json.loads((week / "report.json").read_text())
+    assert len(said["days"]) == 3
+    (words,) = said["left_out"]
+    assert words.startswith("Table encryption: without 2 days up to 2026-11-19; deleted, ")
+    assert week_of(DAY.date) not in weeks.behind(idle.store, "UTC"), "it would be made each night"
