@@ -128,6 +128,7 @@ class Balance:
         """Counts the end of a message."""
         if active.lane != DELETED:  # a deleted message was counted when it was deleted
             self.finished += 1
+            self.undeleted[1] += active.deleted  # they were undeleted and then returned to the sender
 
     # -- answers
 

@@ -53,11 +53,12 @@ def totals_at_start(
     if restored_at > before.since:
         return Totals(now, "the queue was restored from a backup", queued), False
     verdicts = {status: before.by_status.get(status, 0) + folded.verdicts.get(status, 0) for status in Status}
-    ended = sum(known.ended_at >= stored.journal_end and known.place.lane != DELETED for known in finished)
-    ended += folded.passed[0]
+    over = [known for known in finished if known.ended_at >= stored.journal_end and known.place.lane != DELETED]
+    ended = len(over) + folded.passed[0]
     accepted = {**before.accepted, Origin.SMTP: plus(before.accepted.get(Origin.SMTP, (0, 0)), folded.passed)}
     totals = msgspec.structs.replace(
         before,
+        undeleted=plus(before.undeleted, (0, sum(known.deleted for known in over))),  # and returned to the sender
         finished=before.finished + ended,
         by_status=verdicts,
         accepted=accepted if folded.passed[0] else before.accepted,

@@ -94,4 +94,11 @@ MUTATIONS = [
         "    passed = max(now - at, 0.0)\n",
         "tests/control/test_changes.py -k set_back_after",
     ),
+    Mutation(
+        "an undeleted recipient who is returned with the last of a message still counts as deleted",
+        "mailcore/manager/outcomes.py",
+        "            self.undeleted[1] += active.deleted  ",
+        "            self.undeleted[1] += 0  ",
+        "tests/manager/test_undelete_and_bounce.py -k counts_as_both",
+    ),
 ]
