@@ -10,6 +10,8 @@
 ``append`` gives out offsets and keeps the bytes; ``take`` returns them as a batch, and ``Batch.write`` (which may run in
 another thread) writes and syncs it. So one batch collects while another is synced. The writer does not know what is in the
 records.
+
+With a store (``mailcore.log.store``), a batch is committed there, and then written without a sync (law: local-after-commit).
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ import contextlib
 import itertools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from mailcore.log.disk import Disk
@@ -34,8 +37,9 @@ from mailcore.log.segment import (
     name_of,
     retired_base_of,
 )
+from mailcore.log.store import Changes, Store
 
-__all__ = ["Batch", "LaneFailed", "LaneWriter"]
+__all__ = ["Batch", "LaneFailed", "LaneWriter", "write_together"]
 
 TURN_TIMEOUT_S = 120.0  # longer than any sync of a disk that still works
 UNJOINED_BYTES = 64 * 1024  # a buffer as long as this is written from where it lies
@@ -85,7 +89,38 @@ class Batch:
 
         Raises LaneFailed, also if an earlier batch failed: nothing is written behind a hole (law: no-tail-reuse).
         """
-        self._writer._write(self._pieces, self.end, self._number, self._epoch)
+        store = self._writer.store
+        if store is not None:
+            write_together([self], store, store.changes())
+            return
+        with self._turn() as writer:
+            writer._write(self._pieces, self.end)
+
+    def _turn(self) -> AbstractContextManager[LaneWriter]:
+        return self._writer._in_turn(self._number, self._epoch)
+
+
+def write_together(batches: Sequence[Batch], store: Store, changes: Changes) -> None:
+    """Commits batches of several lanes, and ``changes`` with them, as one; then writes the batches to the local disk.
+
+    Raises LaneFailed if the store refused them: then no lane of these writes until it is reopened. Without a batch, OSError.
+    """
+    with ExitStack() as turns:
+        writers = [turns.enter_context(batch._turn()) for batch in batches]
+        ends = {}
+        for writer, batch in zip(writers, batches, strict=True):
+            for piece in batch._pieces:
+                if piece.buffers:
+                    header = [piece.header.encode()] if piece.header is not None else []
+                    at = 0 if header else piece.start - piece.base
+                    changes.append(store.name(piece.path), at, [*header, *piece.buffers])
+                    ends[writer.lane] = piece.base, piece.end
+        store.commit(changes, ends)
+        for writer, batch in zip(writers, batches, strict=True):
+            try:
+                writer._write(batch._pieces, batch.end)
+            except OSError as error:
+                store.end(f"lane {writer.lane}: {error.strerror or error}")
 
 
 class LaneWriter:
@@ -94,7 +129,7 @@ class LaneWriter:
     ``clock`` returns wall-clock seconds and ``salt`` a random 64-bit number, both for segment headers. Offsets below ``floor``
     are named in the journal or the restart positions, and are not used again. ``end_at`` is the end of the last segment's
     records if the caller knows it better than the file (law: end-decides); None reads it from the file. ``version`` is that of
-    the segments to be written, and may be raised later.
+    the segments to be written, and may be raised later. ``store``: keeps the lane beside the local disk; None: nothing does.
     """
 
     def __init__(
@@ -108,8 +143,10 @@ class LaneWriter:
         floor: int = 0,
         end_at: int | None = None,
         version: int = WITHOUT_RETAINED,
+        store: Store | None = None,
     ) -> None:
         self.disk = disk
+        self.store = store
         self.directory = directory
         self.lane = os.path.basename(directory.rstrip("/"))
         self.segment_bytes = segment_bytes
@@ -265,17 +302,17 @@ class LaneWriter:
             self._pieces = [piece]
         return batch
 
-    def _write(self, pieces: list[_Piece], end: int, number: int, epoch: int) -> None:
+    @contextmanager
+    def _in_turn(self, number: int, epoch: int) -> Iterator[LaneWriter]:
+        """Waits until all batches before this one are written. Raises LaneFailed, also if one of them failed."""
         with self._turn:
-            if not self._turn.wait_for(lambda: self._written == number, TURN_TIMEOUT_S):
+            # A store may be away for as long as it likes: only the batch before knows how long that is.
+            if not self._turn.wait_for(lambda: self._written == number, TURN_TIMEOUT_S if self.store is None else None):
                 raise RuntimeError(f"lane {self.lane}: a batch that was taken is never written")
             try:
                 if self._failed or epoch != self._epoch:
                     raise LaneFailed(f"lane {self.lane} failed in a batch before this one")
-                for piece in pieces:
-                    self._write_piece(piece)
-                if pieces:
-                    self.durable = end
+                yield self
             except OSError as error:
                 self._failed = True
                 raise LaneFailed(f"lane {self.lane}: {error.strerror or error}") from error
@@ -286,6 +323,12 @@ class LaneWriter:
                 self._written += 1
                 self._turn.notify_all()
 
+    def _write(self, pieces: list[_Piece], end: int) -> None:
+        for piece in pieces:
+            self._write_piece(piece)
+        if pieces:
+            self.durable = end
+
     def _write_piece(self, piece: _Piece) -> None:
         disk = self.disk
         if piece.header is not None:
@@ -293,8 +336,9 @@ class LaneWriter:
             self._fd = disk.create(piece.path)
             try:
                 disk.write(self._fd, _joined([piece.header.encode(), *piece.buffers]), 0)
-                disk.sync(self._fd)
-                disk.sync_directory(self.directory)
+                if self.store is None:
+                    disk.sync(self._fd)
+                    disk.sync_directory(self.directory)
             except OSError:
                 # Nothing in it was ever durable. If it stayed, each attempt would leave one such file on a full disk.
                 with contextlib.suppress(OSError):
@@ -302,7 +346,8 @@ class LaneWriter:
                 raise
         elif piece.buffers:
             disk.write(self._fd, _joined(piece.buffers), piece.start - piece.base)
-            disk.sync(self._fd)
+            if self.store is None:
+                disk.sync(self._fd)
         if piece.index:
             self._write_index(piece)
 

@@ -18,6 +18,7 @@ import google_crc32c
 import msgspec
 
 from mailcore.log.disk import Disk
+from mailcore.log.store import Changes, Store
 
 __all__ = [
     "DAMAGED",
@@ -30,6 +31,7 @@ __all__ = [
     "Recount",
     "RestartPositions",
     "Totals",
+    "add_positions",
     "damaged_positions",
     "read_all_positions",
     "read_positions",
@@ -122,19 +124,19 @@ class RestartPositions(msgspec.Struct, frozen=True, array_like=True):
     refers: bool = False  # a message may refer to data in the record of another envelope; from version 3 on
 
 
-def write_positions(disk: Disk, directory: str, positions: RestartPositions) -> None:
-    """Writes the positions atomically, synced, and keeps the previous ones. Raises OSError; the old ones are then valid."""
-    body = msgspec.msgpack.encode(positions)
-    version = VERSION if positions.refers else WITHOUT_REFERENCES if positions.aside else WITHOUT_ASIDE
-    head = _HEAD.pack(_MAGIC, version, 0, len(body), 0)[:_CHECKED]
-    data = head + struct.pack("<I", google_crc32c.extend(google_crc32c.value(head), body)) + body
+def write_positions(disk: Disk, directory: str, positions: RestartPositions, *, synced: bool = True) -> None:
+    """Writes the positions atomically, and keeps the previous ones. Raises OSError; the old ones are then valid.
+
+    ``synced`` is False if a store keeps them.
+    """
     new = os.path.join(directory, f"{NAME}.new")
     with contextlib.suppress(FileNotFoundError):
         disk.unlink(new)
     fd = disk.create(new)
     try:
-        disk.write(fd, [data], 0)
-        disk.sync(fd)
+        disk.write(fd, [_encode(positions)], 0)
+        if synced:
+            disk.sync(fd)
     finally:
         disk.close(fd)
     current = os.path.join(directory, NAME)
@@ -143,7 +145,24 @@ def write_positions(disk: Disk, directory: str, positions: RestartPositions) -> 
         kept = PREVIOUS if _read(disk, current) is not None else DAMAGED
         disk.replace(current, os.path.join(directory, kept))
     disk.replace(new, current)
-    disk.sync_directory(directory)
+    if synced:
+        disk.sync_directory(directory)
+
+
+def add_positions(
+    changes: Changes, store: Store, directory: str, positions: RestartPositions, previous: RestartPositions
+) -> None:
+    """Adds to a commit what ``write_positions`` will leave in the directory; ``previous`` are written there now."""
+    changes.put(store.name(os.path.join(directory, NAME)), _encode(positions))
+    if previous.sequence:
+        changes.put(store.name(os.path.join(directory, PREVIOUS)), _encode(previous))
+
+
+def _encode(positions: RestartPositions) -> bytes:
+    body = msgspec.msgpack.encode(positions)
+    version = VERSION if positions.refers else WITHOUT_REFERENCES if positions.aside else WITHOUT_ASIDE
+    head = _HEAD.pack(_MAGIC, version, 0, len(body), 0)[:_CHECKED]
+    return head + struct.pack("<I", google_crc32c.extend(google_crc32c.value(head), body)) + body
 
 
 def read_positions(disk: Disk, directory: str) -> RestartPositions | None:

@@ -11,10 +11,10 @@ import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from mailcore.log.store import unlink
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.flow import Flow
 from mailcore.queue.compaction import MOVES_MAX, Compaction, sent_round
-from mailcore.queue.retiring import unlink
 from mailcore.queue.sweep import Sweep
 
 __all__ = ["Housekeeping"]
@@ -67,7 +67,7 @@ class Housekeeping:
         await context.loop.run_in_executor(self._thread, look.run)
         for lane, base, path in bodies.looked(look, context.checkpoints.older.sequence):
             context.queue.forget_segment(lane, base)
-            await context.loop.run_in_executor(self._thread, unlink, context.queue.disk, [path])
+            await context.loop.run_in_executor(self._thread, unlink, context.queue.disk, [path], context.queue.store)
 
     async def _look(self) -> None:
         context, loop, thread = self.context, self.context.loop, self._thread

@@ -21,13 +21,15 @@ from dataclasses import dataclass, field
 
 from mailcore.log.disk import Disk
 from mailcore.log.index import index_path
-from mailcore.log.lane import Batch
-from mailcore.log.positions import LanePosition, RestartPositions, write_positions
-from mailcore.log.retired import open_either
+from mailcore.log.lane import Batch, write_together
+from mailcore.log.positions import LanePosition, RestartPositions, add_positions, write_positions
+from mailcore.log.retired import open_either, retired_path
 from mailcore.log.segment import name_of
+from mailcore.log.store import Store
 from mailcore.queue.damage import damaged_path
 from mailcore.queue.exported import Candidate, Keeper
 from mailcore.queue.lanes import JOURNAL
+from mailcore.queue.marks import ForStore
 from mailcore.queue.queue import Queue, Unmarked
 from mailcore.queue.retiring import Leaving, Retirement
 from mailcore.queue.suffix import shorten
@@ -49,10 +51,16 @@ class Checkpoint:
     unmarked: list[Unmarked]
     dirty_keys: set[tuple[str, int]]
     carried_bytes: int
+    previous: RestartPositions
+    store: Store | None = None
+    marks: list[tuple[str, list[int], int]] = field(default_factory=list)  # for the store: path, offsets, value
     spool_garbage: list[str] = field(default_factory=list)
 
     def write(self) -> None:
         """Writes and syncs everything but the journal. Raises LaneFailed or OSError; the previous positions stay valid."""
+        if self.store is not None:
+            self._commit(self.store)
+            return
         for batch in self.batches:
             batch.write()
         for path in self.dirty:
@@ -63,6 +71,18 @@ class Checkpoint:
                 finally:
                     self.disk.close(fd)
         write_positions(self.disk, self.directory, self.positions)
+
+    def _commit(self, store: Store) -> None:
+        """Commits all of it at once; the local marks are there already, and the next start makes them what the store has."""
+        changes = store.changes()
+        for path, offsets, value in self.marks:
+            changes.marks(store.name(path), offsets, value)
+        add_positions(changes, store, self.directory, self.positions, self.previous)
+        write_together(self.batches, store, changes)
+        try:
+            write_positions(self.disk, self.directory, self.positions, synced=False)
+        except OSError as error:
+            store.end(f"restart positions: {error.strerror or error}")
 
 
 class Checkpoints:
@@ -109,7 +129,7 @@ class Checkpoints:
             sizes.recounts(),
             queue.some_refer,
         )
-        dirty, queue.marks.dirty = queue.marks.dirty, set()
+        dirty, marks = queue.marks.take()
         queue.in_checkpoint, queue.awaiting_checkpoint = queue.awaiting_checkpoint, []
         return Checkpoint(
             queue.disk,
@@ -120,7 +140,21 @@ class Checkpoints:
             queue.in_checkpoint,
             dirty,
             queue.carried_bytes,
+            self.newest,
+            queue.store,
+            self._by_file(marks),
         )
+
+    def _by_file(self, marks: ForStore) -> list[tuple[str, list[int], int]]:
+        """Returns the path of each file that has them, offsets and value. No segment gets its other name before ``written``."""
+        found = []
+        for (lane, base), values in marks.items():
+            path = os.path.join(self.queue.path(lane), name_of(base))
+            if not self.queue.disk.exists(path):
+                path = retired_path(path)
+            for value in set(values.values()):
+                found.append((path, [at for at, each in values.items() if each == value], value))
+        return found
 
     @property
     def settled(self) -> bool:
@@ -161,7 +195,7 @@ class Checkpoints:
     def _deletable(self) -> Retirement:
         queue = self.queue
         older = self.older.sequence
-        found = Retirement(queue.disk, lambda lane, base: queue.bodies.may_unlink(lane, base, older))
+        found = Retirement(queue.disk, lambda lane, base: queue.bodies.may_unlink(lane, base, older), queue.store)
         candidates: list[Candidate] = []
         for lane in queue.runners:
             positions = [p.lanes.get(lane) for p in (self.older, self.newest)]

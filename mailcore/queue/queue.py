@@ -34,6 +34,7 @@ from mailcore.log.positions import Totals
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import GARBAGE, RETAINED, Record, RecordType
 from mailcore.log.segment import VERSION, WITHOUT_RETAINED, Damage
+from mailcore.log.store import Store
 from mailcore.queue.active import Active
 from mailcore.queue.arrivals import count_arrivals
 from mailcore.queue.aside import counts_of
@@ -100,6 +101,7 @@ class Queue:
         directory: str,
         spool: Spool,
         *,
+        store: Store | None = None,
         segment_bytes: int,
         names_counted: int,
         undo_time_s: int,
@@ -110,6 +112,7 @@ class Queue:
         self.disk = disk
         self.directory = directory
         self.spool = spool
+        self.store = store  # keeps the queue beside the local disk; None: nothing does
         self.segment_bytes = segment_bytes
         self.undo_time_s = undo_time_s
         self.clock = clock
@@ -150,7 +153,7 @@ class Queue:
         self.some_aside = False  # since ever: an older version would deliver what is held, so it must not start here
         self.bodies = Bodies(disk, directory)
         self.data = StoredData(disk, self.spool, self.bodies, self.reader)
-        self.marks = Marks(disk)
+        self.marks = Marks(disk, stored=store is not None)
 
     # -- lanes
 
@@ -185,6 +188,7 @@ class Queue:
             floor=floor,
             end_at=end_at,
             version=VERSION if self.some_refer else WITHOUT_RETAINED,
+            store=self.store,
         )
         self.writers[lane] = writer
         if lane not in self.runners:

@@ -37,6 +37,7 @@ from mailcore.log.positions import (
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import GARBAGE, RecordType
 from mailcore.log.segment import VERSION, WITHOUT_RETAINED, Damage
+from mailcore.log.store import Store
 from mailcore.queue.aside import counts_of
 from mailcore.queue.checkpoint import SUFFIX_BYTES_MAX, Checkpoints
 from mailcore.queue.exported import Keeper
@@ -91,8 +92,11 @@ def recover(
     on_damage: Callable[[Damage], None],
     keeper: Keeper | None = None,
     restored_at: float = 0.0,
+    store: Store | None = None,
 ) -> Recovered:
     """Opens the queue after any crash. ``restored_at``: when it was restored from a backup; 0.0 if it never was.
+
+    ``store``: keeps the queue beside the local disk; the files are then what it has.
 
     Raises Locked, SegmentTooNew, LaneFailed, OSError.
     """
@@ -103,7 +107,8 @@ def recover(
         queue = Queue(
             disk,
             directory,
-            Spool(disk, spool_directory),
+            Spool(disk, spool_directory, store),
+            store=store,
             segment_bytes=segment_bytes,
             names_counted=names_counted,
             undo_time_s=undo_time_s,
@@ -135,6 +140,7 @@ def recover(
             floor=max(end, positions.journal_end),
             end_at=end,
             version=VERSION if queue.some_refer else WITHOUT_RETAINED,
+            store=store,
         )
         _open_lanes(disk, queue, positions, folded)
         settled = _settle(queue, positions, folded, is_rebuilt=not stored.sequence)

@@ -13,6 +13,7 @@ Keeps law: retained-data-stays, law: damage-set-aside (docs/laws.md).
 from __future__ import annotations
 
 import contextlib
+import enum
 import os
 import struct
 from collections.abc import Callable, Iterable
@@ -24,8 +25,9 @@ from mailcore.log.index import index_path
 from mailcore.log.record import GARBAGE, HEADER, HEADER_BYTES, RecordType, magic_of
 from mailcore.log.retired import retired_path
 from mailcore.log.segment import FIRST_RECORD, Segment, SegmentDamaged
+from mailcore.log.store import Store, unlink
 
-__all__ = ["Leaving", "Look", "Retirement", "living_data", "unlink"]
+__all__ = ["Leaving", "Look", "Retirement", "living_data"]
 
 _LENGTH = struct.Struct("<I")
 _READ_BYTES = 4096  # the header of a record, and those of small ones behind it; data is not read
@@ -41,12 +43,22 @@ class Leaving(NamedTuple):
     end: int  # lane offset where its valid records end
 
 
+class _Fate(enum.Enum):
+    """What becomes of a segment that no lane needs."""
+
+    DELETE = enum.auto()
+    RETIRE = enum.auto()
+    IS_RETIRED = enum.auto()  # before the last crash
+    STAY = enum.auto()  # it cannot be read, or is gone
+
+
 @dataclass(slots=True)
 class Retirement:
     """Deletes and retires files, after a checkpoint. ``run`` may be called in another thread."""
 
     disk: Disk
     may_unlink: Callable[[str, int], bool]  # (lane, base) -> whether the marks of a segment are old enough
+    store: Store | None = None
     paths: list[str] = field(default_factory=list)  # to be deleted
     leaving: list[Leaving] = field(default_factory=list)  # the oldest of a lane first
     found: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)  # of retired ones: bytes needed, bytes
@@ -61,47 +73,66 @@ class Retirement:
         """
         others: list[Leaving] = []
         directories = set()
-        for each in self.leaving:
-            try:
-                is_retired = self._leave(each)
-            except FileNotFoundError:
-                is_retired = self.disk.exists(retired_path(each.path))
-            if is_retired:
+        fates: Iterable[tuple[Leaving, _Fate]] = ((each, self._fate(each)) for each in self.leaving)
+        if self.store is not None:
+            fates = list(fates)
+            self._commit(self.store, fates)
+        for each, fate in fates:
+            if fate is _Fate.DELETE:
+                unlink(self.disk, [each.path, index_path(each.path)])
+            if fate is _Fate.RETIRE:
+                self._retire(each)
+            if fate in (_Fate.RETIRE, _Fate.IS_RETIRED):
                 directories.add(os.path.dirname(each.path))
             else:
                 others.append(each)
-        for directory in sorted(directories):
-            self.disk.sync_directory(directory)
+        if self.store is None:
+            for directory in sorted(directories):
+                self.disk.sync_directory(directory)
         unlink(self.disk, self.paths)
         return others
 
-    def _leave(self, leaving: Leaving) -> bool:
-        """Deletes or retires one segment; returns True if it is retired. Raises OSError."""
-        disk, path = self.disk, leaving.path
+    def _fate(self, leaving: Leaving) -> _Fate:
+        """Returns what is to become of a segment. Raises OSError."""
         try:
-            segment = Segment(disk, path)
+            segment = Segment(self.disk, leaving.path)
+        except FileNotFoundError:
+            return _Fate.IS_RETIRED if self.disk.exists(retired_path(leaving.path)) else _Fate.STAY
         except SegmentDamaged:
-            if disk.size_of(path) <= FIRST_RECORD:  # it was never finished: nothing in it was acknowledged
-                unlink(disk, [path, index_path(path)])
-            return False
+            # If it was never finished, nothing in it was acknowledged.
+            return _Fate.DELETE if self.disk.size_of(leaving.path) <= FIRST_RECORD else _Fate.STAY
         try:
             alive, size = living_data(segment, leaving.end)
         finally:
             segment.close()
         if not alive and self.may_unlink(leaving.lane, leaving.base):  # asked after the marks were read
-            unlink(disk, [path, index_path(path)])
-            return False
+            return _Fate.DELETE
+        self.found[leaving.lane, leaving.base] = alive, size
+        return _Fate.RETIRE
+
+    def _retire(self, leaving: Leaving) -> None:
+        disk, path = self.disk, leaving.path
         fd = disk.open_write(path)
         try:
             if disk.size(fd) > leaving.end - leaving.base:
                 disk.shorten(fd, leaving.end - leaving.base)
-            disk.sync(fd)
+            if self.store is None:
+                disk.sync(fd)
         finally:
             disk.close(fd)
         disk.replace(path, retired_path(path))
         unlink(disk, [index_path(path)])
-        self.found[leaving.lane, leaving.base] = alive, size
-        return True
+
+    def _commit(self, store: Store, fates: Iterable[tuple[Leaving, _Fate]]) -> None:
+        """Commits all of it at once. A segment in a store has no bytes behind its records, so it is only renamed."""
+        changes = store.changes()
+        changes.drop(map(store.name, self.paths))
+        for each, fate in fates:
+            if fate is _Fate.DELETE:
+                changes.drop([store.name(each.path)])
+            elif fate is _Fate.RETIRE:
+                changes.rename(store.name(each.path), store.name(retired_path(each.path)))
+        store.commit(changes, {})
 
 
 @dataclass(slots=True)
@@ -160,10 +191,3 @@ def _records(segment: Segment, end: int) -> Iterable[tuple[int, int, int, bool]]
                 has_data = length > _LENGTH.size + envelope
             yield HEADER_BYTES + length, type_, mark, has_data
             offset += HEADER_BYTES + length
-
-
-def unlink(disk: Disk, paths: Iterable[str]) -> None:
-    """Removes files that exist. If a crash loses an unlink, space is lost until the next start, never mail."""
-    for path in paths:
-        with contextlib.suppress(FileNotFoundError):
-            disk.unlink(path)

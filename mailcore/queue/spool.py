@@ -27,6 +27,7 @@ import msgspec
 
 from mailcore.envelope import Envelope
 from mailcore.log.disk import Disk
+from mailcore.log.store import Store, unlink
 
 __all__ = ["DATA_AT", "FANOUT", "Spool", "SpoolDamaged", "SpoolFile"]
 
@@ -51,9 +52,10 @@ class SpoolDamaged(Exception):
 class Spool:
     """The spool directory."""
 
-    def __init__(self, disk: Disk, directory: str) -> None:
+    def __init__(self, disk: Disk, directory: str, store: Store | None = None) -> None:
         self.disk = disk
         self.directory = directory
+        self.backing = store  # keeps the files beside the local disk; None: nothing does
         self.replacing = threading.Lock()  # held while a file is replaced, and by the sweep while it removes one
 
     def path(self, queue_id: str) -> str:
@@ -64,7 +66,7 @@ class Spool:
         """Creates a spool file. Raises FileExistsError if one of that id exists, OSError if the disk is full."""
         path = self.path(queue_id)
         self.disk.make_directory(os.path.dirname(path))
-        return SpoolFile(self.disk, path)
+        return SpoolFile(self.disk, path, self.backing)
 
     def store(self, envelope: Envelope, data: bytes) -> Envelope:
         """Writes a complete, synced spool file for data in memory, replacing one of the same id. Raises OSError.
@@ -74,7 +76,7 @@ class Spool:
         path = self.path(envelope.queue_id)
         with self.replacing:
             if self.disk.exists(path):
-                self.disk.unlink(path)
+                unlink(self.disk, [path], self.backing)
             file = self.create(envelope.queue_id)
         try:
             file.write([data])
@@ -106,8 +108,7 @@ class Spool:
 
     def remove(self, queue_id: str) -> None:
         """Removes a spool file if it exists."""
-        with contextlib.suppress(FileNotFoundError):
-            self.disk.unlink(self.path(queue_id))
+        unlink(self.disk, [self.path(queue_id)], self.backing)
 
     def queue_ids(self) -> Iterable[str]:
         """Yields the queue ids of all files, complete or not."""
@@ -122,15 +123,16 @@ class Spool:
 class SpoolFile:
     """A spool file being written: ``write`` in order, then ``complete``, or ``abandon``."""
 
-    def __init__(self, disk: Disk, path: str) -> None:
+    def __init__(self, disk: Disk, path: str, store: Store | None = None) -> None:
         self.disk = disk
         self.path = path
+        self._store = store
         self._fd = disk.create(path)
         self.data_bytes = 0
 
     def write(self, buffers: list[bytes]) -> None:
         """Appends data as on the wire. Raises OSError; then only ``abandon`` may be called."""
-        self.disk.write(self._fd, buffers, DATA_AT + self.data_bytes)
+        self._put(buffers, DATA_AT + self.data_bytes)
         self.data_bytes += sum(map(len, buffers))
 
     def complete(self, envelope: Envelope) -> Envelope:
@@ -140,12 +142,25 @@ class SpoolFile:
         """
         body = msgspec.msgpack.encode(msgspec.structs.replace(envelope, spool_bytes=0))
         at = DATA_AT + self.data_bytes
-        self.disk.write(self._fd, [body], at)
         head = _HEAD.pack(_MAGIC, at, self.data_bytes, 0, 0)
-        self.disk.write(self._fd, [_HEAD.pack(_MAGIC, at, self.data_bytes, _checksum(head, body), 0)], 0)
-        self.disk.sync(self._fd)
-        self.disk.sync_directory(os.path.dirname(self.path))
+        head = _HEAD.pack(_MAGIC, at, self.data_bytes, _checksum(head, body), 0)
+        if self._store is None:
+            self.disk.write(self._fd, [body], at)
+            self.disk.write(self._fd, [head], 0)
+            self.disk.sync(self._fd)
+            self.disk.sync_directory(os.path.dirname(self.path))
+        else:
+            self._put([body], at)
+            self._put([head], 0)
         return msgspec.structs.replace(envelope, spool_bytes=at + len(body))
+
+    def _put(self, buffers: list[bytes], at: int) -> None:
+        """Writes here, and in the store first, if there is one: each piece is a commit, so that no upload is held in memory."""
+        if self._store is not None:
+            changes = self._store.changes()
+            changes.blob(self._store.name(self.path), at, buffers)
+            self._store.commit(changes, {})
+        self.disk.write(self._fd, buffers, at)
 
     def close(self) -> None:
         """Closes the file, if it is open."""
@@ -157,4 +172,4 @@ class SpoolFile:
         """Closes and removes the file. Errors are ignored: the sweep removes what stays."""
         with contextlib.suppress(OSError):
             self.close()
-            self.disk.unlink(self.path)
+            unlink(self.disk, [self.path], self._store)

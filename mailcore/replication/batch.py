@@ -58,6 +58,7 @@ class Batch:
         self.chunks: list[Chunk] = []
         self.states: dict[str, bytes] = {}
         self.drops: dict[str, None] = {}  # in order
+        self.renames: dict[str, str] = {}
         self.bytes = 0
 
     def append(self, file: str, at: int, buffers: Iterable[bytes]) -> None:
@@ -80,6 +81,10 @@ class Batch:
             raise ValueError(f"{file} is dropped in this batch")
         self.states[file] = data
         self.bytes += len(data)
+
+    def rename(self, file: str, to: str) -> None:
+        """Gives a file another name. This batch changes it under its old name only."""
+        self.renames[file] = to
 
     def drop(self, files: Iterable[str]) -> None:
         """Deletes files; what this batch has collected for them is left out."""

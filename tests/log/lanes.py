@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 from mailcore.log.disk import Disk
 from mailcore.log.lane import LaneWriter
@@ -14,7 +15,7 @@ DIRECTORY = "/queue/lane"
 _salts = random.Random(2821)
 
 
-def open_writer(disk: Disk, directory: str = DIRECTORY, segment_bytes: int = 1 << 20, **more: int) -> LaneWriter:
+def open_writer(disk: Disk, directory: str = DIRECTORY, segment_bytes: int = 1 << 20, **more: Any) -> LaneWriter:
     return LaneWriter(
         disk,
         directory,

@@ -7,6 +7,7 @@ from mailcore.log.retired import open_either
 from mailcore.queue.lanes import DELETED
 from mailcore.queue.records import Place
 from mailcore.queue.sizes import Amount
+from tests.queue.memory_store import MemoryStore
 from tests.queue.outside_memory import OutsideMemory, Resting
 from tests.queue.simulated_machine import UNDO_S, SimulatedMachine
 from tests.queue.wishes import agreed
@@ -16,14 +17,19 @@ __all__ = ["audit"]
 
 
 def audit(
-    disk: SimulatedDisk, outside: OutsideMemory, segment_bytes: int = 6000, *, rebuilt: bool = False
+    disk: SimulatedDisk,
+    outside: OutsideMemory,
+    segment_bytes: int = 6000,
+    *,
+    rebuilt: bool = False,
+    store: MemoryStore | None = None,
 ) -> SimulatedMachine:
     """Recovers and compares. Nothing acknowledged is lost, nothing recorded as done is due again, nothing is there twice.
 
     ``rebuilt``: from the files, without restart positions: mail and reports may be sent again (law: rebuild-loses-nothing).
     """
     rebuilt = rebuilt or outside.was_rebuilt
-    machine = SimulatedMachine(disk, outside.copy(), segment_bytes)
+    machine = SimulatedMachine(disk, outside.copy(), segment_bytes, store)
     machine.is_rebuilt = rebuilt
     found: dict[str, Resting] = {}
     bounces: dict[str, Resting] = {}

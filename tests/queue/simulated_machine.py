@@ -31,6 +31,7 @@ from mailcore.log.lane import LaneWriter
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import RecordType
 from mailcore.log.segment import Damage
+from mailcore.log.store import unlink
 from mailcore.manager.carrying import Way
 from mailcore.manager.notices import Notice, Outcomes
 from mailcore.queue.active import Active
@@ -51,10 +52,10 @@ from mailcore.queue.records import (
 )
 from mailcore.queue.recovery import recover
 from mailcore.queue.requested import Requested, RetryBatch
-from mailcore.queue.retiring import unlink
 from mailcore.queue.rewrite import finish_deleted, write_replacement
 from mailcore.queue.spool import DATA_AT, Spool
 from tests.queue.machine_passes import MachinePasses
+from tests.queue.memory_store import MemoryStore
 from tests.queue.outside_memory import OutsideMemory, Resting
 from tests.simulated_disk import SimulatedDisk
 
@@ -77,11 +78,14 @@ class SimulatedMachine:
     is_rebuilt = False  # without restart positions, after a power loss
     has_sums = True  # without them, damaged data makes its envelope unreadable
 
-    def __init__(self, disk: SimulatedDisk, outside: OutsideMemory, segment_bytes: int = 6000) -> None:
+    def __init__(
+        self, disk: SimulatedDisk, outside: OutsideMemory, segment_bytes: int = 6000, store: MemoryStore | None = None
+    ) -> None:
         self.disk, self.outside, self.segment_bytes = disk, outside, segment_bytes
+        self.store = store
         self.damage: list[Damage] = []
         self.receiver = LaneWriter(
-            disk, f"{HOME}/{INCOMING}", segment_bytes=segment_bytes, clock=self.clock, salt=self.salt
+            disk, f"{HOME}/{INCOMING}", segment_bytes=segment_bytes, clock=self.clock, salt=self.salt, store=store
         )
         self.recovered = recover(
             disk,
@@ -94,10 +98,11 @@ class SimulatedMachine:
             clock=self.clock,
             salt=self.salt,
             on_damage=self.damage.append,
+            store=store,
         )
         self.queue: Queue = self.recovered.queue
         self.checkpoints = self.recovered.checkpoints
-        self.receiver_spool = Spool(disk, SPOOL)
+        self.receiver_spool = Spool(disk, SPOOL, store)
         self.monotonic = 0.0
         self.passes = MachinePasses(self)
         self.durable()
@@ -377,7 +382,7 @@ class SimulatedMachine:
         if look is not None:
             for lane, base, path in self.queue.bodies.looked(look.run(), older):
                 self.queue.forget_segment(lane, base)
-                unlink(self.disk, [path])
+                unlink(self.disk, [path], self.store)
 
     def drain_deleted(self) -> None:
         runner = self.queue.runners[DELETED]

@@ -18,6 +18,7 @@ from mailcore.queue.compaction import ACTIVE_S, Compaction, sent_round
 from mailcore.queue.lanes import DELETED, HOLD
 from mailcore.queue.sizes import QueueSize
 from tests.queue.audit import audit
+from tests.queue.memory_store import MemoryStore
 from tests.queue.simulated_machine import HOME, RETRY_S, UNDO_S, OutsideMemory, SimulatedMachine
 from tests.simulated_disk import RandomChoice, SimulatedDisk
 
@@ -50,9 +51,11 @@ def short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
 class Story:
     """A machine doing one random thing after another."""
 
-    def __init__(self, disk: SimulatedDisk, outside: OutsideMemory, rng: random.Random) -> None:
+    def __init__(
+        self, disk: SimulatedDisk, outside: OutsideMemory, rng: random.Random, store: MemoryStore | None = None
+    ) -> None:
         self.rng = rng
-        self.machine = SimulatedMachine(disk, outside, SEGMENT_BYTES)
+        self.machine = SimulatedMachine(disk, outside, SEGMENT_BYTES, store)
         self.active: list[Active] = []
         self.moved = 0  # by compaction
 
@@ -253,7 +256,11 @@ def run(seed: int, steps: int, lives: int, how_often: float) -> None:
             outside.was_rebuilt = True  # from now on, mail may come twice
         if life + 1 < lives:
             watch(disk, outside, rng, how_often)
-    machine = audit(disk, outside, SEGMENT_BYTES)
+    to_the_end(audit(disk, outside, SEGMENT_BYTES), outside, seed)
+
+
+def to_the_end(machine: SimulatedMachine, outside: OutsideMemory, seed: int) -> None:
+    """Everything is delivered, each recipient has come to one end, and nothing is left of it."""
     machine.outside = outside
     drain(machine)
     for queue_id, recipients in outside.accepted.items():
