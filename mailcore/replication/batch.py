@@ -1,7 +1,8 @@
 """A batch: what one writer has collected, and what becomes one numbered commit.
 
 The verbs are those of the files of a queue: ``append`` bytes at an offset, ``marks``, ``put`` a small file as a whole,
-``blob`` of an upload, ``drop`` files. Nothing here does I/O. A byte of a file is written once, except for marks.
+``blob`` of an upload, ``rename`` a file, ``drop`` files. Nothing here does I/O. A byte of a file is written once, except for
+marks.
 
 Keeps law: batches-without-gaps, law: drop-with-its-record (docs/laws.md).
 """
@@ -83,7 +84,9 @@ class Batch:
         self.bytes += len(data)
 
     def rename(self, file: str, to: str) -> None:
-        """Gives a file another name. This batch changes it under its old name only."""
+        """Gives a file another name, which no file has. Raises ValueError if this batch changes it: the order would be lost."""
+        if file in self.drops or any(chunk.file in (file, to) for chunk in self.chunks):
+            raise ValueError(f"{file} is changed and renamed in this batch")
         self.renames[file] = to
 
     def drop(self, files: Iterable[str]) -> None:
@@ -123,7 +126,7 @@ class Batch:
         """Returns the statement that commits it as number ``n``, and its parameters."""
         parameters: list[object] = [shard, writer, epoch, incarnation, n, ends]
         chunks = [(chunk, chunk.joined()) for chunk in self.chunks]
-        if len(chunks) == 1 and not self.states and not self.drops:
+        if len(chunks) == 1 and not (self.states or self.drops or self.renames):
             ((chunk, data),) = chunks
             return COMMIT_ONE, [*parameters, chunk.kind, chunk.file, chunk.at, google_crc32c.value(data), data]
         return COMMIT, [
@@ -136,6 +139,8 @@ class Batch:
             [chunk.at for chunk, _ in chunks],
             [google_crc32c.value(data) for _, data in chunks],
             [data for _, data in chunks],
+            list(self.renames),
+            list(self.renames.values()),
         ]
 
 

@@ -71,6 +71,9 @@ COMMIT = Statement(
     f"with w as ({_FENCE}),"
     " gone as (delete from waypost.chunk using w where shard = $1 and file = any($7)),"
     " removed as (delete from waypost.state using w where shard = $1 and file = any($7)),"
+    # A segment that is retired: its bytes stay where they are, only the rows are written again.
+    " moved as (update waypost.chunk c set file = t.new from w, unnest($15::text[], $16::text[]) t (old, new)"
+    "  where c.shard = $1 and c.file = t.old),"
     " small as (insert into waypost.state (shard, file, bytes)"
     "  select $1, t.f, t.b from w, unnest($8::text[], $9::bytea[]) t (f, b)"
     "  on conflict (shard, file) do update set bytes = excluded.bytes),"
@@ -79,7 +82,7 @@ COMMIT = Statement(
     '  from w, unnest($10::"char"[], $11::text[], $12::bigint[], $13::bigint[], $14::bytea[])'
     "  with ordinality t (kind, file, at, crc, bytes, part))"
     f" select n, {KEPT} from w",
-    (TEXT, TEXT, INT8, INT8, INT8, BYTEA, TEXTS, TEXTS, BYTEAS, CHARS, TEXTS, INT8S, INT8S, BYTEAS),
+    (TEXT, TEXT, INT8, INT8, INT8, BYTEA, TEXTS, TEXTS, BYTEAS, CHARS, TEXTS, INT8S, INT8S, BYTEAS, TEXTS, TEXTS),
 )
 
 # It writes, so it waits for the standby, and for everything that still holds the row.

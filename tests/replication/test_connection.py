@@ -75,6 +75,8 @@ def test_parameters_and_rows_of_every_type_come_back_as_they_were(cluster: Clust
         [0, 1 << 62],
         [7, 8],
         [b"\0\n\\", b""],
+        [],
+        [],
     ]
     answer = connection.execute(COMMIT, values, PATIENCE_S)
     assert answer.rows == [(b"\0" * 7 + b"\1", b"\1")]

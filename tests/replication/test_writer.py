@@ -46,10 +46,11 @@ def test_a_batch_of_everything_is_one_commit(cluster: Cluster) -> None:
         batch.marks("incoming.0/0", [4, 1 << 31], 2)
         batch.put("restart", b"P2")
         batch.put("restart.previous", b"P1")
+        batch.rename("journal/9", "journal/9.data")
         writer.commit(batch, ENDS)
     found = cluster.primary.sql("select n, part, kind, file, at, bytes from waypost.chunk order by n, part")
     assert found == [
-        ("1", "1", "a", "journal/9", "0", r"\x6b657074"),
+        ("1", "1", "a", "journal/9.data", "0", r"\x6b657074"),
         ("2", "0", "a", "journal/0", "0", r"\x6e6577"),
         ("2", "1", "m", "incoming.0/0", "2", r"\x0400000000000080"),
     ]
