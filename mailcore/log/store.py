@@ -1,4 +1,4 @@
-"""What keeps the files of a queue outside of this machine, if anything does; its words, and none of its work.
+"""The interface of a store, which keeps the files of a queue outside of this machine.
 
 Without a store, a local disk keeps the files: they are written and synced. With one, the changes are committed first, and
 the local files follow, unsynced: they are a cache, and what starts makes them what the store says.

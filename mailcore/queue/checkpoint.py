@@ -11,6 +11,7 @@
 - law: damage-set-aside. A segment with a damaged record is never deleted.
 - law: retained-data-stays. A segment that no lane needs is retired, and data that a message left is marked when both kept
   positions cover that.
+- law: local-after-commit. With a store, all of a checkpoint is one commit.
 """
 
 from __future__ import annotations

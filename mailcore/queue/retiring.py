@@ -7,7 +7,7 @@ acknowledged, cannot come back when the segment after it is gone, whose header s
 
 Must not know: the manager's loop. ``Retirement.run`` and ``Look.run`` are called in a thread.
 
-Keeps law: retained-data-stays, law: damage-set-aside (docs/laws.md).
+Keeps law: retained-data-stays, law: damage-set-aside, law: local-after-commit (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Leaving(NamedTuple):
 
 
 class _Fate(enum.Enum):
-    """What becomes of a segment that no lane needs."""
+    """The fate of a segment that no lane needs."""
 
     DELETE = enum.auto()
     RETIRE = enum.auto()

@@ -3,7 +3,7 @@
 ``commit`` returns when the batch is on two servers, raises OSError when it never will be there, and otherwise waits for as long
 as it takes.
 
-Keeps law: local-after-commit, law: unknown-until-own-write (docs/laws.md).
+Keeps law: local-after-commit (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -113,15 +113,15 @@ MUTATIONS = [
     Mutation(
         "a spool file's directory is not synced",
         "mailcore/queue/spool.py",
-        "        self.disk.sync(self._fd)\n        self.disk.sync_directory(os.path.dirname(self.path))\n",
-        "        self.disk.sync(self._fd)\n",
+        "            self.disk.sync(self._fd)\n            self.disk.sync_directory(os.path.dirname(self.path))\n",
+        "            self.disk.sync(self._fd)\n",
         "tests/queue/test_spool.py -k law_durable",
     ),
     Mutation(
         "a spool file is not synced",
         "mailcore/queue/spool.py",
-        "        self.disk.sync(self._fd)\n        self.disk.sync_directory(os.path.dirname(self.path))\n",
-        "        self.disk.sync_directory(os.path.dirname(self.path))\n",
+        "            self.disk.sync(self._fd)\n            self.disk.sync_directory(os.path.dirname(self.path))\n",
+        "            self.disk.sync_directory(os.path.dirname(self.path))\n",
         "tests/queue/test_spool.py -k law_durable",
     ),
     Mutation(

@@ -38,6 +38,7 @@ from tests.mutations import (
     of_scheduler,
     of_shares,
     of_signing_in,
+    of_store,
     of_tls,
     of_traces,
 )
@@ -70,6 +71,7 @@ MUTATIONS = [
     *of_scheduler.MUTATIONS,
     *of_shares.MUTATIONS,
     *of_signing_in.MUTATIONS,
+    *of_store.MUTATIONS,
     *of_tls.MUTATIONS,
     *of_traces.MUTATIONS,
 ]

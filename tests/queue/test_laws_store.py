@@ -1,6 +1,6 @@
 """The laws with a store: after any commit the node is gone with its disk, and another one makes its files from the store.
 
-law: local-after-commit, law: files-as-the-database-says
+law: local-after-commit
 """
 
 from __future__ import annotations

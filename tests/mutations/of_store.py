@@ -1,0 +1,72 @@
+"""Ways to break a queue that a store keeps: a node that goes with its disk takes mail along, or brings some back."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+__all__ = ["MUTATIONS"]
+
+LANE, STORE = "mailcore/log/lane.py", "mailcore/log/store.py"
+CHECKPOINT, RETIRING, SPOOL = (f"mailcore/queue/{name}.py" for name in ("checkpoint", "retiring", "spool"))
+TESTS = "tests/queue/test_laws_store.py"
+_EACH = "        for writer, batch in zip(writers, batches, strict=True):\n"
+
+MUTATIONS = [
+    Mutation(
+        "a lane is written before its commit",
+        LANE,
+        f"        store.commit(changes, ends)\n{_EACH}            try:\n                writer._write",
+        f"{_EACH}            writer._write(batch._pieces, batch.end)\n        store.commit(changes, ends)\n"
+        "        for writer, batch in ():\n            try:\n                writer._write",
+        TESTS,
+    ),
+    Mutation(
+        "restart positions are committed before the lanes that they cover",
+        CHECKPOINT,
+        "        write_together(self.batches, store, changes)\n",
+        "        write_together([], store, changes)\n        write_together(self.batches, store, store.changes())\n",
+        TESTS,
+    ),
+    Mutation(
+        "a store has no marks",
+        CHECKPOINT,
+        "            changes.marks(store.name(path), offsets, value)\n",
+        "            store.name(path)\n",
+        TESTS,
+    ),
+    Mutation(
+        "the segment of a mark has the wrong name in the store",
+        CHECKPOINT,
+        "            if not self.queue.disk.exists(path):\n                path",
+        "            if base in self.queue.bodies.retired.get(lane, ()):\n                path",
+        TESTS,
+    ),
+    Mutation(
+        "a segment is retired on this node alone",
+        RETIRING,
+        "                changes.rename(store.name(each.path), store.name(retired_path(each.path)))\n",
+        "                store.name(each.path)\n",
+        TESTS,
+    ),
+    Mutation(
+        "what is deleted here stays in the store",
+        STORE,
+        "        store.commit(changes, {})\n",
+        "        assert changes is not None\n",
+        TESTS,
+    ),
+    Mutation(
+        "the data of a message is on this node alone",
+        SPOOL,
+        "            self._store.commit(changes, {})\n",
+        "            assert changes is not None\n",
+        TESTS,
+    ),
+    Mutation(
+        "a full database is a damaged disk",
+        "mailcore/replication/store.py",
+        "errno.ENOSPC if error.sqlstate == _FULL else errno.EIO",
+        "errno.EIO",
+        "tests/replication/test_store.py -k refuses",
+    ),
+]
