@@ -7,7 +7,7 @@ the local files follow, unsynced: they are a cache, and what starts makes them w
   commit with this change has returned. So local files hold nothing that the store lacks.
 
 A commit is all or nothing. One that returns is kept by two servers; one that raises OSError is not there and never will be; one
-of which nothing is known does not return. ``mailcore.replication`` has the store that is a database.
+of which nothing is known does not return. ``mailcore.replication`` has the store that is a database (decision 0096).
 
 Keeps law: local-after-commit (docs/laws.md).
 """
