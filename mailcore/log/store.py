@@ -59,6 +59,9 @@ class Store(Protocol):
     def commit(self, changes: Changes, ends: Ends) -> None:
         """Blocks until the changes are kept. ``ends``: of the lanes that they extend. Raises OSError if they were refused."""
 
+    def waiting_s(self) -> float:
+        """Returns for how long the commit under way has waited; 0.0 if none is."""
+
     def end(self, why: str) -> NoReturn:
         """Ends this process: what was committed cannot be written to the local disk."""
 

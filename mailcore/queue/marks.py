@@ -85,7 +85,7 @@ class Marks:
         return fd
 
     def take(self) -> tuple[set[tuple[str, int]], ForStore]:
-        """Returns the segments with unsynced marks, and the marks that no store has. Later marks are collected for the next call."""
+        """Returns the segments with unsynced marks, and the marks that no store has; later ones are for the next call."""
         dirty, self.dirty = self.dirty, set()
         if self.for_store is None:
             return dirty, {}

@@ -11,8 +11,8 @@ The head is written last, after data and envelope; until then it is zeros and th
 head's first 24 bytes and the envelope. The checksums of the data and the size of the file are in the ENVELOPE record that names
 the file (mailcore.log.data_blocks), not here: what damages this file cannot make them fit. A spool file is never moved. It is
 safe when ``SpoolFile.complete`` has returned: file and directory are synced. A valid head alone proves nothing about the data:
-the file counts only if an ENVELOPE record names it, and that is written later (law: data-before-replacement). With a store, each
-piece is committed before it is written here (law: local-after-commit).
+the file counts only if an ENVELOPE record names it, and that is written later (law: data-before-replacement). With a store,
+each piece is committed before it is written here (law: local-after-commit).
 """
 
 from __future__ import annotations

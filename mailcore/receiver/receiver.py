@@ -60,6 +60,7 @@ from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.reception import Reception
 from mailcore.receiver.refusals import Allowance
 from mailcore.receiver.server import Server
+from mailcore.receiver.stored import ReceiverStores
 from mailcore.routing.networks import ByNetwork
 from mailcore.routing.reverse_names import ReverseNames
 from mailcore.supervisor.ending import asked_to_end, end_at_once
@@ -105,6 +106,7 @@ class Receiving:
         open_rewriting: OpenRewriting = no_rewriting,
         open_check: OpenCheck | None = None,
         make_checks: MakeChecks | None = None,
+        stores: ReceiverStores | None = None,
     ) -> None:
         self._measuring = Measuring(loop) if settings.metrics.listen else None
         if disk is None:
@@ -120,6 +122,7 @@ class Receiving:
             clock=segment_clock(time.time, disk, lambda: [ids]),
             salt=lambda: secrets.randbits(64),
             floor=named_end(disk, str(settings.queue_directory), lane),
+            store=None if stores is None else stores.lane,
         )
         disk.make_directory(str(settings.spool_directory))
         self.commit = GroupCommit(self.writer, loop, settings.queue.commit_delay_ms / 1000)
@@ -136,6 +139,7 @@ class Receiving:
             self.log,
             loop,
             self._threads,
+            stores=stores,
         )
         if cut_through_transports(settings.transports):
             self.reception.cut_through = cut_through = CutThrough(self.link)

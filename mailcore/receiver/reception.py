@@ -39,6 +39,7 @@ from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.records import append_envelope, append_recipients
 from mailcore.queue.reserved_time import NAME as IDS
 from mailcore.queue.spool import Spool
+from mailcore.receiver import stored
 from mailcore.receiver.cut_through import UNCERTAIN, CutThrough, passed_on_reply
 from mailcore.receiver.incoming import INTERNAL_ERROR
 from mailcore.receiver.intake import Done, MilterEvent
@@ -46,6 +47,7 @@ from mailcore.receiver.manager_link import ManagerLink
 from mailcore.receiver.refusals import Allowance, Refusals
 from mailcore.receiver.scratch import ScratchFile
 from mailcore.receiver.spool_upload import NO_SPACE, WRITE_ERROR, SpoolUpload, storage_reply
+from mailcore.receiver.stored import CommitWait, ReceiverStores
 
 if TYPE_CHECKING:  # a receiver without [rewriting] does not load it
     from mailcore.config.live_maps import LiveMaps
@@ -83,7 +85,9 @@ class Reception:
         loop: asyncio.AbstractEventLoop,
         threads: ThreadPoolExecutor,
         clock: Callable[[], float] = time.time,
+        stores: ReceiverStores | None = None,
     ) -> None:
+        self._wait = None if stores is None else CommitWait(stores, loop)
         self._settings = settings
         self._writer = writer
         self._commit = commit
@@ -92,7 +96,7 @@ class Reception:
         self._loop = loop
         self._threads = threads
         self._disk = writer.disk
-        self._spool = Spool(writer.disk, str(settings.spool_directory))
+        self._spool = Spool(writer.disk, str(settings.spool_directory), None if stores is None else stores.uploads)
         self._ids = ids
         self.rewriting: LiveMaps | None = None  # None: addresses are final as the client gave them
         self.cut_through: CutThrough | None = None  # None: no transport has it
@@ -130,6 +134,8 @@ class Reception:
                 self._look_at_lag()
         if self._closed or self._away:
             return CLOSED
+        if self._wait is not None and self._wait.is_long:
+            return stored.BUSY
         if self._full or self._lagging or size_bytes > self._room_bytes:
             return NO_SPACE
         return b""
@@ -137,6 +143,8 @@ class Reception:
     def closed(self) -> bytes:
         """Returns the reply that refuses a connection while the log cannot be written; b"" otherwise."""
         self._ids.prepare()  # long before the DATA of this client
+        if self._wait is not None and self._wait.is_long:
+            return stored.CLOSED
         return b"421 4.3.0 Mail system storage failure" if self._closed else b""
 
     def next_id(self) -> str:
@@ -149,7 +157,7 @@ class Reception:
 
     def upload(self, queue_id: str) -> SpoolUpload:
         """Begins a spool file for data beyond the inline limit."""
-        return SpoolUpload(self._spool, queue_id, self._loop, self._threads, self._spool_failed)
+        return SpoolUpload(self._spool, queue_id, self._loop, self._threads, self._spool_failed, self._wait)
 
     def store(self, envelope: Envelope, more: Sequence[Recipient], data: bytes, done: Done) -> None:
         """Appends the message to the lane; calls ``done`` once the group commit has synced it, or has failed."""
@@ -178,6 +186,8 @@ class Reception:
 
     def _append(self, envelope: Envelope, more: Sequence[Recipient], data: bytes, done: Done) -> None:
         writer = self._writer
+        if self._wait is not None:
+            done = self._wait.limited(done)
         try:
             if more:
                 batches = [

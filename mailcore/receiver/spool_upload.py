@@ -14,6 +14,7 @@ from mailcore.envelope import Envelope
 from mailcore.log.disk import is_full
 from mailcore.queue.spool import Spool, SpoolFile
 from mailcore.receiver.intake import Done, Stored
+from mailcore.receiver.stored import CommitWait
 
 __all__ = ["SpoolUpload", "storage_reply"]
 
@@ -36,22 +37,28 @@ class SpoolUpload:
         loop: asyncio.AbstractEventLoop,
         threads: ThreadPoolExecutor,
         failed: Callable[[str, BaseException], None],
+        wait: CommitWait | None = None,
     ) -> None:
         self._spool = spool
         self._queue_id = queue_id
         self._loop = loop
         self._threads = threads
         self._failed = failed
+        self._wait = wait  # None: no store keeps the spool
         self._file: SpoolFile | None = None  # made by the first job, which may have to make its directory
         self._running = False
         self._abandoned = False
 
     def write(self, blocks: Sequence[bytes], done: Done) -> None:
         """Writes the blocks in a thread."""
+        if self._wait is not None:
+            done = self._wait.limited(done)
         self._run(lambda: self._write(blocks), done)
 
     def complete(self, blocks: Sequence[bytes], envelope: Envelope, done: Stored) -> None:
         """Writes the last blocks and the envelope in a thread, and syncs the file."""
+        if self._wait is not None:
+            done = self._wait.limited_upload(done, envelope)
         stored = envelope
 
         def job() -> None:

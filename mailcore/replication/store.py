@@ -73,6 +73,10 @@ class ShardStore:
                 self._on_end(error.fault)
             self.ends = following
 
+    def waiting_s(self) -> float:
+        """Returns for how long the commit under way has waited, the time for its turn not counted; 0.0 if none is."""
+        return self._writer.waiting_s()
+
     def end(self, why: str) -> NoReturn:
         """Ends the process."""
         self._on_end(

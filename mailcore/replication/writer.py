@@ -102,6 +102,11 @@ class StoreWriter:
             raise self._refusal
         return self.state.n
 
+    def waiting_s(self) -> float:
+        """Returns for how long the call under way has lasted; 0.0 if there is none. For other threads."""
+        since = self.waiting_since
+        return 0.0 if since is None else self._clock() - since
+
     def close(self) -> None:
         """Closes the socket."""
         if self._connection is not None:

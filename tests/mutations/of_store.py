@@ -63,6 +63,20 @@ MUTATIONS = [
         TESTS,
     ),
     Mutation(
+        "a client waits for a store without end",
+        "mailcore/receiver/stored.py",
+        "call_later(self._stores.commit_wait_s, finish, UNKNOWN)",
+        "call_later(3600.0, finish, UNKNOWN)",
+        "tests/receiver/test_stored.py -k too_long",
+    ),
+    Mutation(
+        "new clients wait behind a database that does not answer",
+        "mailcore/receiver/stored.py",
+        "        return longest_s >= self._stores.commit_wait_s\n",
+        "        return longest_s < 0\n",
+        "tests/receiver/test_stored.py -k too_long",
+    ),
+    Mutation(
         "a full database is a damaged disk",
         "mailcore/replication/store.py",
         "errno.ENOSPC if error.sqlstate == _FULL else errno.EIO",

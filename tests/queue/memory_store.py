@@ -87,5 +87,8 @@ class MemoryStore:
                 content.extend(bytes(max(0, chunk.at - len(content))))
                 content[chunk.at : chunk.at + len(data)] = data
 
+    def waiting_s(self) -> float:
+        return 0.0
+
     def end(self, why: str) -> NoReturn:
         raise PowerLoss(why)

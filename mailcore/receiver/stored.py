@@ -1,0 +1,74 @@
+"""A receiver whose lane is kept by a store: its clients wait for the store, but not without end.
+
+A commit of which nothing is known may be there, so nothing of it is removed (law: unknown-until-own-write). A client that
+waited for too long hears 421, as if the connection broke: a 451 would say that its message was not taken (RFC 5321 4.2.1). It
+may send the message again, which is then there twice, and never lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from mailcore.envelope import Envelope
+from mailcore.log.store import Store
+from mailcore.receiver.intake import Done, Stored
+
+__all__ = ["BUSY", "CLOSED", "UNKNOWN", "CommitWait", "ReceiverStores"]
+
+UNKNOWN = b"421 4.3.0 Error: the database does not answer; if you repeat the message, it may come twice"
+BUSY = b"451 4.3.0 Error: the database does not answer; try again later"
+CLOSED = b"421 4.3.0 Error: the database does not answer; try again later"
+
+
+@dataclass(frozen=True)
+class ReceiverStores:
+    """The stores of one receiver: of its lane, and of uploads, whose commits are their own (decision 0096)."""
+
+    lane: Store
+    uploads: Store
+    commit_wait_s: float  # that a client waits for a commit
+
+
+class CommitWait:
+    """Answers clients whose commit takes too long, and says whether new ones should come."""
+
+    def __init__(self, stores: ReceiverStores, loop: asyncio.AbstractEventLoop) -> None:
+        self._stores = stores
+        self._loop = loop
+
+    @property
+    def is_long(self) -> bool:
+        """Returns True while a commit has waited for as long as a client does: no other client is to wait behind it."""
+        longest_s = max(self._stores.lane.waiting_s(), self._stores.uploads.waiting_s())
+        return longest_s >= self._stores.commit_wait_s
+
+    def limited(self, done: Done) -> Done:
+        """Returns a callback that calls ``done`` once: with what it is called with, or with UNKNOWN when the time is over."""
+        is_over = False
+
+        def finish(reply: bytes) -> None:
+            nonlocal is_over
+            if not is_over:
+                is_over = True
+                timer.cancel()
+                done(reply)
+
+        timer = self._loop.call_later(self._stores.commit_wait_s, finish, UNKNOWN)
+        return finish
+
+    def limited_upload(self, done: Stored, envelope: Envelope) -> Stored:
+        """Returns the same for the end of an upload."""
+        stored = envelope
+
+        def after(reply: bytes) -> None:
+            done(reply, stored)
+
+        limited = self.limited(after)
+
+        def finish(reply: bytes, made: Envelope) -> None:
+            nonlocal stored
+            stored = made
+            limited(reply)
+
+        return finish
