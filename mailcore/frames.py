@@ -29,6 +29,7 @@ __all__ = [
     "FrameDecoder",
     "FrameWriter",
     "Hello",
+    "Lease",
     "Measured",
     "NextHop",
     "Offer",
@@ -196,8 +197,15 @@ class Ending(msgspec.Struct, frozen=True, array_like=True, tag=12):
     """deliverer -> manager: it ends when it has answered what it has; it takes nothing more."""
 
 
+class Lease(msgspec.Struct, frozen=True, array_like=True, tag=13):
+    """manager -> deliverer: the lease of the shard holds until then, unless another one of these says more."""
+
+    until: float  # seconds of CLOCK_BOOTTIME
+
+
 Frame = (
     Hello | Durable | Deliver | Delivered | Request | Response | Measured | Offer | Offered | PassOn | PassedOn | Ending
+    | Lease
 )  # fmt: skip
 
 _LENGTH = struct.Struct("<I")

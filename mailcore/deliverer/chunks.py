@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from mailcore.config.settings import Deliverer
 from mailcore.deliverer.connection import Connection
-from mailcore.deliverer.gate import LATE, Gate
+from mailcore.deliverer.gate import Gate
 from mailcore.deliverer.message_data import DataError, MessageData
 from mailcore.deliverer.outcome import (
     SENDING_BODY,
@@ -109,9 +109,9 @@ async def send_chunks(
         refusal = _Refusal(None)
     if refusal is not None:
         return _not_taken(connection, refusal, accepted, verdicts)
-    if data.gate is not None and not data.gate.opens():
+    if why := data.why_no_dot():
         connection.abort()
-        return same_for_all(accepted, verdicts, Status.DEFERRED, "4.4.2", LATE)._replace(elsewhere=False)
+        return same_for_all(accepted, verdicts, Status.DEFERRED, "4.4.2", why)._replace(elsewhere=False)
     outcome = await _send_last(connection, chunk, accepted, verdicts, limits.final_timeout_s, data.gate, knows=knows)
     return outcome if data.gate is None else outcome._replace(elsewhere=False)
 

@@ -200,6 +200,17 @@ class Connection(SMTPProtocol):
             await self._wait(timeout_s)
         return self.failure is None and not self._replies
 
+    async def drained(self, timeout_s: float) -> bool:
+        """Waits until the system has all that was sent, as long as the write buffer shrinks; false as in ``room``."""
+        if self._write_buffer_size():
+            transport = cast(asyncio.WriteTransport, self.transport)
+            transport.set_write_buffer_limits(0)
+            while self._paused and self.failure is None and not self._replies:
+                await self._wait(timeout_s)
+            if self.failure is None:
+                transport.set_write_buffer_limits(WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW)
+        return self.failure is None and not self._replies
+
     @property
     def is_quiet(self) -> bool:
         """Returns whether the connection works, every reply was taken and none has begun: the next reply belongs to the

@@ -6,6 +6,7 @@ Laws:
   cancelled at once: no final dot is sent any more, and the manager counts them as unknown.
 - Neither a broken message nor a bug in here stops the other deliveries: that entry is deferred, and the log has why.
 - Crash-only: there is nothing to save. Without a manager it waits and tries again.
+- When the lease that the manager names is over, it delivers nothing (law: no-dot-after-lease).
 
 Keeps law: one-answer-per-entry (docs/laws.md).
 """
@@ -34,6 +35,7 @@ from mailcore.config.settings import Settings
 from mailcore.config.values import listen_address
 from mailcore.deliverer.client import Client
 from mailcore.deliverer.conversion import Conversion
+from mailcore.deliverer.deadline import OVER, Deadline
 from mailcore.deliverer.gate import LATE, Gate
 from mailcore.deliverer.keyword_masks import masks_of
 from mailcore.deliverer.long_lines import LineLimits, with_length
@@ -52,6 +54,7 @@ from mailcore.frames import (
     FrameDecoder,
     FrameWriter,
     Hello,
+    Lease,
     PassedOn,
     PassOn,
     WireError,
@@ -108,6 +111,9 @@ class ManagerLink(asyncio.Protocol):
         assert self._transport is not None  # made before it received
         try:
             for frame in self._decoder.feed(data):
+                if isinstance(frame, Lease):
+                    self._deliverer.deadline.until = frame.until
+                    continue
                 if not isinstance(frame, Deliver | PassOn):
                     raise WireError(f"{type(frame).__name__} is not for a deliverer")
                 if len(self._tasks) < self._deliverer.concurrency:
@@ -179,7 +185,8 @@ class Deliverer:
         self.concurrency = limits.concurrency
         self._socket_path = settings.run_directory / MANAGER_SOCKET
         self._loop = loop
-        self._files = DataFiles(Disk(), loop)
+        self.deadline = Deadline()
+        self._files = DataFiles(Disk(), loop, self.deadline)
         own_addresses = OwnAddresses(listen_address(each.address) for each in settings.all_listeners)
         self._finder = finder = host_finder_of(settings, loop.time, own_addresses)
         self._dane_levels = settings.dane_levels
@@ -276,6 +283,8 @@ class Deliverer:
 
     async def deliver(self, work: Deliver, given: bytes | None = None, gate: Gate | None = None) -> Delivered:
         """Returns the result of ``work``. ``given``: the data, if it is in no file. Raises only CancelledError."""
+        if self.deadline.is_over:
+            return _deferred(work, OVER)
         try:
             if given is None:
                 data = self._files.open(work.path, work.offset, work.length, work.data_sums, work.spool_bytes)

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import asyncio
 
-from mailcore.deliverer.gate import Gate
+from mailcore.deliverer.deadline import OVER, Deadline
+from mailcore.deliverer.gate import LATE, Gate
 from mailcore.log.data_blocks import BLOCK_BYTES, DataDamaged, check_size, read_block, sums_of
 from mailcore.log.disk import Disk
 from mailcore.log.retired import open_either
@@ -108,6 +109,12 @@ class MessageData:
         made.gate = self.gate
         return made
 
+    def why_no_dot(self) -> str:
+        """Returns why the final dot must not be sent now; "" if it may, and then it counts as sent."""
+        if self.files.deadline.is_over:
+            return OVER
+        return LATE if self.gate is not None and not self.gate.opens() else ""
+
     def close(self) -> None:
         """Releases the file; a second call does nothing."""
         if self._file is not None:
@@ -116,9 +123,10 @@ class MessageData:
 
 
 class DataFiles:
-    """Opens data, through ``disk``."""
+    """Opens data, through ``disk``. ``deadline`` is that of all deliveries."""
 
-    def __init__(self, disk: Disk, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, disk: Disk, loop: asyncio.AbstractEventLoop, deadline: Deadline | None = None) -> None:
+        self.deadline = deadline or Deadline()
         self._disk = disk
         self._loop = loop
         self._kept: dict[str, _File] = {}

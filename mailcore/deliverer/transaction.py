@@ -16,7 +16,7 @@ Laws:
 Texts and codes are Postfix's, and so is the treatment of 552 at RCPT.
 
 Keeps law: delivered-by-final-dot, law: lmtp-reply-by-recipient, law: one-verdict-per-recipient, law: data-matches-checksums,
-law: success-is-the-last-word, law: passed-on-before-250 (docs/laws.md).
+law: success-is-the-last-word, law: passed-on-before-250, law: no-dot-after-lease (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import msgspec
 from mailcore.config.settings import Deliverer
 from mailcore.deliverer.chunks import send_chunks
 from mailcore.deliverer.connection import Connection, Failure
-from mailcore.deliverer.gate import LATE, NOT_ALL
+from mailcore.deliverer.gate import NOT_ALL
 from mailcore.deliverer.message_data import DataError, MessageData
 from mailcore.deliverer.outcome import (
     SENDING_BODY,
@@ -259,6 +259,8 @@ async def _send(
         try:
             if await _copy(connection, data, limits.data_timeout_s) != b"\r\n" and data.length:
                 tail = b"\r\n.\r\n"  # stored data ends with CRLF; if it does not, the dot still needs its own line
+            if data.files.deadline.is_set:  # a dot behind data in our memory would leave at any time
+                await connection.drained(limits.data_timeout_s)
         except DataError as error:
             connection.abort()  # without the dot the server has got nothing
             return broken_off(connection, accepted, verdicts, error)
@@ -276,9 +278,9 @@ async def _send(
         return same_for_all(accepted, verdicts, status_of(early[0]), enhanced_code(early[0]), words)
 
     gate = data.gate
-    if gate is not None and not gate.opens():
+    if why := data.why_no_dot():
         connection.abort()
-        return same_for_all(accepted, verdicts, Status.DEFERRED, "4.4.2", LATE)._replace(elsewhere=False)
+        return same_for_all(accepted, verdicts, Status.DEFERRED, "4.4.2", why)._replace(elsewhere=False)
     connection.send(data.whole + tail if data.whole is not None and not _goes_ahead(data) else tail)
     if connection.speaks_lmtp:
         replies = await connection.replies(len(accepted), limits.final_timeout_s)
@@ -304,9 +306,10 @@ async def _send(
 
 
 def _goes_ahead(data: MessageData) -> bool:
-    """Returns whether data in memory is sent before its dot: time may end for a client that waits, so a server that reads
-    slowly must have it before the gate opens."""
-    return data.gate is not None and data.whole is not None and data.length > BLOCK_BYTES
+    """Returns whether data in memory is sent before its dot: time may end for a client that waits, or for the shard, so a
+    server that reads slowly must have it before the dot is decided on."""
+    is_timed = data.gate is not None or data.files.deadline.is_set
+    return is_timed and data.whole is not None and data.length > BLOCK_BYTES
 
 
 async def _copy(connection: Connection, data: MessageData, timeout_s: float) -> bytes:

@@ -34,7 +34,7 @@ MUTATIONS = [
     Mutation(
         "big data waits in our memory behind the gate",
         "mailcore/deliverer/transaction.py",
-        "    return data.gate is not None and data.whole is not None and data.length > BLOCK_BYTES\n",
+        "    return is_timed and data.whole is not None and data.length > BLOCK_BYTES\n",
         "    return False\n",
         "tests/deliverer/test_pass_on.py -k slowly",
     ),

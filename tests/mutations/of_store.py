@@ -77,6 +77,27 @@ MUTATIONS = [
         "tests/receiver/test_stored.py -k too_long",
     ),
     Mutation(
+        "a dot is sent when the lease is over",
+        "mailcore/deliverer/message_data.py",
+        "        if self.files.deadline.is_over:\n            return OVER\n",
+        "",
+        "tests/deliverer/test_deadline.py -k no_dot",
+    ),
+    Mutation(
+        "a delivery begins when the lease is over",
+        "mailcore/deliverer/deliverer.py",
+        "        if self.deadline.is_over:\n            return _deferred(work, OVER)\n",
+        "",
+        "tests/deliverer/test_deadline.py -k begins",
+    ),
+    Mutation(
+        "a dot waits behind data in our memory",
+        "mailcore/deliverer/transaction.py",
+        "                await connection.drained(limits.data_timeout_s)\n",
+        "                pass\n",
+        "tests/deliverer/test_deadline.py -k decided",
+    ),
+    Mutation(
         "a full database is a damaged disk",
         "mailcore/replication/store.py",
         "errno.ENOSPC if error.sqlstate == _FULL else errno.EIO",
