@@ -49,6 +49,7 @@ class ManagerContext:
     checkpoint_waiters: list[asyncio.Future[None]] = field(default_factory=list)  # resolved by the next checkpoint
     wall: Callable[[], float] = time.time
     now: Callable[[], float] = time.monotonic
+    may_deliver: Callable[[], bool] = lambda: True  # False while the lease of the shard is over
     stalled: str = ""  # why deliveries go out one at a time; "" if they do not
     entries_left: int = (
         0  # while stalled: entries that may still be sent, one at a time, before the next look at the disk

@@ -240,7 +240,7 @@ class Flow:
 
     def roomiest(self) -> DelivererLink | None:
         """Returns the deliverer with the most room; None if all are busy, or no more is to be given."""
-        if self.is_ending:
+        if self.is_ending or not self.context.may_deliver():
             return None
         best = None
         room = 0

@@ -24,6 +24,7 @@ from mailcore.frames import (
 from mailcore.maillog.maillog import MailLog
 from mailcore.manager.cut_through import CutThrough
 from mailcore.manager.flow import DelivererLink, Flow
+from mailcore.manager.leasing import Leasing
 from mailcore.queue.lanes import incoming
 
 __all__ = ["Link"]
@@ -36,6 +37,7 @@ class ManagerSide(Protocol):
     log: MailLog
     flow: Flow
     cut_through: CutThrough
+    leasing: Leasing | None
     receivers: dict[str, int]  # lane -> process id, of those that are connected
 
     def go_on(self) -> None:
@@ -100,6 +102,8 @@ class Link(asyncio.Protocol):
             self._role = frame.role
             if frame.role == "deliverer":
                 self._deliverer = DelivererLink(self._writer, frame.number, frame.pid, frame.capacity)
+                if manager.leasing is not None:
+                    manager.leasing.tell(self._deliverer)
                 manager.flow.deliverers.append(self._deliverer)
                 manager.go_on()
             elif frame.role == "receiver":

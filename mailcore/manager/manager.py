@@ -33,6 +33,7 @@ from mailcore.log.disk import Disk, Locked, is_full
 from mailcore.log.lane import LaneFailed, LaneWriter
 from mailcore.log.positions import PositionsDamaged, PositionsTooNew
 from mailcore.log.segment import Damage, SegmentTooNew
+from mailcore.log.store import Store
 from mailcore.log.timed_disk import TimedDisk
 from mailcore.maillog.maillog import MailLog
 from mailcore.manager.context import ManagerContext
@@ -40,6 +41,7 @@ from mailcore.manager.cut_through import CutThrough
 from mailcore.manager.flow import Flow
 from mailcore.manager.full_disk import FullDisk
 from mailcore.manager.housekeeping import Housekeeping
+from mailcore.manager.leasing import HeldLease, Leasing
 from mailcore.manager.links import Link
 from mailcore.manager.measured import Measured
 from mailcore.manager.missing_lines import log_missing, unlogged
@@ -71,7 +73,15 @@ ENDING_LOOK_S = 0.01  # between two looks for verdicts that are still to come
 class Manager:
     """The parts of one manager process, and the turns of its loop."""
 
-    def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        store: Store | None = None,
+        lease: HeldLease | None = None,
+    ) -> None:
+        """``store`` keeps the queue beside the local disk, ``lease`` says whether it is ours to deliver; None on one node."""
         self.settings = settings
         self.loop = loop
         self.log = MailLog(settings.log_directory)
@@ -83,7 +93,7 @@ class Manager:
         queue_settings = settings.queue
         started = time.monotonic()
         restored = read_restored(disk, str(settings.queue_directory))
-        recovered = self._recover(disk, restored.restored_at)
+        recovered = self._recover(disk, restored.restored_at, store)
         self.recovered = recovered  # keeps the lock
         queue = recovered.queue
         for lane, runner in queue.runners.items():
@@ -111,6 +121,10 @@ class Manager:
         queue.count_totals = self.context.balance.totals
         self.passes = Passes(self.context)
         self.flow = Flow(self.context, self.passes)
+        self.leasing: Leasing | None = None
+        if lease is not None:
+            self.leasing = Leasing(lease, self.flow.deliverers, self.go_on)
+            self.context.may_deliver = lease.holds
         self.cut_through = CutThrough(self.context, self.flow)
         self.full_disk = FullDisk(self.context, ballast, settings)
         self.housekeeping = Housekeeping(self.context, self.flow)
@@ -156,7 +170,7 @@ class Manager:
         """Uses other routes from now on. Messages in the active set keep their destinations until their next pass."""
         self.context.routing = routing
 
-    def _recover(self, disk: Disk, restored_at: float) -> Recovered:
+    def _recover(self, disk: Disk, restored_at: float, store: Store | None) -> Recovered:
         settings = self.settings
         until = time.monotonic() + LOCK_WAIT_S
         while True:
@@ -174,6 +188,7 @@ class Manager:
                     on_damage=self._damaged,
                     keeper=self._keeper(disk),
                     restored_at=restored_at,
+                    store=store,
                 )
             except Locked:
                 if time.monotonic() > until:
@@ -398,9 +413,15 @@ async def _run(settings: Settings) -> None:
     )
     manager.go_on()
     beat(loop)
+    leasing = [] if manager.leasing is None else [manager.leasing.run()]
     async with server:  # uvloop keeps no reference: without this one the garbage collector would close the server
         await asyncio.gather(
-            manager.checkpoints(), manager.flush(), manager.housekeeping.run(), manager.routes.watch(), _end(manager)
+            manager.checkpoints(),
+            manager.flush(),
+            manager.housekeeping.run(),
+            manager.routes.watch(),
+            _end(manager),
+            *leasing,
         )
 
 

@@ -28,8 +28,8 @@ GROUPS_MAX = 20  # destinations listed one by one, as of a message at rest
 def why_active(context: ManagerContext, deliverers: Sequence[DelivererLink], active: Active) -> list[Reason]:
     """Returns one reason for each group of recipients, as ``Scheduler.explain``; times are wall clock. Never empty.
 
-    It adds to the scheduler's states: "stalled", "no deliverer" and "deliverers full", which replace "next" and "behind" when
-    no deliverer can take an entry; "ordered", "deferred" (in this pass), "ending", "recording".
+    It adds to the scheduler's states: "lease over", "stalled", "no deliverer" and "deliverers full", which replace "next" and
+    "behind" when no deliverer can take an entry; "ordered", "deferred" (in this pass), "ending", "recording".
     """
     offset = context.wall() - context.now()
     groups = [_on_wall(group, offset) for group in context.scheduler.explain(active.queue_id, context.now())]
@@ -106,6 +106,9 @@ def why_requested(context: ManagerContext, queue_id: str) -> list[Reason]:
 
 def _without_deliverer(context: ManagerContext, deliverers: Sequence[DelivererLink]) -> dict[str, Any]:
     """Returns why no entry can be sent to a deliverer now, by the rules of ``Flow.dispatch``; {} if one can."""
+    if not context.may_deliver():
+        sentence = "the lease of this shard is over: nothing is delivered until it is renewed"
+        return {"state": "lease over", "sentence": sentence}
     if context.stalled:
         return {"state": "stalled", "sentence": f"deliveries go out one at a time: {context.stalled}"}
     if not deliverers:

@@ -19,7 +19,9 @@ from mailcore.log.data_blocks import sums_of
 from mailcore.log.disk import Disk
 from mailcore.log.lane import LaneWriter
 from mailcore.log.retired import open_either
+from mailcore.log.store import Store
 from mailcore.manager.flow import DelivererLink
+from mailcore.manager.leasing import HeldLease
 from mailcore.manager.manager import Manager
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.records import append_envelope, append_recipients
@@ -83,6 +85,8 @@ class Home:
         ladder_s: tuple[int, ...] = (300, 600),
         bounce: Bounce | None = None,
         queue: Queue | None = None,
+        store: Store | None = None,
+        lease: HeldLease | None = None,
     ) -> Manager:
         settings = Settings(
             home=self.path,
@@ -96,7 +100,7 @@ class Home:
             transports={"smtp": transport or Transport()},
             routes={"*": NEXT_HOP},
         )
-        self.manager = Manager(settings, asyncio.get_running_loop())
+        self.manager = Manager(settings, asyncio.get_running_loop(), store=store, lease=lease)
         self.manager.durable(INCOMING, self.writer.durable)
         return self.manager
 

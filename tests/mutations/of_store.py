@@ -98,6 +98,20 @@ MUTATIONS = [
         "tests/deliverer/test_deadline.py -k decided",
     ),
     Mutation(
+        "entries are given out when the lease is over",
+        "mailcore/manager/flow.py",
+        "if self.is_ending or not self.context.may_deliver():",
+        "if self.is_ending:",
+        "tests/manager/test_leasing.py -k lease",
+    ),
+    Mutation(
+        "a deliverer gets an entry before it hears of the lease",
+        "mailcore/manager/links.py",
+        "                    manager.leasing.tell(self._deliverer)\n",
+        "                    pass\n",
+        "tests/manager/test_leasing.py -k hears",
+    ),
+    Mutation(
         "a full database is a damaged disk",
         "mailcore/replication/store.py",
         "errno.ENOSPC if error.sqlstate == _FULL else errno.EIO",
