@@ -118,6 +118,8 @@ WITHOUT_HEADERS = (
 def test_the_parts_are_what_they_were(text: bytes, size: int) -> None:
     boundaries = re.findall(rb'boundary="(.*)"', text)
     assume(len(boundaries) == len({*boundaries}))  # readers differ about one that is nested in itself
+    # In a digest it is a header that begins with the rest of a field: readers differ, and fields go as they are.
+    assume(b"multipart/digest" not in text or not re.search(rb"\r\n--[^\r]*\r\n\r\n[ \t]", text))
     try:
         after = in_seven_bits(text)
     except CannotConvert:  # a digest with a part that says it is encoded
