@@ -25,10 +25,11 @@ from appliance.api.bodies import ONE_LINE, Body, one_line
 from appliance.api.errors import ApiError
 from mailcore.control.protocol.operation import ENVELOPE_ADDRESS_MAX, WALL_CLOCK_MAX
 
-__all__ = ["Mailbox", "MessageBody", "Sender", "composed"]
+__all__ = ["VARIABLE", "Mailbox", "MessageBody", "Sender", "composed"]
 
 NAME = re.compile(r"[!-9;-~]{1,76}")  # RFC 5322 2.2: printable ASCII without the colon
 TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,63}/[A-Za-z0-9!#$&^_.+-]{1,63}")  # RFC 6838 4.2
+VARIABLE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 VALUE_MAX = 10_000  # characters of a field; it is folded
 HEADERS_MAX = 100
 ATTACHMENTS_MAX = 100
@@ -50,6 +51,12 @@ def _name(text: str) -> str:
         raise ValueError("a name of a field has 1 to 76 printable ASCII characters and no colon")
     if text.lower() in RESERVED or text.lower().startswith("content-"):
         raise ValueError("this field cannot be given here")
+    return text
+
+
+def _variable(text: str) -> str:
+    if not VARIABLE.fullmatch(text):
+        raise ValueError("a name of a variable has 1 to 64 letters, digits and _, and begins with a letter")
     return text
 
 
@@ -77,6 +84,7 @@ Mailbox = Annotated[
     Field(json_schema_extra={"format": "email"}),
 ]
 Line = Annotated[str, StringConstraints(max_length=VALUE_MAX), AfterValidator(one_line), ONE_LINE]
+VariableName = Annotated[str, AfterValidator(_variable)]
 FieldName = Annotated[str, AfterValidator(_name)]
 FileName = Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(one_line), ONE_LINE]
 
@@ -122,9 +130,15 @@ class MessageBody(Body):
     headers: dict[FieldName, Line] | None = Field(
         default=None, max_length=HEADERS_MAX, description="further fields, by name"
     )
+    variables: dict[str, dict[VariableName, str]] | None = Field(
+        default=None,
+        max_length=ADDRESSES_MAX,
+        description="by recipient: values for {{ name }} in subject, headers, text and html; "
+        "each recipient then gets a message of his own",
+    )
 
 
-PARTS = frozenset(MessageBody.model_fields) - {"sender", "recipients", "not_before", "raw"}
+PARTS = frozenset(MessageBody.model_fields) - {"sender", "recipients", "not_before", "raw", "variables"}
 CONTENT = frozenset(("text", "html", "attachments", "subject"))
 
 

@@ -2,6 +2,7 @@
 
 Laws
 - The answer has the queue id of a message that is durable; an error of 503 says that nothing was queued.
+- With variables each recipient has a message. The answer names the messages that are queued, and the recipients without one.
 - The memory of one request is bounded by [portal] api_body_bytes_max, and of all requests by a number of places for large ones.
 """
 
@@ -25,10 +26,12 @@ from appliance.api.composing import ADDRESSES_MAX, Mailbox, MessageBody, Sender,
 from appliance.api.errors import CONTENT_TYPE, ApiError, fault_of
 from appliance.api.operation import MESSAGE, MORE_SCHEMAS, body_of, operation
 from appliance.api.scopes import Scope
+from appliance.api.variables import check_variables, filled
 from appliance.audit.record import audited
 from appliance.common.door import door
 from mailcore.control.protocol.operation import WALL_CLOCK_MAX
-from mailcore.faults import Code
+from mailcore.counted import counted
+from mailcore.faults import Code, FaultError
 
 __all__ = ["send"]
 
@@ -45,12 +48,21 @@ NotBefore = Annotated[
 _places = threading.BoundedSemaphore(PLACES)
 
 
-class Sent(msgspec.Struct, kw_only=True):
-    """A message that is in the queue."""
+class Unsent(msgspec.Struct, kw_only=True):
+    """A recipient whose message is not in the queue; with the code outcome_unknown, it may be."""
 
-    queue_ids: list[str]
+    recipient: str
+    code: Code
+    message: str
+
+
+class Sent(msgspec.Struct, kw_only=True):
+    """A message that is in the queue; with variables, one for each recipient."""
+
+    queue_ids: list[str]  # with variables, in the order of the recipients
     recipients: int  # different ones
-    size_bytes: int  # as it was handed in or composed
+    size_bytes: int  # as it was handed in or composed; with variables, of all messages
+    unsent: list[Unsent]  # with variables: those behind the first that could not be queued
 
 
 @contextmanager
@@ -120,7 +132,8 @@ def send(
     """Hands in a message, and answers when it is in the queue and synced.
 
     The body is the message (message/rfc822), with sender and recipients in the address, or JSON with all of these. Send an
-    Idempotency-Key, and repeat the request with it when no answer came: the message is queued once.
+    Idempotency-Key, and repeat the request with it when no answer came: the message is queued once. With variables each
+    recipient gets a message; unsent names those whose message could not be queued when others were.
     """
     if request.content_type == MESSAGE:
         if sender is None:
@@ -144,7 +157,41 @@ def send(
     except ValidationError as error:
         errors = [{**each, "loc": ("body", "body", *each["loc"])} for each in error.errors(include_url=False)]
         raise ApiError(fault_of(errors).message, argument=fault_of(errors).argument) from error
+    if body.variables is not None:
+        return _queued_apart(request, body)
     return _queued(request, body.sender, body.recipients, composed(body), body.not_before)
+
+
+def _queued_apart(request: HttpRequest, body: MessageBody) -> Sent:
+    """Queues a message for each recipient. An error before the first is raised; behind it, the answer names the others."""
+    check_variables(body)
+    recipients = list(dict.fromkeys(body.recipients))
+    why = f"HTTP API, token {token_of(request).name}"
+    sent = Sent(queue_ids=[], recipients=0, size_bytes=0, unsent=[])
+    before = {"recipients": len(recipients), "first": recipients[0], "apart": True}
+    first = composed(filled(body, recipients[0]))  # before the audit: it may be an error
+    with audited(request, "message.send", body.sender or "<>", before=before, why=why) as entry:
+        for at, recipient in enumerate(recipients):
+            try:
+                data = composed(filled(body, recipient)) if at else first
+                queue_id = door(request).inject(body.sender, [recipient], data, why=why, not_before=body.not_before)
+            except FaultError as error:
+                if not at:
+                    raise
+                others = f"not tried: {error}"
+                sent.unsent = [
+                    Unsent(recipient=recipient, code=error.code, message=str(error)),
+                    *(Unsent(recipient=each, code=Code.UNAVAILABLE, message=others) for each in recipients[at + 1 :]),
+                ]
+                break
+            sent.queue_ids.append(queue_id)
+            sent.recipients += 1
+            sent.size_bytes += len(data)
+        entry.after = {"queue_ids": sent.queue_ids}
+        entry.words = counted(len(sent.queue_ids), "message")
+        if sent.unsent:
+            entry.words += f" of {len(recipients)}: {sent.unsent[0].message}"
+    return sent
 
 
 def _queued(
@@ -157,4 +204,4 @@ def _queued(
         queue_id = door(request).inject(sender, addresses, data, why=why, not_before=not_before)
         entry.after = {"queue_ids": [queue_id]}
         entry.words = queue_id
-    return Sent(queue_ids=[queue_id], recipients=len(addresses), size_bytes=len(data))
+    return Sent(queue_ids=[queue_id], recipients=len(addresses), size_bytes=len(data), unsent=[])

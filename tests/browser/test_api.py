@@ -123,8 +123,27 @@ async def test_a_message_arrives_as_it_was_sent_and_once_for_each_key(tmp_path: 
             assert file.get_content() == bytes(range(256)) * 5_000
             status, history = await api.ask("GET", f"/queue/messages/{sent['queue_ids'][0]}")
             assert (status, history["state"], history["message"]) == (200, "delivered", None)
+
+            letter = {
+                "sender": "a@sender.example", "recipients": ["r@caught.example", "s@caught.example"],
+                "subject": "for {{ name }}", "text": "Dear {{name}}\n",
+                "variables": {"r@caught.example": {"name": "Ann"}, "s@caught.example": {"name": "Bob"}},
+            }  # fmt: skip
+            status, apart = await api.ask("POST", "/messages", letter, Idempotency_Key="two")
+            assert (status, len(apart["queue_ids"]), apart["unsent"]) == (202, 2, [])
+            assert await api.ask("POST", "/messages", letter, Idempotency_Key="two") == (202, apart)
+            await it.core.until_removed(*apart["queue_ids"])
+            arrived = {
+                to: email.message_from_bytes(data, policy=email.policy.default)["Subject"]
+                for _, (to,), data in catcher.caught[2:]
+            }
+            assert arrived == {"r@caught.example": "for Ann", "s@caught.example": "for Bob"}
             status, audit = await api.ask("GET", "/audit?action=message.send")
-            assert [entry["words"] for entry in audit["entries"]] == [*sent["queue_ids"], *first[1]["queue_ids"]]
+            assert [entry["words"] for entry in audit["entries"]] == [
+                "2 messages",
+                *sent["queue_ids"],
+                *first[1]["queue_ids"],
+            ]
             assert {entry["token"] for entry in audit["entries"]} == {"a program"}
 
 

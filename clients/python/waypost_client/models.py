@@ -176,6 +176,7 @@ __all__ = [
     "TuningChanges",
     "UndoBody",
     "UnreachableHop",
+    "Unsent",
     "UseBody",
     "UseDkimBody",
     "UserBody",
@@ -1027,6 +1028,7 @@ class MessageBody(msgspec.Struct, kw_only=True):
     html: str | UnsetType | None = UNSET
     attachments: list[Attachment] | UnsetType | None = UNSET
     headers: dict[str, str] | UnsetType | None = UNSET
+    variables: dict[str, dict[str, str]] | UnsetType | None = UNSET
 
 
 class MessageFound(msgspec.Struct, kw_only=True):
@@ -1640,11 +1642,12 @@ class Segment(msgspec.Struct, kw_only=True):
 
 
 class Sent(msgspec.Struct, kw_only=True):
-    """A message that is in the queue."""
+    """A message that is in the queue; with variables, one for each recipient."""
 
     queue_ids: list[str]
     recipients: int
     size_bytes: int
+    unsent: list[Unsent]
 
 
 class SetBody(msgspec.Struct, kw_only=True):
@@ -1968,6 +1971,14 @@ class UnreachableHop(msgspec.Struct, kw_only=True):
     now: str
     queued: int
     week: int
+
+
+class Unsent(msgspec.Struct, kw_only=True):
+    """A recipient whose message is not in the queue; with the code outcome_unknown, it may be."""
+
+    recipient: str
+    code: Code
+    message: str
 
 
 class UseBody(msgspec.Struct, kw_only=True):

@@ -176,8 +176,9 @@ class Waypost(Transport):
     ) -> models.Sent:
         """Hands in a message, and answers when it is in the queue and synced. The body is the message
         (message/rfc822), with sender and recipients in the address, or JSON with all of these. Send an
-        Idempotency-Key, and repeat the request with it when no answer came: the message is queued once. Needs the
-        scope `send`, and the role operator.
+        Idempotency-Key, and repeat the request with it when no answer came: the message is queued once. With
+        variables each recipient gets a message; unsent names those whose message could not be queued when others
+        were. Needs the scope `send`, and the role operator.
         """
         return self.ask(
             "POST",

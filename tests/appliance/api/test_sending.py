@@ -75,7 +75,12 @@ def test_a_raw_message_is_handed_in_as_it_is_and_answered_with_its_queue_id() ->
     with FakeCore(ANSWERS) as core:
         response = raw(f"{QUERY}&recipient=s@x.example&recipient=r@x.example", data)
     assert response.status_code == 202
-    assert json.loads(response.content) == {"queue_ids": [QUEUE_ID], "recipients": 2, "size_bytes": len(data)}
+    assert json.loads(response.content) == {
+        "queue_ids": [QUEUE_ID],
+        "recipients": 2,
+        "size_bytes": len(data),
+        "unsent": [],
+    }
     assert injected(core) == data
     begin = core.asked("inject_begin")[0]
     assert (begin["sender"], begin["recipients"]) == ("a@sender.example", ["r@x.example", "s@x.example"])
@@ -282,3 +287,108 @@ def test_json_that_is_none_is_an_error(body: str | bytes) -> None:
 def test_the_core_says_which_address_it_does_not_take() -> None:
     with FakeCore(ANSWERS | {"inject_begin": Refusal("recipient 'x@y' is not an address", Code.INVALID, "recipients")}):
         assert code_of(raw()) == (422, "invalid", "recipients")
+
+
+ANN, BOB, CARL = "ann@x.example", "bob@x.example", "carl@x.example"
+VALUES: dict[str, dict[str, str]] = {
+    ANN: {"name": "Ann <b>& Co", "number": "17", "lines": "one\ntwo", "unused": "x"},
+    BOB: {"name": "{{number}}", "number": "18", "lines": ""},
+}
+LETTER: dict[str, Any] = {
+    "sender": "a@sender.example",
+    "recipients": [ANN, BOB, ANN],
+    "subject": "Invoice {{number}} for {{ name }}",
+    "text": "Dear {{name}},\n{{lines}}\n{{ not a place }} {{}} {{  name  }}\n",
+    "html": "<p>{{name}}</p>",
+    "headers": {"X-Number": "{{number}}"},
+    "variables": VALUES,
+}
+
+
+def letters(core: FakeCore) -> list[EmailMessage]:
+    found: list[bytes] = []
+    for request in core.requests:
+        if request.operation == "inject_begin":
+            found.append(b"")
+        elif request.operation == "inject_data":
+            found[-1] += request.arguments["data"]
+    made = [email.message_from_bytes(data, policy=email.policy.default) for data in found]
+    return [each for each in made if isinstance(each, EmailMessage)]
+
+
+def part(message: EmailMessage, kind: str) -> str:
+    body = message.get_body((kind,))
+    assert isinstance(body, EmailMessage)
+    return str(body.get_content()).replace("\r\n", "\n")
+
+
+def test_each_recipient_gets_a_message_with_his_own_values() -> None:
+    with FakeCore(ANSWERS) as core:
+        response = client_with({Scope.SEND}).post("/messages", LETTER)
+    assert response.status_code == 202, response.content
+    ann, bob = letters(core)
+    answer = json.loads(response.content)
+    assert (answer["queue_ids"], answer["recipients"], answer["unsent"]) == ([QUEUE_ID] * 2, 2, [])
+    assert [each["recipients"] for each in core.asked("inject_begin")] == [[ANN], [BOB]]
+    assert [(each["To"], each["Subject"], each["X-Number"]) for each in (ann, bob)] == [
+        (ANN, "Invoice 17 for Ann <b>& Co", "17"),
+        (BOB, "Invoice 18 for {{number}}", "18"),
+    ]
+    assert part(ann, "plain") == "Dear Ann <b>& Co,\none\ntwo\n{{ not a place }} {{}} {{  name  }}\n"
+    assert part(ann, "html").strip() == "<p>Ann &lt;b&gt;&amp; Co</p>"
+    assert part(bob, "html").strip() == "<p>{{number}}</p>", "a value is no text with places"
+    assert ann["Message-ID"] != bob["Message-ID"]
+    entry = Entry.objects.get(action="message.send")
+    assert (entry.outcome, entry.words, entry.after) == ("done", "2 messages", {"queue_ids": [QUEUE_ID] * 2})
+
+
+UMLAUT = "b\u00f6b@x.example"
+
+
+@pytest.mark.parametrize(
+    ("changed", "argument"),
+    [
+        ({"variables": {ANN: {"name": "x", "number": "1", "lines": ""}}}, f"variables.{BOB}.lines"),
+        ({"variables": {}}, f"variables.{ANN}.lines"),
+        ({"variables": VALUES | {CARL: {}}}, f"variables.{CARL}"),
+        ({"variables": VALUES | {ANN: VALUES[ANN] | {"name": "x\r\nBcc: y@z.example"}}}, f"variables.{ANN}.name"),
+        ({"variables": {ANN: {"1st": "x"}}}, f"variables.{ANN}.1st.[key]"),
+        ({"variables": {ANN: {"name": 5}}}, f"variables.{ANN}.name"),
+        ({"variables": {"nothing": {}}}, "variables.nothing"),
+        ({"recipients": [ANN, UMLAUT], "variables": {ANN: VALUES[ANN], UMLAUT: VALUES[BOB]}}, "recipients[1]"),
+        ({"attachments": [{"filename": "a", "content": "?"}]}, "attachments[0].content"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused_before_anything_is_queued(changed: dict[str, Any], argument: str) -> None:
+    with FakeCore(ANSWERS) as core:
+        response = client_with({Scope.SEND}).post("/messages", LETTER | changed)
+        assert code_of(response) == (422, "invalid", argument), response.content
+        assert core.requests == []
+
+
+def test_a_whole_message_has_no_places() -> None:
+    with FakeCore(ANSWERS) as core:
+        body = {"sender": "a@b.example", "recipients": [ANN], "raw": "Subject: {{name}}\r\n\r\n", "variables": VALUES}
+        assert code_of(client_with({Scope.SEND}).post("/messages", body)) == (422, "invalid", "variables")
+        assert core.requests == []
+
+
+@pytest.mark.parametrize("code", [Code.BUSY, Code.OUTCOME_UNKNOWN])
+def test_the_recipients_without_a_message_are_named_when_others_have_one(code: Code) -> None:
+    """As long as nothing is queued, the error is the answer of the whole request."""
+    ends = iter([{"queue_id": QUEUE_ID}, Refusal("the disk is full", code)])
+    answers: dict[str, Any] = ANSWERS | {"inject_end": lambda arguments: next(ends)}
+    body = LETTER | {"recipients": [ANN, BOB, CARL], "variables": dict.fromkeys((ANN, BOB, CARL), VALUES[BOB])}
+    with FakeCore(answers) as core:
+        response = client_with({Scope.SEND}).post("/messages", body)
+    assert response.status_code == 202, response.content
+    answer = json.loads(response.content)
+    assert answer["queue_ids"] == [QUEUE_ID]
+    assert answer["unsent"] == [
+        {"recipient": BOB, "code": code.value, "message": "the disk is full"},
+        {"recipient": CARL, "code": "unavailable", "message": "not tried: the disk is full"},
+    ]
+    assert len(core.asked("inject_begin")) == 2
+    assert Entry.objects.get(action="message.send").words == "1 message of 3: the disk is full"
+    with FakeCore(ANSWERS | {"inject_end": Refusal("the disk is full", code)}):
+        assert code_of(client_with({Scope.SEND}).post("/messages", body))[1] == code.value
