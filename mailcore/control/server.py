@@ -64,7 +64,7 @@ from mailcore.maillog import MailLog
 from mailcore.queue.exported import EXPORTED
 from mailcore.queue.lanes import configured_lanes
 from mailcore.queue.queue_id import CONTROL, QueueIds
-from mailcore.queue.reserved_time import OF_CONTROL, ReservedTime
+from mailcore.queue.reserved_time import OF_CONTROL, ReservedFile, ReservedTime
 from mailcore.queue.spool import Spool
 from mailcore.routing.resolve import Refused
 from mailcore.supervisor.listen import bind_with_room
@@ -140,7 +140,7 @@ class ControlServer:
             settings,
             Spool(disk, str(settings.spool_directory)),
             self.link,
-            QueueIds(CONTROL, time.time, ReservedTime(disk, str(settings.queue_directory / OF_CONTROL))),
+            QueueIds(CONTROL, time.time, ReservedTime(ReservedFile(disk, str(settings.queue_directory / OF_CONTROL)))),
             time.time,
             ThreadPoolExecutor(SPOOLERS, "spool"),
             settings.receiver.hostname or socket.gethostname(),

@@ -42,7 +42,7 @@ from mailcore.queue.named import named_end
 from mailcore.queue.queue_id import PICKUP, QueueIds
 from mailcore.queue.records import append_envelope, append_recipients
 from mailcore.queue.reserved_time import NAME as IDS
-from mailcore.queue.reserved_time import ReservedTime
+from mailcore.queue.reserved_time import ReservedFile, ReservedTime
 from mailcore.queue.segment_time import segment_clock
 from mailcore.queue.spool import Spool
 
@@ -126,7 +126,7 @@ class Taking:
             salt=salt,
             floor=named_end(disk, queue, lane),
         )
-        self._ids = QueueIds(PICKUP, clock, ReservedTime(disk, ids))
+        self._ids = QueueIds(PICKUP, clock, ReservedTime(ReservedFile(disk, ids)))
         self._to_remove = self._unreported(queue, lane)
         self._ignored: set[str] = set()  # damaged ones that could not be set aside
         self._names_unsynced = True  # the process before may have removed names and not synced them

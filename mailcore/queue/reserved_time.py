@@ -1,8 +1,10 @@
-"""Reserves time for the queue ids of one writer, in a file, so that no id is given out twice over a restart.
+"""Reserves time for the queue ids of one writer, so that no id is given out twice over a restart.
 
 An id names its arrival in microseconds. After a restart with a clock that was set back, the same times come again; a message
-with the id of another would end with it. So the writer reserves the next seconds on the disk before it gives out an id of
-them, and begins behind all that was reserved before.
+with the id of another would end with it. So the writer reserves the next seconds before it gives out an id of them, and begins
+behind all that was reserved before.
+
+A ``Keeper`` keeps the end of the reserved time: a file (``ReservedFile``), or a place that several nodes share.
 
 The file has two blocks that are written in turn and in place: a block that is torn leaves the other, and a full disk need not
 give a new one. Format: mailcore/log/FORMAT.md.
@@ -20,12 +22,13 @@ import contextlib
 import errno
 import struct
 import threading
+from typing import Protocol
 
 import google_crc32c
 
 from mailcore.log.disk import Disk
 
-__all__ = ["AHEAD_S", "NAME", "OF_CONTROL", "ReservedTime", "ReservedTooNew", "read_reserved"]
+__all__ = ["AHEAD_S", "NAME", "OF_CONTROL", "Keeper", "ReservedFile", "ReservedTime", "ReservedTooNew", "read_reserved"]
 
 NAME = "ids"  # in the directory of a lane whose writer gives out ids
 OF_CONTROL = "ids.control"  # in the queue: of the control process, which writes no lane
@@ -42,15 +45,22 @@ class ReservedTooNew(Exception):
     """Raised if a newer Waypost wrote the file; the message names it."""
 
 
-class ReservedTime:
-    """The reserved time of one writer, in microseconds since 1970. The caller holds the lock of the writer."""
+class Keeper(Protocol):
+    """Keeps the end of the time that is reserved, over any failure. Times are microseconds since 1970."""
 
-    def __init__(self, disk: Disk, path: str) -> None:
-        self._disk = disk
-        self._path = path
+    def read(self) -> int:
+        """Returns up to where time is reserved; 0 if none is. Raises OSError, ReservedTooNew."""
+
+    def keep(self, until: int) -> None:
+        """Reserves time up to ``until``, and returns when that is safe. Raises OSError."""
+
+
+class ReservedTime:
+    """The reserved time of one writer, in microseconds since 1970."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
         self._lock = threading.Lock()
-        self._fd = -1
-        self._turn = 0
         self.floor = -1  # end of the time that earlier processes reserved; -1: not read yet
         self.until = -1  # ids up to here may be given out
         self.soon = -1  # from here on more is to be reserved
@@ -58,11 +68,11 @@ class ReservedTime:
     def begin(self) -> int:
         """Returns up to where time was reserved before this process. Raises OSError, ReservedTooNew."""
         if self.floor < 0:
-            self.floor = read_reserved(self._disk, self._path)
+            self.floor = self._keeper.read()
         return self.floor
 
     def extend(self, clock: int, now: int) -> None:
-        """Reserves what the next ids need; blocks for a sync. Raises OSError, and then nothing more is reserved.
+        """Reserves what the next ids need; blocks until it is safe. Raises OSError, and then nothing more is reserved.
 
         ``now`` is the time of the next id, which is beyond ``clock`` if the clock is behind what was reserved.
         """
@@ -70,19 +80,37 @@ class ReservedTime:
             until = max(clock + _AHEAD, now + _BEHIND)
             if until <= self.until:
                 return
-            block = _encoded(until)
-            try:
-                if self._fd < 0:
-                    self._replace(block)
-                else:
-                    self._turn ^= 1
-                    self._disk.write(self._fd, [block], self._turn * _BLOCK_BYTES)
-                    self._disk.sync(self._fd)
-            except OSError:
-                self._give_up()
-                raise
+            self._keeper.keep(until)
             self.soon = (max(now, self.until) + until) // 2
             self.until = until
+
+
+class ReservedFile:
+    """Keeps the reserved time in a file. The caller holds the lock of the writer."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+        self._fd = -1
+        self._turn = 0
+
+    def read(self) -> int:
+        """Returns up to where the file reserves time. Raises OSError, ReservedTooNew."""
+        return read_reserved(self._disk, self._path)
+
+    def keep(self, until: int) -> None:
+        """Reserves time; blocks for a sync. Raises OSError."""
+        block = _encoded(until)
+        try:
+            if self._fd < 0:
+                self._replace(block)
+            else:
+                self._turn ^= 1
+                self._disk.write(self._fd, [block], self._turn * _BLOCK_BYTES)
+                self._disk.sync(self._fd)
+        except OSError:
+            self._give_up()
+            raise
 
     def _replace(self, block: bytes) -> None:
         self._disk.write_whole(self._path, block.ljust(_BLOCK_BYTES, b"\0") * 2)

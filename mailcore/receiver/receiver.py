@@ -45,7 +45,7 @@ from mailcore.queue.lanes import incoming
 from mailcore.queue.named import named_end
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.reserved_time import NAME as IDS
-from mailcore.queue.reserved_time import ReservedTime
+from mailcore.queue.reserved_time import ReservedFile, ReservedTime
 from mailcore.queue.segment_time import segment_clock
 from mailcore.queue.spool import DATA_AT
 from mailcore.receiver.authentication import Authentication
@@ -128,7 +128,7 @@ class Receiving:
         self.commit = GroupCommit(self.writer, loop, settings.queue.commit_delay_ms / 1000)
         self.link = ManagerLink(settings.run_directory / MANAGER_SOCKET, number, lane, self.writer.durable, loop)
         self._threads = ThreadPoolExecutor(SPOOL_THREADS, "spool")
-        self._ids = QueueIds(number, time.time, ReservedTime(disk, ids), self._threads)
+        self._ids = QueueIds(number, time.time, ReservedTime(ReservedFile(disk, ids)), self._threads)
         self._ids.prepare()
         self.reception = Reception(
             settings,

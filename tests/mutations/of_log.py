@@ -282,7 +282,7 @@ MUTATIONS = [
     Mutation(
         "a process that starts forgets the time that was reserved",
         "mailcore/queue/reserved_time.py",
-        "            self.floor = read_reserved(self._disk, self._path)\n",
+        "            self.floor = self._keeper.read()\n",
         "            self.floor = 0\n",
         "tests/queue/test_reserved_time.py",
     ),
@@ -296,22 +296,22 @@ MUTATIONS = [
     Mutation(
         "reserved time is not synced",
         "mailcore/queue/reserved_time.py",
-        "                    self._disk.sync(self._fd)\n",
-        "                    pass\n",
+        "                self._disk.sync(self._fd)\n",
+        "                pass\n",
         "tests/queue/test_reserved_time.py",
     ),
     Mutation(
         "time is reserved again in a file whose sync failed",
         "mailcore/queue/reserved_time.py",
-        "                self._give_up()\n                raise\n",
-        "                raise\n",
+        "            self._give_up()\n            raise\n",
+        "            raise\n",
         "tests/queue/test_reserved_time.py",
     ),
     Mutation(
         "both blocks of the reserved time are written at once",
         "mailcore/queue/reserved_time.py",
-        "                    self._disk.write(self._fd, [block], self._turn * _BLOCK_BYTES)\n",
-        '                    self._disk.write(self._fd, [block.ljust(_BLOCK_BYTES, b"\\0") * 2], 0)\n',
+        "                self._disk.write(self._fd, [block], self._turn * _BLOCK_BYTES)\n",
+        '                self._disk.write(self._fd, [block.ljust(_BLOCK_BYTES, b"\\0") * 2], 0)\n',
         "tests/queue/test_reserved_time.py",
     ),
 ]

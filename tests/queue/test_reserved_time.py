@@ -18,7 +18,7 @@ import pytest
 
 from mailcore.log.disk import Disk
 from mailcore.queue.queue_id import QueueIds, arrival_of
-from mailcore.queue.reserved_time import AHEAD_S, ReservedTime, ReservedTooNew, read_reserved
+from mailcore.queue.reserved_time import AHEAD_S, ReservedFile, ReservedTime, ReservedTooNew, read_reserved
 from mailcore.queue.versions import NotOurs, look_at_versions
 from tests.simulated_disk import PowerLoss, RandomChoice, SimulatedDisk, every
 
@@ -33,7 +33,7 @@ def on_a_disk() -> SimulatedDisk:
 
 
 def ids_of(disk: Disk, clock: Callable[[], float], threads: Executor | None = None, path: str = PATH) -> QueueIds:
-    return QueueIds(0, clock, ReservedTime(disk, path), threads)
+    return QueueIds(0, clock, ReservedTime(ReservedFile(disk, path)), threads)
 
 
 def test_a_process_that_starts_with_an_earlier_clock_begins_behind_all_ids_before() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from mailcore.log.disk import Disk
 from mailcore.queue.queue_id import CONTROL, QueueIds, arrival_of
-from mailcore.queue.reserved_time import AHEAD_S, ReservedTime
+from mailcore.queue.reserved_time import AHEAD_S, ReservedFile, ReservedTime
 from mailcore.queue.segment_time import reserved_files, segment_clock
 from tests.simulated_disk import SimulatedDisk
 
@@ -23,7 +23,7 @@ def queue_with_ids(path: str) -> tuple[SimulatedDisk, float]:
     disk = SimulatedDisk()
     disk.make_directory("/queue/incoming.0")
     disk.make_directory("/queue/retry.600")
-    return disk, arrival_of(QueueIds(CONTROL, lambda: NOW, ReservedTime(disk, path)).next())
+    return disk, arrival_of(QueueIds(CONTROL, lambda: NOW, ReservedTime(ReservedFile(disk, path))).next())
 
 
 def test_it_is_that_of_the_clock_in_good_weather() -> None:
@@ -42,7 +42,7 @@ def test_it_is_that_of_the_newest_ids_of_any_writer_when_the_clock_was_set_back(
 def test_it_follows_what_is_reserved_later() -> None:
     disk, _ = queue_with_ids(OF_RECEIVER)
     clock = segment_clock(lambda: NOW - HOUR_S, disk, lambda: [OF_RECEIVER])
-    ids = QueueIds(0, lambda: NOW + HOUR_S, ReservedTime(disk, OF_RECEIVER))
+    ids = QueueIds(0, lambda: NOW + HOUR_S, ReservedTime(ReservedFile(disk, OF_RECEIVER)))
     assert clock() < NOW + HOUR_S - AHEAD_S
     later = arrival_of(ids.next())
     assert clock() >= later - AHEAD_S
