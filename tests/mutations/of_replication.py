@@ -7,8 +7,8 @@ from tests.mutations.mutation import Mutation
 __all__ = ["MUTATIONS"]
 
 ROOM, TESTS = "mailcore/replication", "tests/replication"
-CONNECTION, STATE, STATEMENTS, WRITER = (
-    f"{ROOM}/{name}.py" for name in ("connection", "writer_state", "statements", "writer")
+CONNECTION, LEASE, STATE, STATEMENTS, WRITER = (
+    f"{ROOM}/{name}.py" for name in ("connection", "lease", "writer_state", "statements", "writer")
 )
 
 MUTATIONS = [
@@ -102,5 +102,19 @@ MUTATIONS = [
         "    if pid == connection.backend_pid:\n",
         "    if pid:\n",
         f"{TESTS}/test_guarantees.py -k pooler",
+    ),
+    Mutation(
+        "a beat that could not be read is silence",
+        LEASE,
+        "        if (epoch, beat) != self._seen or answered_at - self._answered_at > self.gap_s:\n",
+        "        if (epoch, beat) != self._seen:\n",
+        f"{TESTS}/test_lease.py -k silent_all",
+    ),
+    Mutation(
+        "a node takes over when a lease time has passed by the clock of the last reading",
+        LEASE,
+        "            self._seen, self._since = (epoch, beat), answered_at\n",
+        "            self._seen, self._since = (epoch, beat), self._answered_at\n",
+        f"{TESTS}/test_lease.py",
     ),
 ]
