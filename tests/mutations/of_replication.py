@@ -117,4 +117,18 @@ MUTATIONS = [
         "            self._seen, self._since = (epoch, beat), self._answered_at\n",
         f"{TESTS}/test_lease.py",
     ),
+    Mutation(
+        "a database that lost batches is believed",
+        f"{ROOM}/confirmed.py",
+        "            if (found := numbers.get(writer, 0)) < n:\n",
+        "            if (found := numbers.get(writer, n)) < n - 1:\n",
+        f"{TESTS}/test_confirmed.py",
+    ),
+    Mutation(
+        "another database is believed",
+        f"{ROOM}/confirmed.py",
+        "        if systems and system not in systems:\n",
+        "        if False:\n",
+        f"{TESTS}/test_confirmed.py",
+    ),
 ]
