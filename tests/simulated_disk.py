@@ -296,6 +296,12 @@ class SimulatedDisk(Disk):
     def is_directory(self, path: str) -> bool:
         return isinstance(self._node(path), Directory)
 
+    def is_own_directory(self, path: str) -> bool:
+        return self.is_directory(path)
+
+    def is_own_file(self, path: str) -> bool:
+        return isinstance(self._node(path), File)
+
     def create_directory(self, path: str) -> None:
         self._call("create_directory", path)
         directory, name = self._parent(path)

@@ -276,6 +276,21 @@ class Disk:
         """Returns True if the path is a directory."""
         return os.path.isdir(path)
 
+    def is_own_directory(self, path: str) -> bool:
+        """Returns True if the path is a directory and not a link to one."""
+        try:
+            return stat.S_ISDIR(os.lstat(path).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def is_own_file(self, path: str) -> bool:
+        """Returns True if the path is a plain file, not a link, with one name."""
+        try:
+            status = os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+
     def create_directory(self, path: str) -> None:
         """Creates one directory. Unsynced. Raises FileExistsError."""
         self.check(path)

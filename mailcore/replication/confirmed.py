@@ -10,12 +10,14 @@ the truth: then what went back since it was written is not noticed.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 import msgspec
 
 from mailcore.faults import Code, Fault
 from mailcore.log.disk import Disk
-from mailcore.replication.faults import StoreError
+from mailcore.replication.faults import BackInTime, StoreError
+from mailcore.replication.snapshot import Snapshot, WriterRow
 
 __all__ = ["NAME", "ConfirmedDamaged", "ConfirmedNumbers"]
 
@@ -57,6 +59,12 @@ class ConfirmedNumbers:
                     f"{self._path} is damaged ({error}), and it says what the database has confirmed. Remove it if the database"
                     " was not restored to an earlier time."
                 ) from error
+
+    def check(self, system: int, snapshot: Snapshot) -> None:
+        """Raises BackInTime if the database must not be believed. The snapshot was read behind a write that has returned."""
+        why_not = self.judge(system, snapshot.shard.name, snapshot.shard.epoch, _numbers(snapshot.writers.values()))
+        if why_not is not None:
+            raise BackInTime(why_not.message, code=why_not.code, argument=why_not.argument)
 
     def judge(self, system: int, shard: str, epoch: int, numbers: dict[str, int]) -> Fault | None:
         """Returns why the database must not be believed; None if it says at least what it confirmed."""
@@ -109,3 +117,7 @@ class ConfirmedNumbers:
         if self._changed:
             self._disk.write_whole(self._path, msgspec.json.encode(self._content))
             self._changed = False
+
+
+def _numbers(rows: Iterable[WriterRow]) -> dict[str, int]:
+    return {row.writer: row.n for row in rows}

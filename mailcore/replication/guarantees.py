@@ -22,6 +22,7 @@ from mailcore.replication.connection import SESSION, Connection
 from mailcore.replication.faults import StoreRefused
 from mailcore.replication.parameters import StoreParameters
 from mailcore.replication.patroni import PatroniUnread, judge_config, read_config
+from mailcore.replication.schema import check_schema
 
 __all__ = ["Findings", "look", "open_checked"]
 
@@ -53,9 +54,10 @@ class Findings:
 
 
 def open_checked(parameters: StoreParameters) -> tuple[Connection, Findings]:
-    """Connects, and reads the guarantees back. Raises StoreRefused, NotReached, Lost, ServerError."""
+    """Connects, and reads the tables' version and the guarantees. Raises StoreRefused, NotReached, Lost, ServerError."""
     connection = Connection.open(parameters)
     try:
+        check_schema(connection)
         findings = look(connection, parameters)
         if findings.faults:
             raise StoreRefused(findings.faults)

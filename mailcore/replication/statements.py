@@ -98,9 +98,9 @@ _SHARD = "name, number, epoch, owner, beat, ids_after, state"
 REGISTER = Statement(
     "register",
     "insert into waypost.shard (name, number, epoch, owner)"
-    " select $1, (select coalesce(max(number), 0) + 1 from waypost.shard), 1, $2"
-    f" on conflict (name) do nothing returning {_SHARD}, {KEPT}",
-    (TEXT, TEXT),
+    " select $1, m.number, 1, $2 from (select coalesce(max(number), 0) + 1 as number from waypost.shard) m"
+    f" where m.number <= $3 on conflict (name) do nothing returning {_SHARD}, {KEPT}",
+    (TEXT, TEXT, INT8),
 )
 READ = Statement("read", f"select {_SHARD} from waypost.shard where name = $1", (TEXT,))
 READ_ALL = Statement("read_all", f"select {_SHARD} from waypost.shard order by name", ())
@@ -108,9 +108,9 @@ READ_ALL = Statement("read_all", f"select {_SHARD} from waypost.shard order by n
 # $4 is the last beat that was confirmed, $5 the one to set: an earlier renewal that is still under way finds nothing after it.
 RENEW = Statement(
     "renew",
-    "update waypost.shard set beat = $5, renewed_at = now(), ids_after = greatest(ids_after, $6)"
-    f" where name = $1 and epoch = $2 and owner = $3 and beat >= $4 and beat < $5 returning beat, ids_after, {KEPT}",
-    (TEXT, INT8, TEXT, INT8, INT8, INT8),
+    "update waypost.shard set beat = $5, renewed_at = now()"
+    f" where name = $1 and epoch = $2 and owner = $3 and beat >= $4 and beat < $5 returning beat, {KEPT}",
+    (TEXT, INT8, TEXT, INT8, INT8),
 )
 RESERVE = Statement(
     "reserve",
@@ -123,11 +123,12 @@ SET_STATE = Statement(
     (TEXT, INT8, TEXT, TEXT),
 )
 
-# The two statements of a takeover, in one transaction. The second waits for every commit under way.
+# The two statements of a takeover, in one transaction. The second waits for every commit under way. They are two, because one
+# statement would not see a writer that began while it waited for the shard's row.
 TAKE = Statement(
     "take",
     "update waypost.shard set epoch = epoch + 1, owner = $3, beat = beat + 1, renewed_at = now()"
-    f" where name = $1 and epoch = $2 and beat = $4 returning {_SHARD}, {KEPT}",
+    " where name = $1 and epoch = $2 and beat = $4 returning epoch",
     (TEXT, INT8, TEXT, INT8),
 )
 TAKE_WRITERS = Statement(
@@ -135,7 +136,7 @@ TAKE_WRITERS = Statement(
     "update waypost.writer set epoch = $2, incarnation = incarnation + 1 where shard = $1",
     (TEXT, INT8),
 )
-# After an unknown takeover or registration: a write of one's own, on a row that is ours.
+# After a takeover, and after one or a registration whose outcome is unknown: a write of one's own, on a row that is ours.
 CONFIRM = Statement(
     "confirm",
     f"update waypost.shard set beat = beat + 1 where name = $1 and epoch = $2 and owner = $3 returning {_SHARD}, {KEPT}",
@@ -157,12 +158,14 @@ CHUNKS = Statement(
 )
 FETCH = Statement(
     "fetch",
-    "select c.bytes from unnest($2::text[], $3::bigint[], $4::bigint[]) with ordinality t (writer, n, part, place)"
-    " join waypost.chunk c on c.shard = $1 and c.writer = t.writer and c.n = t.n and c.part = t.part order by t.place",
+    "select c.writer, c.n, c.part, c.bytes from unnest($2::text[], $3::bigint[], $4::bigint[]) t (writer, n, part)"
+    " join waypost.chunk c on c.shard = $1 and c.writer = t.writer and c.n = t.n and c.part = t.part",
     (TEXT, TEXTS, INT8S, INT8S),
 )
+# A file is marked by the manager alone, and its batches ascend over all owners.
 FETCH_MARKS = Statement(
     "fetch_marks",
-    "select at, bytes from waypost.chunk where shard = $1 and file = $2 and kind = 'm' order by writer, n, part",
+    "select writer, n, part, at, crc, bytes from waypost.chunk where shard = $1 and file = $2 and kind = 'm'"
+    " order by writer, n, part",
     (TEXT, TEXT),
 )

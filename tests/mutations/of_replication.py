@@ -7,8 +7,8 @@ from tests.mutations.mutation import Mutation
 __all__ = ["MUTATIONS"]
 
 ROOM, TESTS = "mailcore/replication", "tests/replication"
-CONNECTION, LEASE, STATE, STATEMENTS, WRITER = (
-    f"{ROOM}/{name}.py" for name in ("connection", "lease", "writer_state", "statements", "writer")
+CONNECTION, FILES, LEASE, SHARD, STATE, STATEMENTS, WRITER = (
+    f"{ROOM}/{name}.py" for name in ("connection", "files", "lease", "shard", "writer_state", "statements", "writer")
 )
 
 MUTATIONS = [
@@ -104,6 +104,50 @@ MUTATIONS = [
         f"{TESTS}/test_guarantees.py -k pooler",
     ),
     Mutation(
+        "a takeover leaves the rows of the writers",
+        SHARD,
+        "        connection.execute(TAKE_WRITERS, [seen.name, seen.epoch + 1], TIMEOUT_S)\n",
+        "        pass\n",
+        f"{TESTS}/test_shard.py -k takeover",
+    ),
+    Mutation(
+        "a writer begins without looking at a takeover under way",
+        STATEMENTS,
+        ' where name = $1 and epoch = $3 for share"',
+        ' where name = $1 and epoch = $3"',
+        f"{TESTS}/test_shard.py -k begins_during",
+    ),
+    Mutation(
+        "a takeover counts when its commit is reported",
+        SHARD,
+        "    return confirm_owner(connection, seen.name, seen.epoch + 1, owner)\n",
+        "    return read_shard(connection, seen.name)\n",
+        f"{TESTS}/test_shard.py -k cancelled or without_a_standby",
+    ),
+    Mutation(
+        "an owner forgets the time that another one reserved",
+        f"{ROOM}/reserved_ids.py",
+        "        return self._reserve(0)\n",
+        "        return 0\n",
+        f"{TESTS}/test_reserved_ids.py",
+    ),
+    Mutation(
+        "an owner whose shard was taken reserves time",
+        STATEMENTS,
+        "greatest(ids_after, $3) where name = $1 and epoch = $2 returning",
+        "greatest(ids_after, $3) where name = $1 and epoch >= $2 returning",
+        f"{TESTS}/test_reserved_ids.py -k reserves_nothing",
+    ),
+    Mutation(
+        "a lease holds from when its renewal returned",
+        f"{ROOM}/lease_keeper.py",
+        "            self._lease.is_renewed(renew(self._connection, self.row, confirmed, following))\n",
+        "            beat = renew(self._connection, self.row, confirmed, following)\n"
+        "            self._lease._sent_at = self._clock()\n"
+        "            self._lease.is_renewed(beat)\n",
+        f"{TESTS}/test_shard.py -k from_before",
+    ),
+    Mutation(
         "a beat that could not be read is silence",
         LEASE,
         "        if (epoch, beat) != self._seen or answered_at - self._answered_at > self.gap_s:\n",
@@ -118,6 +162,20 @@ MUTATIONS = [
         f"{TESTS}/test_lease.py",
     ),
     Mutation(
+        "a lease that was lost holds on",
+        f"{ROOM}/lease_keeper.py",
+        "        self._lease.is_lost()\n",
+        "",
+        f"{TESTS}/test_shard.py -k thread_keeps or bug",
+    ),
+    Mutation(
+        "a lease is renewed while the database must not be used",
+        f"{ROOM}/lease_keeper.py",
+        "            if self.refusal is not None:\n",
+        "            if self.refusal == ():\n",
+        f"{TESTS}/test_shard.py -k must_not_be_used",
+    ),
+    Mutation(
         "a database that lost batches is believed",
         f"{ROOM}/confirmed.py",
         "            if (found := numbers.get(writer, 0)) < n:\n",
@@ -130,5 +188,54 @@ MUTATIONS = [
         "        if systems and system not in systems:\n",
         "        if False:\n",
         f"{TESTS}/test_confirmed.py",
+    ),
+    Mutation(
+        "a file of the right length is believed",
+        FILES,
+        "        if google_crc32c.value(data) == place.crc:\n",
+        "        if len(data) == place.length:\n",
+        f"{TESTS}/test_files.py",
+    ),
+    Mutation(
+        "a file keeps what the database lacks",
+        FILES,
+        "                self._disk.shorten(fd, self._file.length)\n",
+        "",
+        f"{TESTS}/test_files.py",
+    ),
+    Mutation(
+        "a file that no row names is left",
+        FILES,
+        "            disk.unlink(os.path.join(directory, name))\n            changes",
+        "            changes",
+        f"{TESTS}/test_files.py",
+    ),
+    Mutation(
+        "a link in the place of a file is written through",
+        FILES,
+        "        return all(map(self._disk.is_own_directory, above)) and self._disk.is_own_file(self._path)\n",
+        "        return all(map(self._disk.is_directory, above)) and self._disk.exists(self._path)\n",
+        f"{TESTS}/test_files.py",
+    ),
+    Mutation(
+        "a name that leads outside is made",
+        FILES,
+        '        if any(part in ("", ".", "..") for part in name.split("/")) or "\\0" in name:\n',
+        '        if "\\0" in name:\n',
+        f"{TESTS}/test_files.py -k outside",
+    ),
+    Mutation(
+        "a damaged chunk is given out",
+        f"{ROOM}/snapshot.py",
+        "        if data is None or google_crc32c.value(data) != crc:\n",
+        "        if data is None:\n",
+        f"{TESTS}/test_snapshot.py -k damaged",
+    ),
+    Mutation(
+        "tables of another version are used",
+        f"{ROOM}/schema.py",
+        "    if version != VERSION:\n",
+        "    if version == -1:\n",
+        f"{TESTS}/test_failover.py -k version",
     ),
 ]

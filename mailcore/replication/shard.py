@@ -1,0 +1,194 @@
+"""The row of a shard: registering it, taking it over, renewing its lease, and reserving time for queue ids.
+
+- law: fenced-by-its-row. A takeover changes the rows of all writers of the shard in one transaction: it waits for each commit
+  under way, and each later one of the former owner finds no row.
+- law: takeover-returned-first. A new owner acts only when a write of its own on the shard's row has returned after the
+  takeover, from a server that waits for a standby (``confirm_owner``). This also decides a takeover whose outcome is unknown.
+
+Each function raises Lost if its outcome is unknown, and ServerError if it changed nothing. Each uses a connection of its own
+thread; the owner calls ``register`` and ``confirm_owner`` before it begins to renew, because they raise the beat.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mailcore.faults import Code, Fault
+from mailcore.replication.connection import Answer, Connection, Row
+from mailcore.replication.faults import Fenced, Lost, ServerError, StoreRefused
+from mailcore.replication.statements import (
+    CONFIRM,
+    READ,
+    READ_ALL,
+    REGISTER,
+    RENEW,
+    RESERVE,
+    SET_STATE,
+    TAKE,
+    TAKE_WRITERS,
+)
+from mailcore.replication.values import as_bool, as_int, as_text
+
+__all__ = [
+    "NUMBER_MAX",
+    "ShardRow",
+    "check_kept",
+    "confirm_owner",
+    "read_shard",
+    "read_shards",
+    "register",
+    "renew",
+    "reserve_ids",
+    "set_state",
+    "take_over",
+]
+
+NUMBER_MAX = 63  # of a shard: the room that a queue id has for it
+TIMEOUT_S = 15.0
+RENEWAL_TIMEOUT_S = 3.0  # half a lease: the other half is left for another server
+LOCK_TIMEOUT_S = 5.0  # a takeover that waits longer for a commit is tried again, and the beat is looked at meanwhile
+_DOUBLE = "23505"  # two nodes that register at once were lent the same number
+_ATTEMPTS = 10
+
+
+class ShardRow(NamedTuple):
+    """The row of a shard."""
+
+    name: str
+    number: int
+    epoch: int
+    owner: str
+    beat: int
+    ids_after: int
+    state: str
+
+
+def _row(row: Row) -> ShardRow:
+    name, number, epoch, owner, beat, ids_after, state = row[:7]
+    return ShardRow(
+        as_text(name), as_int(number), as_int(epoch), as_text(owner), as_int(beat), as_int(ids_after), as_text(state)
+    )
+
+
+def check_kept(answer: Answer) -> Row | None:
+    """Returns the row that a statement has written, if it is on two servers; None if it wrote nothing. Raises Lost."""
+    if answer.notices:
+        raise Lost(f"The wait for the standby was cut short: {answer.notices[0].message}")
+    if not answer.rows:
+        return None
+    if not as_bool(answer.rows[0][-1]):
+        raise Lost("PostgreSQL had no synchronous standby when it committed.", argument="synchronous_standby_names")
+    return answer.rows[0]
+
+
+def read_shard(connection: Connection, name: str) -> ShardRow | None:
+    """Returns the row as this server shows it; a commit may be shown that no standby has."""
+    answer = connection.execute(READ, [name], TIMEOUT_S)
+    return _row(answer.rows[0]) if answer.rows else None
+
+
+def read_shards(connection: Connection) -> dict[str, ShardRow]:
+    """Returns all rows, by name."""
+    return {row.name: row for row in map(_row, connection.execute(READ_ALL, [], TIMEOUT_S).rows)}
+
+
+def register(connection: Connection, name: str, owner: str) -> ShardRow:
+    """Makes a shard with a number that no other has or had. Called again by the same owner, it returns the same shard.
+
+    Raises StoreRefused if another owner has a shard of this name, or all numbers are lent.
+    """
+    for attempt in range(_ATTEMPTS):
+        try:
+            written = check_kept(connection.execute(REGISTER, [name, owner, NUMBER_MAX], TIMEOUT_S))
+        except ServerError as error:
+            if error.sqlstate != _DOUBLE or attempt == _ATTEMPTS - 1:
+                raise
+            continue
+        if written is not None:
+            return _row(written)
+        there = read_shard(connection, name)
+        if there is not None and there.owner == owner:
+            confirmed = confirm_owner(connection, name, there.epoch, owner)
+            if confirmed is not None:
+                return confirmed
+        elif there is not None:
+            fault = Fault(
+                Code.CONFLICT,
+                f"Shard {name} exists and belongs to {there.owner}; give this shard another name.",
+                "shard",
+            )
+            raise StoreRefused([fault])
+        elif any(row.number >= NUMBER_MAX for row in read_shards(connection).values()):
+            fault = Fault(
+                Code.CONFLICT,
+                f"Shard {name} was not made: {NUMBER_MAX} shards were, and a number is not lent twice.",
+                "shard",
+            )
+            raise StoreRefused([fault])
+    fault = Fault(Code.BUSY, f"Shard {name} could not be registered: others register shards. Try again.", "shard")
+    raise StoreRefused([fault])
+
+
+def take_over(
+    connection: Connection, seen: ShardRow, owner: str, lock_timeout_s: float = LOCK_TIMEOUT_S
+) -> ShardRow | None:
+    """Takes a shard over, if its row still has the epoch and the beat that were seen. Returns None if it has not.
+
+    Raises ServerError (55P03) if a commit of the former owner is still under way. After Lost, ``confirm_owner`` with the next
+    epoch decides.
+    """
+    try:
+        connection.run(f"begin; set local lock_timeout = '{round(lock_timeout_s * 1000)}ms'", TIMEOUT_S)
+        taken = connection.execute(TAKE, [seen.name, seen.epoch, owner, seen.beat], TIMEOUT_S)
+        if not taken.rows:
+            connection.run("rollback", TIMEOUT_S)
+            return None
+        connection.execute(TAKE_WRITERS, [seen.name, seen.epoch + 1], TIMEOUT_S)
+    except ServerError:
+        connection.run("rollback", TIMEOUT_S)
+        raise
+    connection.run("commit", TIMEOUT_S)
+    return confirm_owner(connection, seen.name, seen.epoch + 1, owner)
+
+
+def confirm_owner(connection: Connection, name: str, epoch: int, owner: str) -> ShardRow | None:
+    """Writes on the shard's row, and returns it if it has this epoch and owner: then all that led to it is on two servers.
+
+    None: a takeover or registration of unknown outcome did not happen, or another node has taken over since.
+    """
+    written = check_kept(connection.execute(CONFIRM, [name, epoch, owner], TIMEOUT_S))
+    return None if written is None else _row(written)
+
+
+def renew(connection: Connection, row: ShardRow, confirmed: int, following: int) -> int:
+    """Raises the beat from ``confirmed``, the last one that is confirmed, to ``following``, and returns it.
+
+    Raises Fenced if the row has another epoch or owner, or a beat that this owner did not set.
+    """
+    parameters = [row.name, row.epoch, row.owner, confirmed, following]
+    written = check_kept(connection.execute(RENEW, parameters, RENEWAL_TIMEOUT_S))
+    if written is not None:
+        return as_int(written[0])
+    there = read_shard(connection, row.name)
+    if there is None or (there.epoch, there.owner) != (row.epoch, row.owner):
+        raise Fenced(f"Shard {row.name} was taken over by {there.owner if there else 'nothing: its row is gone'}.")
+    raise Fenced(
+        f"The beat of shard {row.name} was raised by another process as {row.owner}: a copy of this machine runs."
+    )
+
+
+def reserve_ids(connection: Connection, name: str, epoch: int, until: int) -> int:
+    """Reserves time for queue ids up to ``until`` (microseconds). Returns up to where any process of the shard has reserved.
+
+    Raises Fenced if the shard has another epoch.
+    """
+    written = check_kept(connection.execute(RESERVE, [name, epoch, until], TIMEOUT_S))
+    if written is None:
+        raise Fenced(f"Shard {name} is not ours any more.")
+    return as_int(written[0])
+
+
+def set_state(connection: Connection, row: ShardRow, state: str) -> None:
+    """Makes a shard open, draining, closed or held. Raises Fenced."""
+    if check_kept(connection.execute(SET_STATE, [row.name, row.epoch, row.owner, state], TIMEOUT_S)) is None:
+        raise Fenced(f"Shard {row.name} is not ours any more.")
