@@ -11,7 +11,7 @@ import time
 from mailcore.control.protocol.injection import Injected
 from mailcore.log.disk import Disk
 from mailcore.queue.queue_id import CONTROL, QueueIds
-from mailcore.queue.reserved_time import OF_CONTROL, ReservedTime
+from mailcore.queue.reserved_time import OF_CONTROL, ReservedFile, ReservedTime
 from tests.control.running_control import RunningControl
 from tests.eventually import PATIENCE_S
 
@@ -27,10 +27,10 @@ class SlowDisk(Disk):
 
 async def test_two_at_once_after_a_start_have_different_queue_ids(running: RunningControl) -> None:
     path = str(running.settings.queue_directory / OF_CONTROL)
-    before = ReservedTime(Disk(), path)
+    before = ReservedTime(ReservedFile(Disk(), path))
     before.begin()
     before.extend(int(NOW * 1e6), int(NOW * 1e6))  # what the process before reserved is ahead of the clock
-    running.server.injecting._ids = QueueIds(CONTROL, lambda: NOW, ReservedTime(SlowDisk(), path))
+    running.server.injecting._ids = QueueIds(CONTROL, lambda: NOW, ReservedTime(ReservedFile(SlowDisk(), path)))
 
     async def begun() -> str:
         async with running.client(who="alice") as client:
