@@ -95,6 +95,7 @@ class Snapshot:
         yield from states
 
     def _chunked(self) -> Iterator[StoredFile]:
+        """Yields the files that consist of chunks. Marks alone make none: a deletion was committed just before them."""
         after: tuple[str, str, int, int] = ("", "", 0, -1)
         file: StoredFile | None = None
         while True:
@@ -102,7 +103,7 @@ class Snapshot:
             for row in rows:
                 name = as_text(row[0])
                 if file is None or name != file.name:
-                    if file is not None:
+                    if file is not None and file.chunks:
                         yield _in_order(file)
                     file = StoredFile(name, [])
                 after = name, as_text(row[1]), as_int(row[2]), as_int(row[3])
@@ -112,7 +113,7 @@ class Snapshot:
                     file.chunks.append(ChunkPlace(*after[1:], as_int(row[5]), as_int(row[6]), as_int(row[7])))
             if len(rows) < LISTED:
                 break
-        if file is not None:
+        if file is not None and file.chunks:
             yield _in_order(file)
 
     def fetch(self, places: list[ChunkPlace]) -> Iterator[tuple[ChunkPlace, bytes]]:

@@ -11,6 +11,8 @@ import pytest
 from mailcore.faults import Fault
 from mailcore.log.lane import LaneFailed, LaneWriter
 from mailcore.replication.batch import MARKS, offsets_in
+from mailcore.replication.files import make_equal
+from mailcore.replication.snapshot import snapshot
 from mailcore.replication.store import ShardStore
 from mailcore.replication.writer import StoreWriter
 from tests.queue.audit import audit
@@ -20,7 +22,7 @@ from tests.queue.simulated_machine import HOME, SPOOL
 from tests.queue.test_laws_histories import SEGMENT_BYTES, Story, short_lists, to_the_end
 from tests.replication.cluster import Cluster, Server
 from tests.replication.writing import SHARD, Task, add_shard, wait_for_waiting
-from tests.simulated_disk import SimulatedDisk
+from tests.simulated_disk import RandomChoice, SimulatedDisk
 
 __all__ = ["short_lists"]  # a fixture
 
@@ -33,6 +35,16 @@ class Ended(BaseException):
 
 def end(fault: Fault) -> NoReturn:
     raise Ended(fault.message)
+
+
+def made_equal(cluster: Cluster, disk: SimulatedDisk) -> SimulatedDisk:
+    """The disk of a node whose files were made what the database says; it may have had others."""
+    connection = cluster.connect()
+    with snapshot(connection, SHARD) as found:
+        assert found is not None
+        make_equal(found, disk, "/", lambda name: not name.endswith((".idx", "lock")))
+    connection.close()
+    return disk
 
 
 def store_of(cluster: Cluster, name: str = "m", epoch: int = 1) -> ShardStore:
@@ -70,7 +82,7 @@ def test_a_queue_in_the_database_is_the_same_on_another_node(cluster: Cluster, s
     add_shard(cluster.primary)
     rng, outside = random.Random(seed), OutsideMemory()
     disk = SimulatedDisk()
-    for life in range(2):
+    for life in range(3):
         store = store_of(cluster)
         story = Story(disk, outside, rng, store)  # type: ignore[arg-type]  # a store is a store
         for step in range(30):
@@ -79,9 +91,24 @@ def test_a_queue_in_the_database_is_the_same_on_another_node(cluster: Cluster, s
                 found = in_memory(cluster.primary)
                 audit(found.disk(), outside, SEGMENT_BYTES, store=found)
         found = in_memory(cluster.primary)
-        disk = found.disk()
+        # The next node has nothing, or what the power left on this one's disk.
+        disk = made_equal(cluster, SimulatedDisk() if life == 0 else disk.crash(RandomChoice(seed)))
+        for path, data in found.files.items():
+            assert disk.image(path) == data, path
         assert store.ends, f"life {life}: no lane has an end"
     to_the_end(audit(disk, outside, SEGMENT_BYTES, store=found), outside, seed)
+
+
+def test_a_mark_of_a_file_that_is_gone_makes_no_file(cluster: Cluster) -> None:
+    """A segment may be deleted while a checkpoint with its marks is on its way."""
+    add_shard(cluster.primary)
+    store = store_of(cluster)
+    changes = store.changes()
+    changes.marks("queue/incoming.0/gone", [12], 71)
+    changes.append("queue/incoming.0/there", 0, [b"there"])
+    store.commit(changes, {})
+    disk = made_equal(cluster, SimulatedDisk())
+    assert disk.list(f"{HOME}/incoming.0") == ["there"]
 
 
 def lane_of(disk: SimulatedDisk, store: ShardStore) -> LaneWriter:
