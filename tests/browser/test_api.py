@@ -82,7 +82,7 @@ async def test_the_examples_of_the_page_can_be_typed(tmp_path: Path) -> None:
         )  # fmt: skip
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
         assert done.stderr == ""
-        assert done.stdout.count("queue_ids") == 2, done.stdout
+        assert done.stdout.count("queue_ids") == 3, done.stdout
         await it.core.control.close()  # the examples change a setting, for which the control process starts again
 
         async def all_held() -> bool:
@@ -90,7 +90,7 @@ async def test_the_examples_of_the_page_can_be_typed(tmp_path: Path) -> None:
             return states == ["held"] * 3
 
         await it.core.eventually(all_held, "the messages of the examples to be held")
-        assert len(await it.core.listed(sender="a@sender.example")) == 2
+        assert len(await it.core.listed(sender="a@sender.example")) == 4
 
 
 async def test_a_message_arrives_as_it_was_sent_and_once_for_each_key(tmp_path: Path) -> None:

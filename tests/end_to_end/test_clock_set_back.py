@@ -48,7 +48,8 @@ async def test_no_queue_id_comes_twice_when_the_clock_is_set_back_over_a_restart
             assert after[0] > before[0]
             assert after[1] > before[1]
             await core.until_empty()
-            assert recipients_of(lab.messages) == [f"{each}@example.org" for each in "abcd"]
+            # What was in flight when the core was killed may come twice.
+            assert sorted({*recipients_of(lab.messages)}) == [f"{each}@example.org" for each in "abcd"]
         finally:
             core.stop()
             await core.control.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -339,6 +340,7 @@ def test_whoever_ends_in_the_middle_leaves_no_file_open(recorded: ExportedLives)
     recorded.export()
     recorded.forget_all()
     recorded.history(life.queue_id)
+    gc.collect()  # what earlier tests left
     before = sorted(os.listdir("/proc/self/fd"))
     reader = HistoryReader(recorded.browser, archive=recorded.archive)
     for steps in range(12):

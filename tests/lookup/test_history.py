@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -414,6 +415,7 @@ def test_whoever_ends_in_the_middle_leaves_no_file_open(recorded: RecordedLives)
     life = recorded.arrive()
     life.start()
     recorded.chatter(5_000)
+    gc.collect()  # what earlier tests left
     before = sorted(os.listdir("/proc/self/fd"))
     for steps in range(8):
         walk = Walk(HistoryReader(recorded.browser).history(life.queue_id))
