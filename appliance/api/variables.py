@@ -29,7 +29,9 @@ def check_variables(body: MessageBody) -> None:
         raise ApiError("raw and variables: one of them is allowed", argument="variables")
     for address in variables:
         if address not in body.recipients:
-            raise ApiError(f"variables.{address}: it is not among the recipients", argument=f"variables.{address}"[:200])
+            raise ApiError(
+                f"variables.{address}: it is not among the recipients", argument=f"variables.{address}"[:200]
+            )
     in_lines = {name for text in _lines(body) for name in _PLACE.findall(text)}
     places = in_lines.union(*(_PLACE.findall(text) for text in (body.text or "", body.html or "")))
     for at, recipient in enumerate(body.recipients):

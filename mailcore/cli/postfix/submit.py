@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from types import FrameType
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from mailcore.cli.postfix.addresses import NotAddresses, addresses_in
 from mailcore.cli.postfix.exits import DATAERR, OK, TEMPFAIL, UNAVAILABLE, USAGE, Ended
@@ -173,15 +173,23 @@ def verify(given: Given, settings: Settings) -> int:
 def write(settings: Settings, submission: Submission, pieces: Iterable[bytes]) -> None:
     """Puts a whole message into the maildrop; returns when it is on disk. Raises Ended, and then there is no message."""
     draft = open_draft(settings)
-    signals = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+    signals: dict[signal.Signals, Any] = {}
     limit = settings.receiver.message_size_limit
     try:
-        draft.begin(submission)
-        for piece in _with_short_header(iter(pieces)):
-            if draft.data_bytes + len(piece) > limit:
-                raise Ended(UNAVAILABLE, f"the message is bigger than {limit} bytes ([receiver] message_size_limit)")
-            draft.write(piece)
-        draft.submit()
+        try:  # a signal that comes while the handlers are put back is caught, too
+            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+                signals[number] = signal.signal(number, _end)
+            draft.begin(submission)
+            for piece in _with_short_header(iter(pieces)):
+                if draft.data_bytes + len(piece) > limit:
+                    raise Ended(
+                        UNAVAILABLE, f"the message is bigger than {limit} bytes ([receiver] message_size_limit)"
+                    )
+                draft.write(piece)
+            draft.submit()
+        finally:
+            for number, before in signals.items():
+                signal.signal(number, before)
     except OSError as error:
         draft.abandon()
         raise Ended(TEMPFAIL, f"the message was not taken: {error.strerror or error}") from None
@@ -191,9 +199,6 @@ def write(settings: Settings, submission: Submission, pieces: Iterable[bytes]) -
     except BaseException:
         draft.abandon()
         raise
-    finally:
-        for number, before in signals.items():
-            signal.signal(number, before)
 
 
 def _end(number: int, frame: FrameType | None) -> None:
