@@ -8,6 +8,7 @@ import smtplib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from mailcore.lab.lab import Lab
 from tests.end_to_end.appliance import Appliance
@@ -60,15 +61,23 @@ async def flowing(core: RunningCore) -> AsyncIterator[list[Flow]]:
             await flow.stop()
 
 
+@asynccontextmanager
+async def session(core: RunningCore) -> AsyncIterator[smtplib.SMTP]:
+    made = await asyncio.to_thread(smtplib.SMTP, "127.0.0.1", core.port, timeout=PATIENCE_S)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
 async def test_a_new_route_is_taken_under_load_and_no_session_is_lost(tmp_path: Path) -> None:
     senders = tmp_path / "senders"
     senders.write_text("# none yet\n")
     async with Lab(["accept:127.0.0.1:0", "accept:127.0.0.1:0"]) as lab:
         sections: Sections = {"route_maps": {"sender_routes": [str(senders)]}}
-        async with running(tmp_path, lab, sections) as core, flowing(core) as flows:
+        async with running(tmp_path, lab, sections) as core, flowing(core) as flows, session(core) as open_session:
             before = await core.send("before@any.example")
             await core.until_removed(before)
-            open_session = await asyncio.to_thread(smtplib.SMTP, "127.0.0.1", core.port, timeout=PATIENCE_S)
             open_session.ehlo("slow.example")
             for verb in (f"MAIL FROM:<{SENDER}>", "RCPT TO:<slow@any.example>", "DATA"):
                 assert open_session.docmd(verb)[0] in (250, 354)
@@ -82,8 +91,12 @@ async def test_a_new_route_is_taken_under_load_and_no_session_is_lost(tmp_path: 
             after = await core.send("after@any.example")
             await core.until_removed(slow)
             await core.until_removed(after)
-            where = await core.ask("resolve", address="a@any.example", sender=SENDER)
-            assert where["destination"] == route_to(lab, 1, "relay")
+
+            async def resolved() -> Any:  # by control, which looks at the file when it does
+                where = await core.ask("resolve", address="a@any.example", sender=SENDER)
+                return where if where["destination"] == route_to(lab, 1, "relay") else None
+
+            where = await core.eventually(resolved, "control to use the file")
             assert (where["matched"], where["written"]) == ("sender.example", f"{senders}:1")
             for flow in flows:
                 await flow.stop()
