@@ -15,7 +15,7 @@ from tests.manager.test_retry_of_some import at_rest, checkpoint, given, start
 
 
 async def until(manager: Manager, true: Any) -> None:
-    """Turns and wanted checkpoints; nobody else writes them here."""
+    """Turns and wanted checkpoints; no other task writes them here."""
     for _ in range(5000):
         if true():
             return

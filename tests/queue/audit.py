@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from mailcore.envelope import Origin
 from mailcore.log.retired import open_either
+from mailcore.log.store import Store
 from mailcore.queue.lanes import DELETED
 from mailcore.queue.records import Place
 from mailcore.queue.sizes import Amount
-from tests.queue.memory_store import MemoryStore
 from tests.queue.outside_memory import OutsideMemory, Resting
 from tests.queue.simulated_machine import UNDO_S, SimulatedMachine
 from tests.queue.wishes import agreed
@@ -22,7 +22,7 @@ def audit(
     segment_bytes: int = 6000,
     *,
     rebuilt: bool = False,
-    store: MemoryStore | None = None,
+    store: Store | None = None,
 ) -> SimulatedMachine:
     """Recovers and compares. Nothing acknowledged is lost, nothing recorded as done is due again, nothing is there twice.
 

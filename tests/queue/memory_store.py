@@ -24,7 +24,7 @@ class MemoryStore:
         self.ever: dict[str, set[bytes]] = {}  # what each small file was
         self.gone: set[str] = set()  # names that are deleted, or were changed
         self.commits = 0
-        self.refused = 0  # so many commits to come are refused
+        self.refused = 0  # the number of coming commits that are refused
         self.on_commit: Callable[[bool], None] | None = None  # looks on in front of each commit, and behind it
 
     def copy(self) -> MemoryStore:

@@ -31,7 +31,7 @@ from mailcore.log.lane import LaneWriter
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import RecordType
 from mailcore.log.segment import Damage
-from mailcore.log.store import unlink
+from mailcore.log.store import Store, unlink
 from mailcore.manager.carrying import Way
 from mailcore.manager.notices import Notice, Outcomes
 from mailcore.queue.active import Active
@@ -55,7 +55,6 @@ from mailcore.queue.requested import Requested, RetryBatch
 from mailcore.queue.rewrite import finish_deleted, write_replacement
 from mailcore.queue.spool import DATA_AT, Spool
 from tests.queue.machine_passes import MachinePasses
-from tests.queue.memory_store import MemoryStore
 from tests.queue.outside_memory import OutsideMemory, Resting
 from tests.simulated_disk import SimulatedDisk
 
@@ -79,7 +78,7 @@ class SimulatedMachine:
     has_sums = True  # without them, damaged data makes its envelope unreadable
 
     def __init__(
-        self, disk: SimulatedDisk, outside: OutsideMemory, segment_bytes: int = 6000, store: MemoryStore | None = None
+        self, disk: SimulatedDisk, outside: OutsideMemory, segment_bytes: int = 6000, store: Store | None = None
     ) -> None:
         self.disk, self.outside, self.segment_bytes = disk, outside, segment_bytes
         self.store = store

@@ -12,13 +12,13 @@ from mailcore.dsn_request import wants
 from mailcore.envelope import Status
 from mailcore.log.positions import NAME, PREVIOUS
 from mailcore.log.segment import retired_base_of
+from mailcore.log.store import Store
 from mailcore.queue.active import Active
 from mailcore.queue.bodies import LOOK_S
 from mailcore.queue.compaction import ACTIVE_S, Compaction, sent_round
 from mailcore.queue.lanes import DELETED, HOLD
 from mailcore.queue.sizes import QueueSize
 from tests.queue.audit import audit
-from tests.queue.memory_store import MemoryStore
 from tests.queue.simulated_machine import HOME, RETRY_S, UNDO_S, OutsideMemory, SimulatedMachine
 from tests.simulated_disk import RandomChoice, SimulatedDisk
 
@@ -52,7 +52,7 @@ class Story:
     """A machine doing one random thing after another."""
 
     def __init__(
-        self, disk: SimulatedDisk, outside: OutsideMemory, rng: random.Random, store: MemoryStore | None = None
+        self, disk: SimulatedDisk, outside: OutsideMemory, rng: random.Random, store: Store | None = None
     ) -> None:
         self.rng = rng
         self.machine = SimulatedMachine(disk, outside, SEGMENT_BYTES, store)

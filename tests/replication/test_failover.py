@@ -57,7 +57,7 @@ class Load:
             writer.close()
 
     def wait_for(self, more: int) -> None:
-        """Waits until each writer has committed so many more."""
+        """Waits until each writer has committed this number of further batches."""
         wanted = {name: number + more for name, number in self.acknowledged.items()}
 
         def reached() -> bool:

@@ -94,7 +94,7 @@ def test_only_what_differs_is_fetched(connection: Connection, files: Files, tmp_
 
 def test_what_does_not_concern_the_store_is_left_alone(connection: Connection, files: Files, tmp_path: Path) -> None:
     own = {"incoming.0/0.index": b"index", "incoming.0/lock": b"", "elsewhere/lock": b"x"}
-    write(tmp_path, own | {"incoming.0/5": b"a segment that nobody committed"})
+    write(tmp_path, own | {"incoming.0/5": b"a segment without a commit"})
     assert make(connection, tmp_path).deleted == ["incoming.0/5"]
     assert found_in(tmp_path) == files | own
 
@@ -254,7 +254,7 @@ def test_bytes_that_were_written_twice_are_those_of_the_later_batch(cluster: Clu
 
 def test_a_shard_that_has_nothing_leaves_nothing(cluster: Cluster, tmp_path: Path) -> None:
     add_shard(cluster.primary)
-    write(tmp_path, {"incoming.0/0": b"what nobody committed", "restart": b"P", "incoming.0/lock": b""})
+    write(tmp_path, {"incoming.0/0": b"bytes without a commit", "restart": b"P", "incoming.0/lock": b""})
     own = cluster.connect()
     assert sorted(make(own, tmp_path).deleted) == ["incoming.0/0", "restart"]
     assert found_in(tmp_path) == {"incoming.0/lock": b""}
@@ -272,7 +272,7 @@ def partly_right(files: Files) -> SimulatedDisk:
     disk.make_directory("/shard/spool/1f")
     disk.put("/shard/journal/0/deep/file", b"in the way")
     disk.put("/shard/incoming.0/0", files[LANE] + b"longer")
-    disk.put("/shard/incoming.0/9", b"nobody committed")
+    disk.put("/shard/incoming.0/9", b"without a commit")
     disk.put("/shard/incoming.0/lock", b"")
     disk.put("/shard/exported", b"longer than it is")
     disk.put("/shard/restart", b"other")

@@ -84,7 +84,7 @@ def test_a_queue_in_the_database_is_the_same_on_another_node(cluster: Cluster, s
     disk = SimulatedDisk()
     for life in range(3):
         store = store_of(cluster)
-        story = Story(disk, outside, rng, store)  # type: ignore[arg-type]  # a store is a store
+        story = Story(disk, outside, rng, store)
         for step in range(30):
             story.step()
             if step % 10 == 9:
@@ -133,7 +133,7 @@ def test_a_record_is_durable_when_the_standby_has_it_and_not_before(cluster: Clu
     cluster.standby.resume_receiver()
     task.wait()
     assert lane.durable == batch.end == disk.size_of(f"{HOME}/incoming.0/{0:020d}.seg")
-    assert store_of(cluster, "r0").ends == {"incoming.0": (0, batch.end)}, "who begins anew reads it"
+    assert store_of(cluster, "r0").ends == {"incoming.0": (0, batch.end)}, "a process that begins again reads it"
 
 
 def test_a_batch_that_the_database_refuses_fails_the_lane_and_leaves_nothing(cluster: Cluster) -> None:
