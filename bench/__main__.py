@@ -21,7 +21,7 @@ from pathlib import Path
 
 from bench.processes import tree
 from bench.suite import PARTS, WANTED, Part, Scale
-from bench.suite_page import Done, machine, page
+from bench.suite_page import Done, loop_s, machine, page
 
 __all__ = ["main", "run_part"]
 
@@ -47,6 +47,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 def run_part(part: Part, scale: Scale, directory: Path, results: Path, left_s: float = float("inf")) -> Done:
     """Runs a part; its JSON becomes ``results``/NAME.json with what the page says about it. ``left_s``: of all parts."""
+    loops = [loop_s()]
     arguments = part.arguments[scale].split()
     command = f"python -m bench.{part.module} {part.arguments[scale]}"
     runs, output = results / f"{part.name}.runs.json", results / f"{part.name}.txt"
@@ -96,6 +97,7 @@ def run_part(part: Part, scale: Scale, directory: Path, results: Path, left_s: f
         "command": command,
         "began_at": began_at,
         "seconds": time.monotonic() - begun,
+        "loops_s": [*loops, loop_s()],
         "error": error,
         "results": found,
     }
@@ -119,7 +121,16 @@ def read_part(part: Part, results: Path) -> Done | None:
         except (KeyError, IndexError, TypeError, ValueError, ZeroDivisionError) as wrong:  # a run of only one relay
             error = f"its results lack something: {wrong!r}"
     scale = Scale(kept["scale"])
-    return Done(part, scale, kept["command"], kept["began_at"], kept["seconds"], tuple(rows), error)
+    return Done(
+        part,
+        scale,
+        kept["command"],
+        kept["began_at"],
+        kept["seconds"],
+        tuple(rows),
+        error,
+        tuple(kept.get("loops_s", ())),
+    )
 
 
 def run_all(parts: Sequence[Part], scale: Scale, directory: Path, results: Path, minutes: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import statistics
 import subprocess
 import time
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from bench.suite import Goal, Part, Results, Scale, Wanted
 from bench.suite_rows import Row
 from bench.turns import FOREIGN_MAX, file_system
 
-__all__ = ["Done", "machine", "page"]
+__all__ = ["Done", "loop_s", "machine", "page"]
 
 ROOT = Path(__file__).resolve().parent.parent
 SCALES = {
@@ -24,6 +25,7 @@ SCALES = {
 }
 
 UNKNOWN = "unknown"
+LOOPED = 1_000_000  # additions in Python
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,21 @@ class Done:
     seconds: float
     rows: tuple[Row, ...]
     error: str = ""
+    loops_s: tuple[float, ...] = ()  # of a fixed loop, before and after it
+
+
+def loop_s() -> float:
+    """Times a fixed loop, the median of five: on a shared machine the processor is not always equally fast.
+
+    What waits for the disk, as Postfix does, loses less by a slow processor than what uses it, so ratios depend on it.
+    """
+    times = []
+    for _ in range(5):
+        begun, number = time.perf_counter(), 0
+        for each in range(LOOPED):
+            number += each & 7
+        times.append(time.perf_counter() - begun)
+    return statistics.median(times)
 
 
 def _said(*command: str) -> str:
@@ -118,6 +135,14 @@ def _section(done: Done) -> list[str]:
     return [*lines, "", f"`{done.command}`, {began} UTC, {done.seconds:.0f} s. How: {done.part.how}.", ""]
 
 
+def _processor_speed(done: Sequence[Done]) -> list[tuple[str, str]]:
+    """Says how long the fixed loop took over the run."""
+    if not (loops := [each for part in done for each in part.loops_s]):
+        return []
+    low, middle, high = (f"{each * 1000:.0f}" for each in (min(loops), statistics.median(loops), max(loops)))
+    return [("a fixed loop of the processor", f"{middle} ms ({low} to {high}) before and after the parts")]
+
+
 def page(done: Sequence[Done], wanted: Sequence[Wanted], about: Sequence[tuple[str, str]]) -> str:
     """Returns the page, in Markdown."""
     results = {each.part.name: each.rows for each in done}
@@ -131,7 +156,7 @@ def page(done: Sequence[Done], wanted: Sequence[Wanted], about: Sequence[tuple[s
         *(SCALES[scale] for scale in scales),
         "Figures are medians. Where others took more than a tenth of the machine, which is in bold, the row does not count.",
         "",
-        *_table(["machine", ""], about),
+        *_table(["machine", ""], [*about, *_processor_speed(done)]),
         "",
         "## Wanted",
         "",

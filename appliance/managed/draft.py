@@ -80,7 +80,7 @@ def from_form(given: Mapping[str, Any]) -> Draft:
         return from_json(text)
     if to := str(given.get("to", "")).strip():
         return Draft(to=to[:16])
-    if toml := str(given.get("toml", "")).strip():
+    if toml := str(given.get("toml", "")).removeprefix("\ufeff").strip():  # a mark that some editors put first
         return _of_toml(_Text("toml", toml))
     key = named(str(given.get("key", "")))
     if key is None:

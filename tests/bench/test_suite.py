@@ -112,6 +112,15 @@ def test_a_part_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Path)
     assert processes_naming(f"{tmp_path}/bench-restart-") == []
 
 
+def test_the_page_says_how_fast_the_processor_was() -> None:
+    parts = [
+        dataclasses.replace(done(name), loops_s=loops) for name, loops in (("storm", (0.06, 0.09)), ("drain", (0.07,)))
+    ]
+    assert line_of(page(parts, WANTED, ABOUT), "a fixed loop of the processor").endswith(
+        "| 70 ms (60 to 90) before and after the parts |"
+    )
+
+
 def test_results_that_lack_something_are_no_result(tmp_path: Path) -> None:
     kept = {"scale": "short", "command": "", "began_at": 0.0, "seconds": 1.0, "error": ""}
     (tmp_path / "storm.json").write_text(json.dumps(kept | {"results": {"runs": []}}))

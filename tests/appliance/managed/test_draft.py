@@ -19,6 +19,7 @@ from mailcore.config.managed import dotted, named
         ({"key": "receiver.hostname", "value": ""}, [(["receiver", "hostname"], "")]),
         ({"key": "relay.domains", "remove": "1", "value": "x"}, [(["relay", "domains"], None)]),
         ({"key": "a.b", "value": "[broken"}, [(["a", "b"], "[broken")]),
+        ({"toml": "\ufeff[relay]\ndomains = []\n"}, [(["relay", "domains"], [])]),
         (
             {"toml": "[relay]\ndomains = []\n[[listener]]\naddress = 'x'\n[[listener]]\naddress = 'y'\n"},
             [(["relay", "domains"], []), (["listener"], [{"address": "x"}, {"address": "y"}])],
