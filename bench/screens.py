@@ -45,6 +45,20 @@ PAGES = {
     "tuning-history": "/tuning/history/",
     "positions": "/positions/",
     "routes": "/routes/",
+    "log": "/log/",
+    "alerts": "/alerts/",
+    "alert-rule": "/alerts/rules/disk/",
+    "webhooks": "/webhooks/",
+    "settings": "/settings/",
+    "settings-listeners": "/settings/kinds/listeners/",
+    "settings-routes": "/settings/kinds/routes/",
+    "certificates": "/settings/certificates/",
+    "dkim": "/settings/dkim/",
+    "mail-users": "/settings/users/",
+    "tokens": "/accounts/tokens/",
+    "sessions": "/accounts/sessions/",
+    "invitations": "/accounts/invitations/",
+    "api": "/api/v1/",
     "audit": "/audit/",
     "administration": "/admin/",
     "users": "/admin/auth/user/",
@@ -147,6 +161,23 @@ def letter(config: Path) -> str:
     return done.stdout
 
 
+def change_password(browser: Browser, base: str, password: str) -> str:
+    """Signs in for the first time, when the password must be changed; returns the new one."""
+    new = f"{password}-changed"
+    page = browser.new_page()
+    page.goto(f"{base}/accounts/login/")
+    page.fill("input[name=login]", "admin")
+    page.fill("input[name=password]", password)
+    page.click("main button[type=submit]")
+    page.fill("input[name=oldpassword]", password)
+    page.fill("input[name=password1]", new)
+    page.fill("input[name=password2]", new)
+    page.click("main button[type=submit]")
+    page.wait_for_url(lambda url: "password" not in url)
+    page.close()
+    return new
+
+
 def sign_in(browser: Browser, base: str, password: str, scheme: str) -> Page:
     context = browser.new_context(viewport=WIDE, color_scheme=scheme, timezone_id="Europe/Vienna")  # type: ignore[arg-type]
     page = context.new_page()
@@ -211,11 +242,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     with (
         tempfile.TemporaryDirectory(prefix="screens-", dir="/var/tmp") as name,
         sync_playwright() as playwright,
-        demo(Path(name)) as (base, password),
+        demo(Path(name)) as (base, given),
     ):
         reports(Path(name, "home"), arguments.week)
         time.sleep(0 if arguments.reports else arguments.minutes * 60)
         browser = playwright.chromium.launch(**CHROMIUM)
+        password = change_password(browser, base, given)
         mail = letter(Path(name, "demo.toml"))
         for scheme in ("light", "dark"):
             own = sign_in(browser, base, password, scheme)
