@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from django.db import transaction
+from django.db import DatabaseError, transaction
 
 from appliance.alerts import links
 from appliance.alerts.book import Target
@@ -22,12 +22,17 @@ from appliance.alerts.rules import DATABASE
 from appliance.alerts.sending import NotSent, send
 from mailcore.config.alerts import Alerts
 
-__all__ = ["Emergency"]
+__all__ = ["Emergency", "NotMade"]
 
 RETRY_S = 60.0
+MAKING_S = 60.0  # that the portal has to make its tables, at the first start, before a line in the log
 FILE = "alerts-without-database.json"
 SUMMARY = "The portal's database cannot be used; alerts are not recorded."
 _log = logging.getLogger("waypost.alerts")
+
+
+class NotMade(DatabaseError):
+    """Raised if the portal has not made its tables yet."""
 
 
 class Emergency:
@@ -48,6 +53,7 @@ class Emergency:
         self._since: datetime | None = None
         self._next_try: float = 0.0
         self._lasted = False
+        self._is_logged = False  # that it cannot be used
         self._told = self._read()
 
     def use(self, settings: Alerts, targets: Sequence[Target]) -> None:
@@ -62,8 +68,10 @@ class Emergency:
     def failed(self, error: Exception, also: Sequence[Cause], monotonic: float, now: datetime) -> None:
         """Notes that the database failed, and tells each target once when this lasts. ``also``: causes that are true now."""
         if self._failed_at is None:
-            _log.warning("alerts: the portal's database cannot be used, and no alert is recorded: %s", error)
             self._failed_at, self._since = monotonic, now
+        if not self._is_logged and not (isinstance(error, NotMade) and monotonic - self._failed_at < MAKING_S):
+            _log.warning("alerts: the portal's database cannot be used, and no alert is recorded: %s", error)
+            self._is_logged = True
         if DATABASE in self._settings.off or monotonic - self._failed_at < self._settings.database_s:
             return
         self._lasted = True
@@ -101,8 +109,9 @@ class Emergency:
                     )  # fmt: skip
             self._told, self._lasted = {}, False
             self._file.unlink(missing_ok=True)
-        if self._failed_at is not None:
+        if self._is_logged:
             _log.warning("alerts: the portal's database can be used again")
+            self._is_logged = False
         self._failed_at = self._since = None
         self._next_try = 0.0
 

@@ -26,7 +26,7 @@ from django.utils import timezone
 
 from appliance.alerts import book
 from appliance.alerts.causes import Cause, Judgement
-from appliance.alerts.emergency import Emergency
+from appliance.alerts.emergency import Emergency, NotMade
 from appliance.alerts.facts import Facts
 from appliance.alerts.outbox import Outbox
 from appliance.alerts.rules import judge
@@ -117,7 +117,7 @@ class Watcher:
         if not self._is_ready:
             self._is_ready = self._ready()
             if not self._is_ready:
-                raise DatabaseError("it has not all its tables; the portal makes them when it starts")
+                raise NotMade("it has not all its tables; the portal makes them when it starts")
         elapsed_s = 0.0
         if self._stored is None:
             book.started(os.getpid(), now, self._settings, self._targets, says_absence=not self._emergency.explains)

@@ -16,7 +16,7 @@ from django.db import OperationalError
 
 from appliance.alerts import book
 from appliance.alerts.book import Target
-from appliance.alerts.emergency import FILE, Emergency
+from appliance.alerts.emergency import FILE, Emergency, NotMade
 from appliance.alerts.facts import Facts, Queued
 from appliance.alerts.models import Alert, Notice, RuleCheck, Watch
 from appliance.alerts.outbox import Outbox
@@ -173,6 +173,25 @@ def test_what_the_mail_about_the_database_says(tmp_path: Path) -> None:
     (notice,) = told
     assert notice.alert is not None
     assert notice.alert.detail == "disk is full Also true now: The queue grows."
+
+
+def test_a_first_start_is_no_failure_of_the_database(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The portal makes its tables at the first start, while the watch already runs: a line in the log would alarm."""
+    emergency = Emergency(tmp_path, Alerts(), [ONE])
+    for at in (0.0, 10.0, 59.0):
+        emergency.failed(NotMade("it has not all its tables"), [], at, START)
+    emergency.worked(START)
+    assert caplog.messages == []
+    for at in (100.0, 160.0, 170.0):
+        emergency.failed(NotMade("it has not all its tables"), [], at, START)
+    emergency.worked(START)
+    begins = [message.partition(",")[0] for message in caplog.messages]
+    assert begins == [
+        "alerts: the portal's database cannot be used",
+        "alerts: the portal's database can be used again",
+    ]
+    emergency.failed(OperationalError("disk is full"), [], 200.0, START)
+    assert "disk is full" in caplog.messages[-1]
 
 
 def test_a_watch_that_was_stopped_for_a_while_says_so_and_counts_only_a_step(stage: Stage) -> None:
