@@ -3,8 +3,8 @@
 Every lane is read, and the journal from its last gap on. A gap is left where a power loss undid the unlink of an old segment
 but not that of the one after it, or where a damaged segment was kept: in front of it, the journal tells how messages began and
 not how they ended. In the manager's lanes, nothing distinguishes envelopes beyond the last checkpoint from those below it, so
-all count. Of the envelopes of one message whose recipients can be read, the one with the highest generation stands: its record
-is whole, and both may name the same data, which has one owner. Of two with the same generation, a recovery refused the earlier
+all count. Of the envelopes of one message whose recipients and carried data were written, the one with the highest generation
+stands: both may name the same data, which has one owner. Of two with the same generation, a recovery refused the earlier
 one. The others are marked as over, but the data in them is retained. There are two exceptions, in ``continued``.
 Mail may be delivered twice, but none is lost; the log reports the rebuild.
 
@@ -22,16 +22,17 @@ from typing import NamedTuple
 import msgspec
 
 from mailcore.envelope import DataPlace, Envelope
+from mailcore.log.data_blocks import sums_of
 from mailcore.log.disk import Disk
 from mailcore.log.positions import Counts, LanePosition, RestartPositions
 from mailcore.log.reader import LaneReader
-from mailcore.log.record import GARBAGE, RETAINED, Record, RecordType
+from mailcore.log.record import GARBAGE, HEADER_BYTES, RETAINED, Record, RecordType
 from mailcore.log.retired import open_either
 from mailcore.queue.aside import counts_of
 from mailcore.queue.fold import Folded, Known, Stage, fold
 from mailcore.queue.lanes import DELETED, JOURNAL
 from mailcore.queue.queue import Queue
-from mailcore.queue.records import Place, decode_envelope
+from mailcore.queue.records import Place, decode_envelope, inline_data_at
 from mailcore.queue.sizes import Sizes
 
 __all__ = ["continued", "positions_from_files"]
@@ -106,8 +107,8 @@ class _Candidate(NamedTuple):
 def _standing(queue: Queue, lanes: list[str], folded: Folded) -> dict[str, _Candidate]:
     """Returns the envelope that stands for each message, of those in the lanes.
 
-    An envelope whose recipients cannot be read was being written when the power went: it stands only if there is no other, and
-    the journal's is not there.
+    An envelope whose recipients cannot be read, or whose data is not what its checksums say, was being written when the power
+    went: it stands only if there is no other, and the journal's is not there.
     """
     whole: dict[str, _Candidate] = {}
     torn: dict[str, _Candidate] = {}
@@ -123,7 +124,7 @@ def _standing(queue: Queue, lanes: list[str], folded: Folded) -> dict[str, _Cand
             named = known is not None and known.replacement == place
             believed = known is None or place not in known.disbelieved
             candidate = _Candidate(envelope.generation, named, believed, envelope.written_at, place)
-            found = whole if _has_recipients(reader, record.offset, envelope) else torn
+            found = whole if _has_recipients(reader, record.offset, envelope) and _has_data(record, envelope) else torn
             found[envelope.queue_id] = max(found.get(envelope.queue_id, candidate), candidate)
     for queue_id, candidate in torn.items():
         known = folded.messages.get(queue_id)
@@ -149,6 +150,14 @@ def _has_recipients(reader: LaneReader, offset: int, envelope: Envelope) -> bool
         if record is None or record.type != RecordType.RECIPIENTS:
             return False
     return True
+
+
+def _has_data(record: Record, envelope: Envelope) -> bool:
+    """Returns True if the data in the record is as it was written. An envelope is believed without it (law:
+    damaged-data-keeps-its-envelope), but what carries the data on must not stand for a record that still has it."""
+    if envelope.data is not DataPlace.INLINE or not envelope.data_sums:
+        return True
+    return sums_of(record.body[inline_data_at(-HEADER_BYTES, record.body) :]) == envelope.data_sums
 
 
 def continued(queue: Queue, known: Known) -> Known:

@@ -74,9 +74,16 @@ MUTATIONS = [
     Mutation(
         "a rebuild believes an envelope whose recipients were not written",
         "mailcore/queue/rebuild.py",
-        "if _has_recipients(reader, record.offset, envelope) else torn",
-        "if envelope else torn",
+        "if _has_recipients(reader, record.offset, envelope) and ",
+        "if ",
         f"{REBUILD} -k recipients_were_not_written",
+    ),
+    Mutation(
+        "a rebuild believes an envelope whose data was not written",
+        "mailcore/queue/rebuild.py",
+        " and _has_data(record, envelope) else torn",
+        " else torn",
+        f"{REBUILD} -k data_was_not_written",
     ),
     Mutation(
         "a start believes the journal about an envelope that a rebuild left out",

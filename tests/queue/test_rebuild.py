@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from mailcore.envelope import AsideKind, Status
+from mailcore.envelope import AsideKind, DataPlace, Status
 from mailcore.log.positions import NAME, PREVIOUS
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import LIVE, MARK_AT, RecordType
@@ -168,6 +168,36 @@ def test_a_replacement_whose_recipients_were_not_written_does_not_stand(
     batch = replacement.envelope.batches[0]
     found.damage(f"{HOME}/{replacement.lane}/{name_of(0)}", batch + 10, b"\xff" * 10)
     if not journal_is_there:  # nor was what the journal has of the attempt
+        found.damage(path, started, b"\xff" * (len(disk.image(path)) - started))
+    assert spoil_both(found)
+    for _ in range(2):  # the next start decides as this one does
+        there = audit(found, outside, 1 << 20, rebuilt=True)
+        assert [(known.queue_id, known.generation) for known, _ in there.queue.recovered] == [(queue_id, 0)]
+        found = found.crash(Nothing()) if journal_is_there else found.kill()
+
+
+@pytest.mark.parametrize("journal_is_there", [True, False])
+def test_a_replacement_whose_data_was_not_written_does_not_stand(journal_is_there: bool) -> None:
+    """The data of a message that waits is carried in its replacement. The power goes while it is being written, and both
+    restart positions are lost: the envelope is whole, but what was acknowledged is the data before it."""
+    machine, outside, disk = new_machine()
+    queue_id = machine.accept(1, size=2500)
+    machine.durable()
+    machine.checkpoint()
+    active = begun(machine)
+    machine.sync()
+    path = newest_journal(machine)
+    started = len(disk.image(path))
+    defer_all(machine, active)
+    checkpoint = machine.checkpoints.take()
+    machine.queue.journal.sync()
+    checkpoint.write()
+    (replacement,) = resting_in_lane(machine, queue_id)
+    assert replacement.envelope.data is DataPlace.INLINE
+    found = disk.kill()
+    segment = f"{HOME}/{replacement.lane}/{name_of(0)}"
+    found.damage(segment, len(disk.image(segment)) - 1024, bytes(512))
+    if not journal_is_there:
         found.damage(path, started, b"\xff" * (len(disk.image(path)) - started))
     assert spoil_both(found)
     for _ in range(2):  # the next start decides as this one does
