@@ -24,16 +24,28 @@ from tests.running.loaded import COMMAND, alive
 
 __all__ = ["COMMAND", "LINES_AS_THEY_ARE", "Appliance", "alive", "free_port"]
 
+_returned: set[int] = set()  # the ports that this process has returned
+
 LIST_PAGE = 1000
 
 
 def free_port() -> int:
     """Returns a port below those that the kernel gives away by itself: between two starts of a core, a connection of another
-    program may get one of those."""
+    program may get one of those. It was not returned before: another server of the same test is to listen on that one.
+
+    Each worker of a run has ports of its own, as none of them knows what the others return.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    first, count = (20_000, 12_000) if not worker else (20_000 + int(worker.removeprefix("gw")) % 8 * 1_500, 1_500)
     while True:
-        port = 20_000 + secrets.randbelow(12_000)  # not of ``random``, which a test may have seeded as another has
+        port = first + secrets.randbelow(count)  # not of ``random``, which a test may have seeded as another has
+        if port in _returned:
+            continue
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
+            if len(_returned) > count // 2:
+                _returned.clear()
+            _returned.add(port)
             return port
 
 
