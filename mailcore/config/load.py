@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mailcore.bounds import BadValue, shown
-from mailcore.config import alerts, client_auth, oidc, recipients, route_maps, tls, traces, values
+from mailcore.config import alerts, client_auth, nodes, oidc, recipients, route_maps, tls, traces, values
 from mailcore.config.arc import arc_faults
 from mailcore.config.beside import of_programs_beside
 from mailcore.config.dkim import DkimKey, check_key_file, dkim_faults
@@ -175,6 +175,7 @@ class _Reading(Document):
         recipients.settle(sections, self._base, self._fault)
         route_maps.absolute(sections["route_maps"], self._base)
         traces.settle(sections, self._fault)
+        nodes.settle(sections["nodes"], self._base, self._fault)
         oidc.settle(sections["oidc"], self._base, self._fault)
         alerts.settle(sections["alerts"], self._base, self._fault)
         levels = [each.get("tls") for each in transports.values()] + [each.get("level") for each in policies.values()]

@@ -62,6 +62,7 @@ BYTES_MAX = 1 << 20
 HEAD = "# Settings that were changed while Waypost ran, above the configuration file. Written by Waypost.\n"
 _SECTIONS = {  # not managed -> why
     "portal": "it says who may manage",
+    "nodes": "it says where the mail is",
     "oidc": "it says who may sign in",
     "control": "it says who may change what",
     "supervisor": "the processes are watched by it",

@@ -31,6 +31,7 @@ from mailcore.config.listeners import Auth, Certificate, Listener
 from mailcore.config.maildrop import Maildrop
 from mailcore.config.metrics import Metrics
 from mailcore.config.milters import Milter
+from mailcore.config.nodes import Nodes
 from mailcore.config.oidc import Oidc
 from mailcore.config.portal import Portal
 from mailcore.config.protocol import lmtp_transports
@@ -85,6 +86,7 @@ class Settings:
     export: Export = field(default_factory=Export)
     maildrop: Maildrop = field(default_factory=Maildrop)
     metrics: Metrics = field(default_factory=Metrics)
+    nodes: Nodes = field(default_factory=Nodes)
     traces: Traces = field(default_factory=Traces)
     portal: Portal = field(default_factory=Portal)
     oidc: Oidc = field(default_factory=Oidc)
@@ -193,6 +195,7 @@ SECTIONS: dict[str, type] = {
     "export": Export,
     "maildrop": Maildrop,
     "metrics": Metrics,
+    "nodes": Nodes,
     "traces": Traces,
     "portal": Portal,
     "oidc": Oidc,

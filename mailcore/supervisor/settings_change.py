@@ -43,6 +43,7 @@ _READ_BY: dict[str, tuple[str, ...]] = {
     "maildrop": ("control",),
     "metrics": ("receiver", "manager", "control"),
     "milter": ("receiver", "control"),
+    "nodes": ("receiver", "manager", "control"),
     "oidc": (),  # the portal
     "portal": (),  # the portal's own processes read the file
     "queue": ("receiver", "manager", "control", "exporter"),
@@ -151,6 +152,8 @@ def not_while_running(old: Settings, new: Settings, *, sockets_are_given: bool) 
     ]
     if old.export.enabled != new.export.enabled:
         found.append("[export] enabled can't be changed while Waypost runs: it decides which directories are locked")
+    if old.nodes != new.nodes:
+        found.append("[nodes] can't be changed while Waypost runs: it says which queue this is; restart the service")
     addresses = [each.address for each in new.all_listeners]
     if sockets_are_given and sorted(addresses) != sorted(each.address for each in old.all_listeners):
         found.append(
