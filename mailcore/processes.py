@@ -33,10 +33,13 @@ if TYPE_CHECKING:
 
     from mailcore.config.live_maps import LiveMaps, MapLog
     from mailcore.control.local_filter import LocalFilter
+    from mailcore.control.local_stores import LocalStores
     from mailcore.deliverer.mta_sts import StsPolicies
     from mailcore.deliverer.sealing import Sealing
     from mailcore.deliverer.tls_counting import TlsCounting
+    from mailcore.manager.leasing import HeldShard
     from mailcore.pickup.verification import Verifier
+    from mailcore.receiver.stored import ReceiverStores
     from mailcore.routing.resolve import Routing
 
 __all__ = ["ROLES", "checks_of", "main"]
@@ -45,7 +48,17 @@ __all__ = ["ROLES", "checks_of", "main"]
 def _receiver() -> Main:
     from mailcore.receiver import receiver
 
-    return partial(receiver.main, _open_rewriting, _sender_check, checks_of)
+    return partial(receiver.main, _open_rewriting, _sender_check, checks_of, _receiver_stores)
+
+
+def _receiver_stores(settings: Settings, number: int) -> ReceiverStores | None:
+    if not settings.nodes.is_on:  # else a receiver does not load it
+        return None
+    from mailcore.nodes.writing import open_receiver
+    from mailcore.receiver.stored import ReceiverStores
+
+    found, wait_s = open_receiver(settings, number), settings.nodes.commit_wait_s
+    return ReceiverStores(found.lane, found.uploads, wait_s, found.end_at, found.reserved, found.number)
 
 
 def _open_rewriting(settings: Settings, log: MapLog, threads: ThreadPoolExecutor) -> LiveMaps | None:
@@ -75,7 +88,15 @@ def checks_of(settings: Settings, *parts: Any) -> Any:
 def _manager() -> Main:
     from mailcore.manager import manager
 
-    return manager.main
+    return partial(manager.main, _held_shard)
+
+
+def _held_shard(settings: Settings) -> HeldShard | None:
+    if not settings.nodes.is_on:  # else the manager does not load it
+        return None
+    from mailcore.nodes.writing import open_manager
+
+    return open_manager(settings)
 
 
 def _deliverer() -> Main:
@@ -112,9 +133,29 @@ def _control() -> Main:
     from mailcore.events.read.archive import open_archive
     from mailcore.pickup import pickup
 
-    beside = (partial(pickup.run, _open_filter, _open_verifier), _metrics, _tls_reports)
+    opened: list[LocalStores | None] = []
+
+    def open_stores(settings: Settings) -> LocalStores | None:  # one process writes for both
+        if not opened:
+            opened.append(_local_stores(settings))
+        return opened[0]
+
+    beside = (partial(pickup.run, _open_filter, _open_verifier, open_stores), _metrics, _tls_reports)
     files = SettingsFiles(partial(load, look_at_certificate=False), load_managed, managed_path)
-    return partial(server.main, open_archive, open_feed, _open_rewriting, beside, open_filter=_open_filter, files=files)
+    return partial(
+        server.main, open_archive, open_feed, _open_rewriting, beside, open_filter=_open_filter, files=files,
+        open_stores=open_stores,
+    )  # fmt: skip
+
+
+def _local_stores(settings: Settings) -> LocalStores | None:
+    if not settings.nodes.is_on:  # else the control process does not load it
+        return None
+    from mailcore.control.local_stores import LocalStores
+    from mailcore.nodes.writing import open_control
+
+    found = open_control(settings)
+    return LocalStores(found.store, found.pickup, found.end_at, found.reserved, found.number)
 
 
 def _open_filter(settings: Settings) -> LocalFilter | None:
@@ -158,6 +199,15 @@ def _start_traces(settings: Settings) -> None:
         tracer.start(settings)
 
 
+def _owner() -> Main:
+    def run(settings: Settings, number: int) -> None:
+        from mailcore.nodes import owner  # in the child: the supervisor does not load what speaks to a database
+
+        owner.main(settings, number)
+
+    return run
+
+
 # role, as ``Child.role`` of the supervisor -> how its children are started
 ROLES: dict[str, Role] = {
     "receiver": Role(_receiver),
@@ -165,6 +215,7 @@ ROLES: dict[str, Role] = {
     "deliverer": Role(_deliverer),
     "control": Role(_control),
     "exporter": Role(_exporter),
+    "owner": Role(_owner),
 }
 
 

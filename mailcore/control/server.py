@@ -38,6 +38,7 @@ from mailcore.control.injecting import Injecting
 from mailcore.control.intake import Intake
 from mailcore.control.keeping import Keeping
 from mailcore.control.local_filter import OpenFilter, no_filter
+from mailcore.control.local_stores import LocalStores, OpenLocalStores, no_stores
 from mailcore.control.log_lines import LogAnswers
 from mailcore.control.mail_users import MailUsers
 from mailcore.control.manager_link import ManagerLink
@@ -115,6 +116,7 @@ class ControlServer:
         open_rewriting: OpenRewriting = no_rewriting,
         open_filter: OpenFilter = no_filter,
         files: SettingsFiles | None = None,
+        stores: LocalStores | None = None,
     ) -> None:
         """``archive``: what was exported; it answers also when no more is exported, as ``feed`` does.
 
@@ -136,11 +138,13 @@ class ControlServer:
             return "" if isinstance(resolved, Refused) else resolved.destination
 
         browser = Browser(disk, str(settings.queue_directory), time.time, time.monotonic, route_of)
+        ids = str(settings.queue_directory / OF_CONTROL)
+        reserved = ReservedTime(ReservedFile(disk, ids) if stores is None else stores.reserved)
         self.injecting = Injecting(
             settings,
-            Spool(disk, str(settings.spool_directory)),
+            Spool(disk, str(settings.spool_directory), None if stores is None else stores.control),
             self.link,
-            QueueIds(CONTROL, time.time, ReservedTime(ReservedFile(disk, str(settings.queue_directory / OF_CONTROL)))),
+            QueueIds(CONTROL, time.time, reserved, shard=0 if stores is None else stores.number),
             time.time,
             ThreadPoolExecutor(SPOOLERS, "spool"),
             settings.receiver.hostname or socket.gethostname(),
@@ -388,14 +392,16 @@ def main(
     *,
     open_filter: OpenFilter = no_filter,
     files: SettingsFiles | None = None,
+    open_stores: OpenLocalStores = no_stores,
 ) -> None:
     """Runs until it is killed. There is one control process, number 0.
 
     ``open_archive`` opens what was exported, ``open_feed`` all events; ``beside`` is other work that the process does;
-    ``files`` reads the files of the settings, for changes to them.
+    ``files`` reads the files of the settings, for changes to them; ``open_stores`` waits for the database of a shard.
     """
     try:
+        stores = open_stores(settings)
         archive, feed = open_archive(settings), open_feed(settings)
-        asyncio.run(ControlServer(settings, archive, feed, beside, open_rewriting, open_filter, files).run())
+        asyncio.run(ControlServer(settings, archive, feed, beside, open_rewriting, open_filter, files, stores).run())
     except Locked as error:
         sys.exit(f"waypost: control: {error}; that process is running and keeps the socket")

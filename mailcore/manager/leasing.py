@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from mailcore.frames import Lease
+from mailcore.log.store import Store
 from mailcore.manager.flow import DelivererLink
 
-__all__ = ["HeldLease", "Leasing"]
+__all__ = ["HeldLease", "HeldShard", "Leasing"]
 
 LOOK_S = 0.25  # a renewal is known to the deliverers after that; a lease lasts for seconds
 
@@ -29,6 +30,18 @@ class HeldLease(Protocol):
 
     def holds(self) -> bool:
         """Returns True if deliveries may begin now."""
+
+
+class HeldShard(Protocol):
+    """A shard that this manager owns: the store that keeps its queue, and the lease."""
+
+    @property
+    def store(self) -> Store:
+        """Returns the store, in which this process has begun."""
+
+    @property
+    def lease(self) -> HeldLease:
+        """Returns the lease."""
 
 
 class Leasing:

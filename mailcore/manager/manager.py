@@ -41,7 +41,7 @@ from mailcore.manager.cut_through import CutThrough
 from mailcore.manager.flow import Flow
 from mailcore.manager.full_disk import FullDisk
 from mailcore.manager.housekeeping import Housekeeping
-from mailcore.manager.leasing import HeldLease, Leasing
+from mailcore.manager.leasing import HeldLease, HeldShard, Leasing
 from mailcore.manager.links import Link
 from mailcore.manager.measured import Measured
 from mailcore.manager.missing_lines import log_missing, unlogged
@@ -394,9 +394,10 @@ class Manager:
             writer.send(Response(request.number, None, Fault(Code.INTERNAL, f"not done: {error}")))
 
 
-async def _run(settings: Settings) -> None:
+async def _run(settings: Settings, held: HeldShard | None = None) -> None:
     loop = asyncio.get_running_loop()
-    manager = Manager(settings, loop)
+    store, lease = (None, None) if held is None else (held.store, held.lease)
+    manager = Manager(settings, loop, store=store, lease=lease)
 
     def broken(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Ends the process after an unexpected error: the manager is crash-only."""
@@ -431,12 +432,12 @@ async def _end(manager: Manager) -> None:
     end_at_once()
 
 
-def main(settings: Settings, number: int) -> None:
-    """Runs until it is killed. There is one manager, number 0."""
+def main(open_held: Callable[[Settings], HeldShard | None], settings: Settings, number: int) -> None:
+    """Runs until it is killed. There is one manager, number 0. ``open_held`` waits for the database of a shard."""
     try:
-        uvloop.run(_run(settings))
+        uvloop.run(_run(settings, open_held(settings)))
     except (
-        LaneFailed, Locked, PositionsDamaged, PositionsTooNew, RestoredDamaged, SegmentTooNew, OSError,
+        FaultError, LaneFailed, Locked, PositionsDamaged, PositionsTooNew, RestoredDamaged, SegmentTooNew, OSError,
     ) as error:  # fmt: skip
         print(f"waypost: the manager stopped: {error}", file=sys.stderr)
         if is_full(error):  # a sync says so first on some file systems, and none is repeated: the next start needs room

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from mailcore.config.live_routes import LiveRoutes
 from mailcore.config.settings import Settings
 from mailcore.control.local_filter import LocalFilter, OpenFilter
+from mailcore.control.local_stores import LocalStores, OpenLocalStores
 from mailcore.log.disk import Disk, Locked
 from mailcore.log.lane import LaneFailed
 from mailcore.maillog import MailLog
@@ -75,8 +76,10 @@ class Pickup:
         local_filter: LocalFilter | None = None,
         open_verifier: OpenVerifier | None = None,
         routes: LiveRoutes | None = None,
+        stores: LocalStores | None = None,
     ) -> None:
         """``routes`` are those of the process; they are needed with ``open_verifier``."""
+        self._stores = stores
         self._routes = routes
         self._open_verifier = open_verifier
         self._verifier: Verifier | None = None
@@ -130,6 +133,7 @@ class Pickup:
                 rewriting=self._rewriting,
                 local_filter=self._filter,
                 verifier=self._verify if self._open_verifier is not None else None,
+                stores=self._stores,
             )
             # Mail that the process before us left is reported first: it does not arrive now.
             return Taken(end=self._taking.recover())
@@ -207,10 +211,11 @@ def _written(path: str) -> float:
 async def run(
     open_filter: OpenFilter,
     open_verifier: OpenVerifier,
+    open_stores: OpenLocalStores,
     settings: Settings,
     rewriting: LiveMaps | None,
     routes: LiveRoutes,
 ) -> None:
     """Runs the pickup until it is cancelled. ``rewriting`` determines the final addresses; None: they are final."""
     loop = asyncio.get_running_loop()
-    await Pickup(settings, loop, rewriting, open_filter(settings), open_verifier, routes).run()
+    await Pickup(settings, loop, rewriting, open_filter(settings), open_verifier, routes, open_stores(settings)).run()

@@ -29,6 +29,7 @@ import msgspec
 
 from mailcore.config.settings import Settings
 from mailcore.control.local_filter import LocalFilter
+from mailcore.control.local_stores import LocalStores
 from mailcore.envelope import RECIPIENTS_PER_RECORD, Envelope
 from mailcore.log.disk import Disk
 from mailcore.log.lane import LaneFailed, LaneWriter
@@ -42,7 +43,7 @@ from mailcore.queue.named import named_end
 from mailcore.queue.queue_id import PICKUP, QueueIds
 from mailcore.queue.records import append_envelope, append_recipients
 from mailcore.queue.reserved_time import NAME as IDS
-from mailcore.queue.reserved_time import ReservedFile, ReservedTime
+from mailcore.queue.reserved_time import OF_CONTROL, ReservedFile, ReservedTime
 from mailcore.queue.segment_time import segment_clock
 from mailcore.queue.spool import Spool
 
@@ -104,6 +105,7 @@ class Taking:
         rewriting: LiveMaps | None = None,
         local_filter: LocalFilter | None = None,
         verifier: Callable[[], Verifier] | None = None,
+        stores: LocalStores | None = None,
     ) -> None:
         """``written`` returns when a file of the maildrop was written last, ``verifier`` the one of ``Composer``."""
         self._batch_s = math.inf if local_filter is None else BATCH_S
@@ -113,20 +115,25 @@ class Taking:
         self._clock = clock
         self._written = written
         self._directory = str(settings.home / DIRECTORY)
-        spool = Spool(disk, str(settings.spool_directory))
+        store = None if stores is None else stores.pickup
+        spool = Spool(disk, str(settings.spool_directory), store)
         self._composer = Composer(settings, hostname, spool, rewriting, local_filter, verifier)
         queue = str(settings.queue_directory)
         lane = incoming(PICKUP)
         ids = os.path.join(queue, lane, IDS)
+        of_segments = [ids] if stores is None else [os.path.join(queue, OF_CONTROL)]
         self._writer = LaneWriter(
             disk,
             os.path.join(queue, lane),
             segment_bytes=settings.queue.segment_bytes,
-            clock=segment_clock(clock, disk, lambda: [ids]),
+            clock=segment_clock(clock, disk, lambda: of_segments),
             salt=salt,
             floor=named_end(disk, queue, lane),
+            end_at=None if stores is None else stores.end_at,
+            store=store,
         )
-        self._ids = QueueIds(PICKUP, clock, ReservedTime(ReservedFile(disk, ids)))
+        reserved = ReservedTime(ReservedFile(disk, ids) if stores is None else stores.reserved)
+        self._ids = QueueIds(PICKUP, clock, reserved, shard=0 if stores is None else stores.number)
         self._to_remove = self._unreported(queue, lane)
         self._ignored: set[str] = set()  # damaged ones that could not be set aside
         self._names_unsynced = True  # the process before may have removed names and not synced them

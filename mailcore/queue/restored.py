@@ -31,7 +31,7 @@ from mailcore.queue.lanes import DELETED, HOLD, JOURNAL, LOCAL, incoming
 from mailcore.queue.queue_id import PICKUP
 from mailcore.queue.records import Administrative
 
-__all__ = ["NAME", "NOT_RESTORED", "Restored", "RestoredDamaged", "read_restored", "write_restored"]
+__all__ = ["NAME", "NOT_RESTORED", "Restored", "RestoredDamaged", "encode_restored", "read_restored", "write_restored"]
 
 NAME = "restored"
 VERSION = 2
@@ -122,6 +122,9 @@ def read_restored(disk: Disk, directory: str) -> Restored:
 
 def write_restored(disk: Disk, directory: str, restored: Restored) -> None:
     """Writes the marker atomically and synced. Raises OSError."""
-    disk.write_whole(
-        os.path.join(directory, NAME), msgspec.json.format(msgspec.json.encode(restored), indent=1) + b"\n"
-    )
+    disk.write_whole(os.path.join(directory, NAME), encode_restored(restored))
+
+
+def encode_restored(restored: Restored) -> bytes:
+    """Returns the content of the marker's file."""
+    return msgspec.json.format(msgspec.json.encode(restored), indent=1) + b"\n"

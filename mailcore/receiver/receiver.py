@@ -36,6 +36,7 @@ from mailcore.config.open_rewriting import OpenRewriting, no_rewriting
 from mailcore.config.settings import Settings
 from mailcore.config.values import listen_address
 from mailcore.esmtp import EXTENSIONS, Extension
+from mailcore.faults import FaultError
 from mailcore.log.commit import GroupCommit
 from mailcore.log.disk import Disk, Locked
 from mailcore.log.lane import LaneFailed, LaneWriter
@@ -45,7 +46,7 @@ from mailcore.queue.lanes import incoming
 from mailcore.queue.named import named_end
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.reserved_time import NAME as IDS
-from mailcore.queue.reserved_time import ReservedFile, ReservedTime
+from mailcore.queue.reserved_time import OF_CONTROL, ReservedFile, ReservedTime
 from mailcore.queue.segment_time import segment_clock
 from mailcore.queue.spool import DATA_AT
 from mailcore.receiver.authentication import Authentication
@@ -70,10 +71,13 @@ from mailcore.supervisor.pulse import beat
 from mailcore.supervisor.service import handed_listeners
 from mailcore.supervisor.shared_counts import COUNTS, Counts
 
-__all__ = ["MakeChecks", "Receiving", "main"]
+__all__ = ["MakeChecks", "OpenStores", "Receiving", "main"]
 
 # Returns the checks of recipients, with the files of [rewriting], if there are any; None if the settings have no check.
 MakeChecks = Callable[[Settings, MailLog, asyncio.AbstractEventLoop, ThreadPoolExecutor, Any], Checks | None]
+
+# Begins to write into the store that keeps the shard, and returns its parts; None if there is none.
+OpenStores = Callable[[Settings, int], ReceiverStores | None]
 
 # Opens the check of senders with its settings, our name, what asks the DNS, and what logs an exception.
 OpenCheck = Callable[[Authenticity, str, Ask, Failed], SenderCheck]
@@ -114,21 +118,27 @@ class Receiving:
         lane = incoming(number)
         directory = str(settings.queue_directory / lane)
         ids = os.path.join(directory, IDS)
+        reserved = ReservedTime(
+            ReservedFile(disk, ids) if stores is None or stores.reserved is None else stores.reserved
+        )
+        of_segments = [ids] if stores is None else [str(settings.queue_directory / OF_CONTROL)]
         self.log = MailLog(settings.log_directory)
         self.writer = LaneWriter(
             disk,
             directory,
             segment_bytes=settings.queue.segment_bytes,
-            clock=segment_clock(time.time, disk, lambda: [ids]),
+            clock=segment_clock(time.time, disk, lambda: of_segments),
             salt=lambda: secrets.randbits(64),
             floor=named_end(disk, str(settings.queue_directory), lane),
+            end_at=None if stores is None else stores.end_at,
             store=None if stores is None else stores.lane,
         )
         disk.make_directory(str(settings.spool_directory))
         self.commit = GroupCommit(self.writer, loop, settings.queue.commit_delay_ms / 1000)
         self.link = ManagerLink(settings.run_directory / MANAGER_SOCKET, number, lane, self.writer.durable, loop)
         self._threads = ThreadPoolExecutor(SPOOL_THREADS, "spool")
-        self._ids = QueueIds(number, time.time, ReservedTime(ReservedFile(disk, ids)), self._threads)
+        shard = 0 if stores is None else stores.number
+        self._ids = QueueIds(number, time.time, reserved, self._threads, shard=shard)
         self._ids.prepare()
         self.reception = Reception(
             settings,
@@ -327,11 +337,17 @@ def _listen(endpoint: str) -> socket.socket:
 
 
 def main(
-    open_rewriting: OpenRewriting, open_check: OpenCheck, make_checks: MakeChecks, settings: Settings, number: int
+    open_rewriting: OpenRewriting,
+    open_check: OpenCheck,
+    make_checks: MakeChecks,
+    open_stores: OpenStores,
+    settings: Settings,
+    number: int,
 ) -> None:
     """Runs the process. Returns only when it cannot start; any signal may end it at any time, END when it has nothing begun.
 
-    ``open_check`` loads the check of senders, and is called only if it is on; ``make_checks`` loads those of recipients.
+    ``open_check`` loads the check of senders, and is called only if it is on; ``make_checks`` loads those of recipients;
+    ``open_stores`` waits for the database of a shard.
     """
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C reaches the whole process group; the supervisor reacts to it
@@ -347,6 +363,7 @@ def main(
             open_rewriting=open_rewriting,
             open_check=open_check,
             make_checks=make_checks,
+            stores=stores,
         )
         receiving.start(handed or [_listen(each.address) for each in settings.all_listeners])
         beat(asyncio.get_running_loop())
@@ -355,6 +372,7 @@ def main(
         end_at_once()
 
     try:
+        stores = open_stores(settings, number)
         uvloop.run(serve())
-    except (Locked, OSError) as error:
+    except (FaultError, Locked, OSError) as error:
         sys.exit(f"waypost: receiver {number}: {error}")

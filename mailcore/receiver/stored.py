@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from mailcore.envelope import Envelope
 from mailcore.log.store import Store
+from mailcore.queue.reserved_time import Keeper
 from mailcore.receiver.intake import Done, Stored
 
 __all__ = ["BUSY", "CLOSED", "UNKNOWN", "CommitWait", "ReceiverStores"]
@@ -28,6 +29,9 @@ class ReceiverStores:
     lane: Store
     uploads: Store
     commit_wait_s: float  # that a client waits for a commit
+    end_at: int | None = None  # the end of the lane's records; None: the lane's files say it
+    reserved: Keeper | None = None  # of the time of queue ids; None: a file of the lane
+    number: int = 0  # of the shard
 
 
 class CommitWait:

@@ -108,7 +108,7 @@ class Connection:
             port=host.port,
             dbname=parameters.database,
             user=parameters.user,
-            passfile=parameters.password_file or None,
+            password=parameters.password or None,
             sslmode=parameters.tls_mode,
             sslrootcert=parameters.tls_root or None,
             target_session_attrs="read-write",

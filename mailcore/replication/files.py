@@ -24,7 +24,7 @@ from mailcore.log.disk import Disk
 from mailcore.log.record import LIVE
 from mailcore.replication.batch import offsets_in
 from mailcore.replication.faults import StoreError
-from mailcore.replication.snapshot import ChunkPlace, Snapshot, StoredFile
+from mailcore.replication.snapshot import ChunkPlace, Part, Snapshot, StoredFile
 
 __all__ = ["Changes", "NameRefused", "make_equal"]
 
@@ -52,7 +52,7 @@ class Changes:
         return bool(self.made or self.fetched or self.cut or self.deleted)
 
 
-def make_equal(snapshot: Snapshot, disk: Disk, directory: str, concerns: Callable[[str], bool]) -> Changes:
+def make_equal(snapshot: Snapshot | Part, disk: Disk, directory: str, concerns: Callable[[str], bool]) -> Changes:
     """Makes those files of the directory that ``concerns`` names equal to the snapshot, and leaves the others alone.
 
     A thing that is in the way of a file is removed, with all that it has. Raises OSError if the local disk fails, Lost if the
@@ -131,7 +131,9 @@ def _clear(disk: Disk, path: str) -> None:
 class _FileMaker:
     """Makes one file equal."""
 
-    def __init__(self, snapshot: Snapshot, disk: Disk, directory: str, file: StoredFile, changes: Changes) -> None:
+    def __init__(
+        self, snapshot: Snapshot | Part, disk: Disk, directory: str, file: StoredFile, changes: Changes
+    ) -> None:
         self._snapshot = snapshot
         self._disk = disk
         self._directory = directory

@@ -5,7 +5,7 @@ A frozen value without a default for what only an operator knows. The settings o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = ["Host", "StoreParameters"]
 
@@ -28,7 +28,7 @@ class StoreParameters:
     hosts: tuple[Host, ...]  # all members: the one that takes writes is found by asking each
     database: str = "waypost"
     user: str = "waypost"
-    password_file: str = ""  # libpq's passfile; "": none is needed
+    password: str = field(default="", repr=False)  # "": none is needed
     tls_mode: str = "prefer"  # libpq's sslmode; "verify-full" wants tls_root
     tls_root: str = ""  # PEM file of the authority that signed the servers' certificates
     patroni: tuple[str, ...] = ()  # addresses of Patroni's REST API, "http://db1.example:8008"; (): it is not asked

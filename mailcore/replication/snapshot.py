@@ -21,7 +21,7 @@ from mailcore.replication.shard import ShardRow, read_shard
 from mailcore.replication.statements import CHUNKS, FETCH, FETCH_MARKS, STATES, WRITERS
 from mailcore.replication.values import as_int, as_text
 
-__all__ = ["ChunkDamaged", "ChunkPlace", "Snapshot", "StoredFile", "WriterRow", "snapshot"]
+__all__ = ["ChunkDamaged", "ChunkPlace", "Part", "Snapshot", "StoredFile", "WriterRow", "snapshot"]
 
 TIMEOUT_S = 60.0
 LISTED = 5_000  # chunks in one answer: 400 kB
@@ -84,19 +84,19 @@ class Snapshot:
         states = connection.execute(STATES, [shard.name], TIMEOUT_S).rows
         self.states = {as_text(row[0]): row[1] or b"" for row in states}
 
-    def files(self) -> Iterator[StoredFile]:
-        """Yields all files in the order of the bytes of their names."""
-        names = sorted(self.states, key=str.encode)
+    def files(self, first: str = "") -> Iterator[StoredFile]:
+        """Yields all files in the order of the bytes of their names; from the name ``first`` on."""
+        names = sorted((name for name in self.states if name.encode() >= first.encode()), key=str.encode)
         states = [StoredFile(name, [], data=self.states[name]) for name in names]
-        for file in self._chunked():
+        for file in self._chunked(first):
             while states and states[0].name.encode() < file.name.encode():
                 yield states.pop(0)
             yield file
         yield from states
 
-    def _chunked(self) -> Iterator[StoredFile]:
+    def _chunked(self, first: str) -> Iterator[StoredFile]:
         """Yields the files that consist of chunks. Marks alone make none: a deletion was committed just before them."""
-        after: tuple[str, str, int, int] = ("", "", 0, -1)
+        after: tuple[str, str, int, int] = (first, "", 0, -1)
         file: StoredFile | None = None
         while True:
             rows = self._connection.execute(CHUNKS, [self.shard.name, *after, LISTED], TIMEOUT_S).rows
@@ -148,6 +148,30 @@ class Snapshot:
                 f" chunk {part}. Find out which server's disk or index is damaged, and let the other one take over."
             )
         return data
+
+
+class Part:
+    """The files of a snapshot below one directory, by names relative to it; from the name ``first`` on."""
+
+    def __init__(self, snapshot: Snapshot, directory: str, first: str = "") -> None:
+        self._snapshot = snapshot
+        self._prefix = f"{directory}/"
+        self._first = first
+
+    def files(self) -> Iterator[StoredFile]:
+        """Yields them in the order of the bytes of their names."""
+        for file in self._snapshot.files(self._prefix + self._first):
+            if not file.name.startswith(self._prefix):
+                break
+            yield file._replace(name=file.name.removeprefix(self._prefix))
+
+    def fetch(self, places: list[ChunkPlace]) -> Iterator[tuple[ChunkPlace, bytes]]:
+        """Yields chunks with their bytes, as ``Snapshot.fetch``."""
+        return self._snapshot.fetch(places)
+
+    def marks(self, file: str) -> list[tuple[int, bytes]]:
+        """Returns the marks of a file, as ``Snapshot.marks``."""
+        return self._snapshot.marks(self._prefix + file)
 
 
 def _in_order(file: StoredFile) -> StoredFile:

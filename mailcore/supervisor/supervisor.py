@@ -32,7 +32,7 @@ from mailcore.queue.exported import EXPORTED
 from mailcore.queue.identity import Held, IdentityError
 from mailcore.queue.versions import NotOurs, look_at_versions
 from mailcore.supervisor.child import IDENTITY, SETTINGS_NAME, identity_variable, store_settings
-from mailcore.supervisor.ending import END
+from mailcore.supervisor.ending import END, SHARD_BACK, SHARD_LOST
 from mailcore.supervisor.fresh_addresses import SOCKETS_GIVEN
 from mailcore.supervisor.kept_pairs import KEPT, make_kept
 from mailcore.supervisor.listen import listen
@@ -72,6 +72,9 @@ ASKED_TO_END = ("receiver", "manager", "deliverer")  # by a reload; the others h
 BEGIN_S = 30.0  # a process that has not begun its work by then is named in the result of a reload
 RELOAD_LOOK_S = 0.02  # between two looks at the children while a reload is under way
 RECEIVERS_FIRST_S = 5.0  # the other processes start at the latest then; until then receivers have the processor
+OWNER_FIRST_S = 1.0  # the same for a shard: its lease is kept by the manager, and must not run out before it starts
+SHARD = "WAYPOST_SHARD_LOST"  # for the owner step: how the shard was lost
+LOST = {SHARD_LOST: "lost", SHARD_BACK: "back"}  # exit status of a child -> how the shard was lost
 REFUSED_REST_S = 5.0  # under systemd, whose RestartSec is shorter
 
 
@@ -176,10 +179,21 @@ class Supervisor:
         """Starts the receivers, then the other processes, and restarts those that end. Does not return."""
         signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler makes sigtimedwait below return
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, RELOAD})
+        if not self.settings.nodes.is_on:
+            self._run()
+        lost = ""
+        while True:  # a database keeps the queue, and another node may take it over
+            self._own(lost)
+            lost = self._run()
+            self._end_all()
+
+    def _run(self) -> str:
+        """Starts the processes and restarts them. Returns what became of the shard when it is lost, and never without one."""
         receivers = [child for child in self.children if child.role == "receiver"]
         for child in receivers:
             self._start(child)
-        until_begun([child.pulse for child in receivers if child.pulse is not None], RECEIVERS_FIRST_S)
+        first_s = OWNER_FIRST_S if self.settings.nodes.is_on else RECEIVERS_FIRST_S
+        until_begun([child.pulse for child in receivers if child.pulse is not None], first_s)
         others = [child for child in self.children if child.role != "receiver"]
         for child in sorted(others, key=lambda child: child.role not in DELIVERING):
             with contextlib.suppress(Exception):  # _start says it
@@ -203,8 +217,10 @@ class Supervisor:
             changed = False
             for child in list(self.children):
                 self._feel(child)
-                if child.process is not None and child.process.poll() is not None:
+                if child.process is not None and (status := child.process.poll()) is not None:
                     self._ended(child)
+                    if status in LOST:
+                        return LOST[status]
                     changed = True
                 if child.process is None and child.due <= time.monotonic():
                     self._start(child)
@@ -217,7 +233,46 @@ class Supervisor:
                 self._tell(self._untold)
             self.log.flush()
 
-    def _start(self, child: Child) -> None:
+    def _own(self, lost: str) -> None:
+        """Returns when the shard is ours: a child does it, and a spare waits in it for days. ``lost``: how it was lost."""
+        owner = Child("owner", 0)
+        self.children, children = [owner], self.children
+        while True:
+            if owner.process is None and owner.due <= time.monotonic():
+                self._start(owner, {SHARD: lost} if lost else {})
+                self._publish()
+                self.service.ready()  # systemd would end a spare that is not
+                self.service.status("waiting for the shard, or making its files")
+            self.service.alive()
+            signal.sigtimedwait({signal.SIGCHLD}, LOOK_S)
+            if owner.process is not None and (status := owner.process.poll()) is not None:
+                if not status:
+                    break
+                self._ended(owner)
+            self.log.flush()
+        if owner.pulse is not None:
+            owner.pulse.close()
+        self.children = children
+
+    def _end_all(self) -> None:
+        """Ends all processes of a shard that is lost. Nothing of them counts any more."""
+        if self._reload is not None:
+            self._tell(self._reload.result(time.time(), self._killed))
+            self._reload = None
+        for child in self.children:
+            if child.process is not None:
+                child.process.kill()
+        for child in self.children:
+            while child.process is not None and child.process.poll() is None:  # systemd sees one that the kernel keeps
+                signal.sigtimedwait({signal.SIGCHLD}, LOOK_S)
+            if child.pulse is not None:
+                child.pulse.close()
+            child.process, child.pulse, child.due, child.backoff_s = None, None, 0.0, BACKOFF_S_MIN
+        for number in list(self._sockets):
+            self._close_sockets(number)  # clients go to another node
+        self._set_children()
+
+    def _start(self, child: Child, more: Mapping[str, str] = {}) -> None:
         is_receiver = child.role == "receiver"
         counts, kept = (self._counts, self._kept) if is_receiver else ([], [])
         child.started = time.monotonic()
@@ -226,7 +281,7 @@ class Supervisor:
         try:
             handed = [listener.fileno() for listener in self._listeners_of(child)] if is_receiver else []
             pulse = Pulse()
-            variables = {HANDED: ",".join(map(str, handed)), PULSE: str(pulse.writer)}
+            variables = {HANDED: ",".join(map(str, handed)), PULSE: str(pulse.writer), **more}
             if counts:
                 variables[COUNTS] = str(counts[0])
             if kept:

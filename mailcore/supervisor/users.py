@@ -125,7 +125,7 @@ class Users:
 
     def environment(self, role: str) -> dict[str, str]:
         """Returns the variables that tell a process of this role to share what it writes (``share``)."""
-        return {SHARED: "1"} if self.group is not None and role in ("receiver", "manager", "control") else {}
+        return {SHARED: "1"} if self.group is not None and role in ("receiver", "manager", "control", "owner") else {}
 
 
 ALONE = Users()

@@ -1,0 +1,171 @@
+"""Which files of a home the store keeps, under which names, and making them what the database says.
+
+Kept are the segments of all lanes and of the journal, living or retired, restart positions, the marker of a restored queue,
+and spool files. Left alone are locks, identities, indexes, notes of damage, the ballast, and all that has another name.
+
+An index describes records that were committed, so it stays right when its segment is fetched; the sweep removes those
+whose segment is gone.
+
+Keeps law: files-as-the-database-says (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from mailcore.config.settings import Settings
+from mailcore.log.disk import Disk
+from mailcore.log.positions import NAME as RESTART
+from mailcore.log.positions import PREVIOUS
+from mailcore.log.segment import base_of, name_of, retired_base_of
+from mailcore.queue.lanes import DELETED, HOLD, JOURNAL, LOCAL, is_incoming
+from mailcore.queue.restored import NAME as RESTORED
+from mailcore.replication.batch import Ends
+from mailcore.replication.files import Changes, make_equal
+from mailcore.replication.snapshot import Part, Snapshot
+
+__all__ = [
+    "COPY",
+    "QUEUE",
+    "SPOOL",
+    "Copy",
+    "directories_of",
+    "ends_in",
+    "kept_files",
+    "make_all",
+    "make_lane",
+    "make_managers",
+    "read_copy",
+    "set_aside",
+    "write_copy",
+]
+
+QUEUE, SPOOL = "queue", "spool"
+COPY = "shard"  # in the queue directory: of which shard its files are the copy
+_SMALL = (RESTART, PREVIOUS, RESTORED)
+_LANE = re.compile(r"(incoming|retry)\.[0-9]+")
+_SPOOLED = re.compile(r"[0-9a-f]{2}/[^./][^/]*")
+
+
+class Copy(msgspec.Struct, frozen=True):
+    """Says of which shard, in which database, the files of a queue directory are a copy."""
+
+    shard: str
+    system: int
+
+
+def directories_of(settings: Settings) -> dict[str, str]:
+    """Returns the names in the store of the directories that it keeps."""
+    return {str(settings.queue_directory): QUEUE, str(settings.spool_directory): SPOOL}
+
+
+def read_copy(disk: Disk, settings: Settings) -> Copy | None:
+    """Returns what the queue directory is a copy of; None if it is none. Raises OSError, msgspec.MsgspecError."""
+    try:
+        return msgspec.json.decode(disk.read_whole(os.path.join(settings.queue_directory, COPY)), type=Copy)
+    except FileNotFoundError:
+        return None
+
+
+def write_copy(disk: Disk, settings: Settings, copy: Copy) -> None:
+    """Notes it, synced. Raises OSError."""
+    disk.write_whole(os.path.join(settings.queue_directory, COPY), msgspec.json.encode(copy) + b"\n")
+
+
+def is_of_queue(name: str) -> bool:
+    """Returns True for a file of the queue directory that the store keeps."""
+    lane, _, file = name.partition("/")
+    if not file:
+        return lane in _SMALL
+    return _is_lane(lane) and (base_of(file) is not None or retired_base_of(file) is not None)
+
+
+def is_of_spool(name: str) -> bool:
+    """Returns True for a spool file."""
+    return _SPOOLED.fullmatch(name) is not None
+
+
+def _is_lane(name: str) -> bool:
+    return name in (JOURNAL, LOCAL, HOLD, DELETED) or _LANE.fullmatch(name) is not None
+
+
+def _parts(settings: Settings) -> list[tuple[str, str, Callable[[str], bool]]]:
+    return [
+        (QUEUE, str(settings.queue_directory), is_of_queue),
+        (SPOOL, str(settings.spool_directory), is_of_spool),
+    ]
+
+
+def kept_files(disk: Disk, settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yields (directory, name) of the local files of the kind that the store keeps. Raises OSError."""
+    for _, directory, concerns in _parts(settings):
+        names = disk.list(directory) if disk.is_directory(directory) else []
+        for name in names:
+            below = os.path.join(directory, name)
+            inside = [f"{name}/{each}" for each in disk.list(below)] if disk.is_own_directory(below) else [name]
+            yield from ((directory, each) for each in inside if concerns(each))
+
+
+def make_all(snapshot: Snapshot, disk: Disk, settings: Settings) -> list[Changes]:
+    """Makes all files of the queue and the spool what the database says; no process of the shard runs. As ``make_equal``."""
+    return [
+        make_equal(Part(snapshot, name), disk, directory, concerns) for name, directory, concerns in _parts(settings)
+    ]
+
+
+def ends_in(snapshot: Snapshot) -> Ends:
+    """Returns the ends of all lanes, by lane."""
+    return {lane: end for row in snapshot.writers.values() for lane, end in row.ends.items()}
+
+
+def make_managers(snapshot: Snapshot, disk: Disk, settings: Settings) -> Changes:
+    """Makes the files that a manager writes what the database says, while receivers run. As ``make_equal``.
+
+    Of a receiver's lane these are the segments before the newest one: a newer one may grow at this moment. Spool files that
+    differ are named by no record, and the sweep removes them.
+    """
+    newest = {lane: base for lane, (base, _) in ends_in(snapshot).items()}
+
+    def concerns(name: str) -> bool:
+        lane, _, file = name.partition("/")
+        if not is_of_queue(name) or not is_incoming(lane):
+            return is_of_queue(name)
+        base = base_of(file)
+        if base is None:
+            base = retired_base_of(file)
+        return base is not None and base < newest.get(lane, (0))
+
+    return make_equal(Part(snapshot, QUEUE), disk, str(settings.queue_directory), concerns)
+
+
+def make_lane(snapshot: Snapshot, disk: Disk, settings: Settings, lane: str) -> Changes:
+    """Makes the end of a lane what the database says, for the process that alone writes it. As ``make_equal``.
+
+    Each batch was written here before the next one was committed. So only the last one can be missing, behind what the last
+    segment here has.
+    """
+    directory = os.path.join(settings.queue_directory, lane)
+    names = disk.list(directory) if disk.is_directory(directory) else []
+    bases = [base for base in map(base_of, names) if base is not None]
+    first = max(bases, default=0)
+
+    def concerns(name: str) -> bool:
+        base = base_of(name)
+        return base is not None and base >= first
+
+    return make_equal(Part(snapshot, f"{QUEUE}/{lane}", name_of(first)), disk, directory, concerns)
+
+
+def set_aside(disk: Disk, settings: Settings, name: str) -> int:
+    """Moves the local files into a directory ``name`` beside them, and returns how many. Raises OSError."""
+    count = 0
+    for directory, file in list(kept_files(disk, settings)):
+        to = os.path.join(directory, name, file)
+        disk.make_directory(os.path.dirname(to))
+        disk.replace(os.path.join(directory, file), to)
+        count += 1
+    return count

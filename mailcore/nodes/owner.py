@@ -1,0 +1,321 @@
+"""The owner step: before any process of a shard starts, this node owns the shard, and its files are what the database says.
+
+The supervisor runs it in a child, which ends when that is so. Until then it waits, for days if need be: for a database that
+cannot be reached or must not be used, or, as a spare, for an owner that falls silent. Each reason is logged, the same one not
+more than once a minute.
+
+- law: own-before-start. No process of a shard starts before a write of this node on the shard's row has returned, and the
+  files are what was committed before that write.
+- law: foreign-queue-stays. Files that are not the copy of this shard are never changed: nothing is taken over then.
+
+An owner is a home in one boot, with random digits: a copy of a machine, or a home whose processes were ended because the
+shard was lost, is another owner and watches the beat like any other.
+
+A database that went back in time is believed, but its mail may have been delivered since: it is held as that of a restored
+queue is, and the files here, which may have more, are put aside.
+
+Keeps law: never-back-in-time, law: lease-by-own-clock, law: files-as-the-database-says (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from mailcore.config.settings import Settings
+from mailcore.counted import counted
+from mailcore.faults import Code, Fault, FaultError
+from mailcore.log.disk import Disk
+from mailcore.log.positions import PositionsDamaged, read_positions
+from mailcore.log.reader import LaneReader
+from mailcore.maillog import MailLog
+from mailcore.nodes import kept
+from mailcore.nodes.owned import read_owned, write_owned
+from mailcore.nodes.parameters import node_of, parameters_of, shard_of
+from mailcore.queue.fold import fold
+from mailcore.queue.identity import HOME, read_identity
+from mailcore.queue.lanes import DELETED, HOLD, JOURNAL
+from mailcore.queue.reserved_time import OF_CONTROL, ReservedFile
+from mailcore.queue.restored import NAME as RESTORED
+from mailcore.queue.restored import Restored, encode_restored, read_restored, write_restored
+from mailcore.replication.batch import Batch
+from mailcore.replication.confirmed import ConfirmedNumbers
+from mailcore.replication.connection import Connection
+from mailcore.replication.faults import Lost, NotReached, ServerError, StoreRefused
+from mailcore.replication.guarantees import Findings, open_checked
+from mailcore.replication.lease import BeatWatch
+from mailcore.replication.lease_keeper import LeaseKeeper, boot_time_s
+from mailcore.replication.parameters import StoreParameters
+from mailcore.replication.schema import make_schema
+from mailcore.replication.shard import ShardRow, confirm_owner, read_shard, register, take_over
+from mailcore.replication.snapshot import Snapshot, snapshot
+from mailcore.replication.writer import StoreWriter, is_transient
+
+__all__ = ["LOST", "WRITER", "OwnerStep", "main"]
+
+LOST = "WAYPOST_SHARD_LOST"  # environment variable, set after children were ended: "lost", or "back"
+BACK = "back"
+WRITER = "o"  # the name of the owner step's row among the writers
+READ_EVERY_S = 0.5  # the beat must be read at least every second
+AGAIN_S = 1.0  # after a connection that was lost, or not made
+REFUSED_S = 5.0  # after a database that must not be used
+# After a failure here: long enough for a spare to see no beat, because this node may never be able to keep the shard.
+FAILED_S = 30.0
+SAID_S = 60.0  # the same reason is logged this often
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class ForeignQueue(FaultError):
+    """Raised if the files of the queue directory are not a copy of the shard."""
+
+    default = Code.CONFLICT
+
+
+class OwnerStep:
+    """Becomes the owner. ``lost``: what LOST says. ``say`` gets a line about what it waits for."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        lost: str = "",
+        say: Callable[[str], None],
+        disk: Disk | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = boot_time_s,
+    ) -> None:
+        self._settings = settings
+        self._is_lost = bool(lost)
+        self._is_back = lost == BACK
+        self._say = say
+        self._disk = disk or Disk()
+        self._sleep = sleep
+        self._clock = clock
+        self._shard = shard_of(settings)
+        self._me = ""
+        self._parameters: StoreParameters | None = None
+
+    def run(self) -> ShardRow:
+        """Returns when the shard is ours and its files are here."""
+        while True:
+            try:
+                return self._run()
+            except StoreRefused as error:
+                self._wait("; ".join(fault.message for fault in error.faults), REFUSED_S)
+            except (NotReached, Lost, ServerError) as error:
+                self._wait(f"the database cannot be used now: {error.fault.message}", AGAIN_S)
+            except (FaultError, OSError, msgspec.MsgspecError) as error:
+                words = error.fault.message if isinstance(error, FaultError) else str(error)
+                self._wait(f"shard {self._shard} cannot be kept here: {words}", FAILED_S)
+
+    def _wait(self, why: str, seconds: float) -> None:
+        self._say(why)
+        self._sleep(seconds)
+
+    def _run(self) -> ShardRow:
+        self._parameters = parameters_of(self._settings)
+        connection, findings = self._open(self._parameters)
+        try:
+            for each in findings.waits:
+                self._say(each.message)
+            self._refuse_foreign()
+            if not self._me:
+                self._me = self._name()
+            row = self._claim(connection)
+            self._say("")
+            return self._make(connection, findings.system, row)
+        finally:
+            connection.close()
+
+    def _open(self, parameters: StoreParameters) -> tuple[Connection, Findings]:
+        """Returns a checked connection; makes the tables first in a database without them."""
+        try:
+            return open_checked(parameters)
+        except StoreRefused as error:
+            if error.fault.code is not Code.NOT_FOUND:
+                raise
+        connection = Connection.open(parameters)
+        try:
+            make_schema(connection)
+        finally:
+            connection.close()
+        return open_checked(parameters)
+
+    def _refuse_foreign(self) -> None:
+        """Raises ForeignQueue if there are files that would be deleted, and are not a copy of the shard."""
+        copy = kept.read_copy(self._disk, self._settings)
+        if copy is not None and copy.shard == self._shard:
+            return
+        if next(kept.kept_files(self._disk, self._settings), None) is not None:
+            whose = "is not kept by a database" if copy is None else f"is a copy of shard {copy.shard}"
+            raise ForeignQueue(
+                f"{self._settings.queue_directory} has a queue that {whose}, and not one of shard {self._shard}. Let its mail"
+                " be delivered with the settings before, and move the queue and the spool away; or correct shard in [nodes]."
+            )
+
+    def _name(self) -> str:
+        """Returns who we are: the owner that this home was in this boot, unless the shard was lost since."""
+        identity = read_identity(self._disk, HOME, str(self._settings.home))
+        boot = _BOOT_ID.read_text(encoding="ascii").strip()
+        mine = f"{node_of(self._settings)}/{identity.identity[:8] if identity is not None else '-'}/{boot[:13]}/"
+        before = read_owned(self._disk, self._settings)
+        if before is not None and not self._is_lost and before.name == self._shard and before.owner.startswith(mine):
+            return before.owner
+        return mine + secrets.token_hex(4)
+
+    # -- becoming the owner
+
+    def _claim(self, connection: Connection) -> ShardRow:
+        """Registers the shard, finds it still ours, or takes it over when its owner is silent.
+
+        Returns the row after a write of our own. After Lost the next call finds out what became of it.
+        """
+        watch = BeatWatch()
+        while True:
+            asked_at = self._clock()
+            row = read_shard(connection, self._shard)
+            if row is None:
+                return register(connection, self._shard, self._me)
+            if row.owner == self._me:
+                confirmed = confirm_owner(connection, self._shard, row.epoch, self._me)
+                if confirmed is not None:
+                    return confirmed
+                continue
+            watch.reads(row.epoch, row.beat, asked_at, self._clock())
+            if row.state == "closed":
+                self._say(f"shard {self._shard} is closed")
+            elif watch.is_silent():
+                try:
+                    taken = take_over(connection, row, self._me)
+                except ServerError as error:
+                    if not is_transient(error):
+                        raise
+                    taken = None  # a commit of the owner before is still under way
+                if taken is not None:
+                    return taken
+                watch.fails()
+                continue
+            else:
+                self._say(f"shard {self._shard} belongs to {row.owner.partition('/')[0]}; this node is its spare")
+            self._sleep(READ_EVERY_S)
+
+    # -- the files
+
+    def _make(self, connection: Connection, system: int, row: ShardRow) -> ShardRow:
+        """Makes the files what the database says, while the lease is kept: no other node takes the shard over meanwhile."""
+        assert self._parameters is not None
+        lost: list[Fault] = []
+        keeper = LeaseKeeper(self._parameters, row, lost.append)
+        keeper.start()
+        try:
+            numbers = ConfirmedNumbers(self._disk, str(self._settings.home))
+            copy = kept.read_copy(self._disk, self._settings)
+            with snapshot(connection, self._shard) as shown:
+                if shown is None or (shown.shard.epoch, shown.shard.owner) != (row.epoch, row.owner):
+                    raise Lost(f"Shard {self._shard} was taken over meanwhile.")
+                confirmed = {each.writer: each.n for each in shown.writers.values()}
+                why_not = numbers.judge(system, self._shard, row.epoch, confirmed)
+                if why_not is None and copy is not None and copy.system != system:
+                    why_not = Fault(Code.CONFLICT, "The database is another one.")
+                if why_not is None and self._is_back:
+                    why_not = Fault(Code.CONFLICT, "The database had less than it had confirmed.")
+                if why_not is not None:
+                    aside = time.strftime("aside-%Y%m%dT%H%M%S", time.gmtime())
+                    count = kept.set_aside(self._disk, self._settings, aside)
+                    self._say(
+                        f"{why_not.message} The mail of shard {self._shard} is held; {counted(count, 'file')} of this node in"
+                        f" {aside} in the queue and the spool directory"
+                    )
+                kept.write_copy(self._disk, self._settings, kept.Copy(self._shard, system))
+                kept.make_all(shown, self._disk, self._settings)
+                # Segments follow the ids that earlier owners have given out, whose clocks may be ahead of this one.
+                ids = os.path.join(self._settings.queue_directory, OF_CONTROL)
+                ReservedFile(self._disk, ids).keep(row.ids_after)
+                if why_not is not None:
+                    self._hold(shown, row)
+            if why_not is not None:
+                numbers.accept(system, self._shard, row.epoch, confirmed)
+                self._is_back = False
+            else:
+                numbers.note(system, self._shard, row.epoch, confirmed)
+            numbers.save()
+        finally:
+            keeper.stop()
+        if lost:
+            raise Lost(lost[0].message)
+        write_owned(self._disk, self._settings, row, system)
+        return row
+
+    def _hold(self, shown: Snapshot, row: ShardRow) -> None:
+        """Commits the marker of a restored queue: all mail that the database has is held."""
+        assert self._parameters is not None
+        queue = str(self._settings.queue_directory)
+        before = read_restored(self._disk, queue)
+        lanes = {lane: end for lane, (_, end) in kept.ends_in(shown).items() if lane != JOURNAL}
+        taken: dict[str, int] = dict(before.taken)
+        at = time.time()
+        try:
+            positions = read_positions(self._disk, queue)
+        except PositionsDamaged:
+            positions = None
+        if positions is not None:
+            at = positions.written_at
+            for lane, position in positions.lanes.items():
+                lanes[lane] = max(lanes.get(lane, 0), position.end, position.runner)
+        reader = LaneReader(self._disk, os.path.join(queue, JOURNAL), lambda damage: None)
+        try:
+            folded = fold(reader.records(positions.suffix if positions is not None else 0), 0)
+        finally:
+            reader.close()
+        for known in folded.messages.values():
+            if known.place.lane in (HOLD, DELETED):
+                taken[known.queue_id] = known.generation
+        for lane, end in before.lanes.items():
+            lanes[lane] = max(lanes.get(lane, 0), end)
+        marker = Restored(at, time.time(), lanes, taken, max(1, before.version), before.maildrop)
+        batch = Batch()
+        batch.put(f"{kept.QUEUE}/{RESTORED}", encode_restored(marker))
+        writer = StoreWriter(self._parameters, self._shard, WRITER, row.epoch)
+        try:
+            writer.begin()
+            writer.commit(batch, {})
+        finally:
+            writer.close()
+        write_restored(self._disk, queue, marker)
+
+
+class _Saying:
+    """Logs why the step waits, the same reason once in SAID_S; writes each change for the supervisor."""
+
+    def __init__(self, log: MailLog, tell: Callable[[str], None]) -> None:
+        self._log = log
+        self._tell = tell
+        self._last = ""
+        self._logged_at = -SAID_S
+
+    def __call__(self, words: str) -> None:
+        now = time.monotonic()
+        if words != self._last:
+            self._tell(words)
+        if words and (words != self._last or now - self._logged_at >= SAID_S):
+            self._logged_at = now
+            self._log.failed("owner", words)
+            self._log.flush()
+        self._last = words
+
+
+def main(settings: Settings, _: int) -> None:
+    """Runs until the shard is ours; the supervisor then starts the other processes."""
+    log = MailLog(settings.log_directory)
+
+    def tell(words: str) -> None:
+        print(f"waypost: {words}" if words else "waypost: the shard is ours", file=sys.stderr, flush=True)
+
+    OwnerStep(settings, lost=os.environ.pop(LOST, ""), say=_Saying(log, tell)).run()
+    log.flush()

@@ -1,0 +1,54 @@
+"""Ways to break the owner step: mail of a node that is deleted, delivered by two owners, or believed although it is old."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+__all__ = ["MUTATIONS"]
+
+OWNER, WRITING, TESTS = "mailcore/nodes/owner.py", "mailcore/nodes/writing.py", "tests/nodes"
+
+MUTATIONS = [
+    Mutation(
+        "a queue that no database has is taken for a copy",
+        OWNER,
+        "            self._refuse_foreign()\n",
+        "",
+        f"{TESTS}/test_owner.py -k left",
+    ),
+    Mutation(
+        "a spare takes a shard over while its owner renews",
+        OWNER,
+        "            elif watch.is_silent():\n",
+        "            elif True:\n",
+        f"{TESTS}/test_owner.py -k stood_still",
+    ),
+    Mutation(
+        "a home that has lost its shard takes it back at once",
+        OWNER,
+        "before is not None and not self._is_lost and",
+        "before is not None and",
+        f"{TESTS}/test_owner.py -k has_lost",
+    ),
+    Mutation(
+        "the files of a new owner are believed",
+        OWNER,
+        "                kept.make_all(shown, self._disk, self._settings)\n",
+        "",
+        f"{TESTS}/test_owner.py -k committed",
+    ),
+    Mutation(
+        "mail of a database that went back in time is delivered",
+        OWNER,
+        "                    self._hold(shown, row)\n",
+        "                    pass\n",
+        f"{TESTS}/test_owner.py -k back_in_time",
+    ),
+    Mutation(
+        "files that the database lost are deleted",
+        OWNER,
+        "                    count = kept.set_aside(self._disk, self._settings, aside)\n",
+        "                    count = 0\n",
+        f"{TESTS}/test_owner.py -k back_in_time",
+    ),
+]
