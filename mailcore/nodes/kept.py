@@ -15,8 +15,6 @@ import os
 import re
 from collections.abc import Callable, Iterator
 
-import msgspec
-
 from mailcore.config.settings import Settings
 from mailcore.log.disk import Disk
 from mailcore.log.positions import NAME as RESTART
@@ -29,51 +27,26 @@ from mailcore.replication.files import Changes, make_equal
 from mailcore.replication.snapshot import Part, Snapshot
 
 __all__ = [
-    "COPY",
     "QUEUE",
     "SPOOL",
-    "Copy",
     "directories_of",
     "ends_in",
     "kept_files",
     "make_all",
     "make_lane",
     "make_managers",
-    "read_copy",
     "set_aside",
-    "write_copy",
 ]
 
 QUEUE, SPOOL = "queue", "spool"
-COPY = "shard"  # in the queue directory: of which shard its files are the copy
 _SMALL = (RESTART, PREVIOUS, RESTORED)
 _LANE = re.compile(r"(incoming|retry)\.[0-9]+")
 _SPOOLED = re.compile(r"[0-9a-f]{2}/[^./][^/]*")
 
 
-class Copy(msgspec.Struct, frozen=True):
-    """Says of which shard, in which database, the files of a queue directory are a copy."""
-
-    shard: str
-    system: int
-
-
 def directories_of(settings: Settings) -> dict[str, str]:
     """Returns the names in the store of the directories that it keeps."""
     return {str(settings.queue_directory): QUEUE, str(settings.spool_directory): SPOOL}
-
-
-def read_copy(disk: Disk, settings: Settings) -> Copy | None:
-    """Returns what the queue directory is a copy of; None if it is none. Raises OSError, msgspec.MsgspecError."""
-    try:
-        return msgspec.json.decode(disk.read_whole(os.path.join(settings.queue_directory, COPY)), type=Copy)
-    except FileNotFoundError:
-        return None
-
-
-def write_copy(disk: Disk, settings: Settings, copy: Copy) -> None:
-    """Notes it, synced. Raises OSError."""
-    disk.write_whole(os.path.join(settings.queue_directory, COPY), msgspec.json.encode(copy) + b"\n")
 
 
 def is_of_queue(name: str) -> bool:

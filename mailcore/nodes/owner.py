@@ -44,6 +44,7 @@ from mailcore.queue.lanes import DELETED, HOLD, JOURNAL
 from mailcore.queue.reserved_time import OF_CONTROL, ReservedFile
 from mailcore.queue.restored import NAME as RESTORED
 from mailcore.queue.restored import Restored, encode_restored, read_restored, write_restored
+from mailcore.queue.shard_copy import ShardCopy, read_copy, write_copy
 from mailcore.replication.batch import Batch
 from mailcore.replication.confirmed import ConfirmedNumbers
 from mailcore.replication.connection import Connection
@@ -149,7 +150,7 @@ class OwnerStep:
 
     def _refuse_foreign(self) -> None:
         """Raises ForeignQueue if there are files that would be deleted, and are not a copy of the shard."""
-        copy = kept.read_copy(self._disk, self._settings)
+        copy = read_copy(self._disk, str(self._settings.queue_directory))
         if copy is not None and copy.shard == self._shard:
             return
         if next(kept.kept_files(self._disk, self._settings), None) is not None:
@@ -215,7 +216,7 @@ class OwnerStep:
         keeper.start()
         try:
             numbers = ConfirmedNumbers(self._disk, str(self._settings.home))
-            copy = kept.read_copy(self._disk, self._settings)
+            copy = read_copy(self._disk, str(self._settings.queue_directory))
             with snapshot(connection, self._shard) as shown:
                 if shown is None or (shown.shard.epoch, shown.shard.owner) != (row.epoch, row.owner):
                     raise Lost(f"Shard {self._shard} was taken over meanwhile.")
@@ -232,7 +233,7 @@ class OwnerStep:
                         f"{why_not.message} The mail of shard {self._shard} is held; {counted(count, 'file')} of this node in"
                         f" {aside} in the queue and the spool directory"
                     )
-                kept.write_copy(self._disk, self._settings, kept.Copy(self._shard, system))
+                write_copy(self._disk, str(self._settings.queue_directory), ShardCopy(self._shard, system))
                 kept.make_all(shown, self._disk, self._settings)
                 # Segments follow the ids that earlier owners have given out, whose clocks may be ahead of this one.
                 ids = os.path.join(self._settings.queue_directory, OF_CONTROL)

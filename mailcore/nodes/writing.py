@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from threading import Thread
+from threading import Event, Thread, current_thread, main_thread
 from typing import NoReturn
 
 from mailcore.config.settings import Settings
@@ -107,8 +107,22 @@ class _Opening:
         end_process(fault, status=SHARD_BACK if writer.state.back_in_time else SHARD_LOST)
 
     def reserved(self) -> ReservedInShard:
-        """Returns the keeper of reserved time."""
-        return ReservedInShard(self.parameters, self.owned.name, self.owned.epoch)
+        """Returns the keeper of reserved time, connected. The loop is in the main thread, and is not to wait for it."""
+        running = Event()
+        keeper = ReservedInShard(
+            self.parameters,
+            self.owned.name,
+            self.owned.epoch,
+            hurried=lambda: running.is_set() and current_thread() is main_thread(),
+        )
+        while True:
+            try:
+                keeper.read()
+            except OSError:
+                time.sleep(AGAIN_S)
+            else:
+                running.set()
+                return keeper
 
     def make(self, work: Callable[[Snapshot], object]) -> None:
         """Calls ``work`` with a snapshot, again if the connection is lost."""

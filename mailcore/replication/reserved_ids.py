@@ -15,15 +15,18 @@ from threading import Lock
 from mailcore.replication.connection import Connection
 from mailcore.replication.faults import StoreError
 from mailcore.replication.parameters import StoreParameters
-from mailcore.replication.shard import reserve_ids
+from mailcore.replication.shard import TIMEOUT_S, reserve_ids
 
 __all__ = ["ReservedInShard"]
+
+QUICK_S = 1.0
 
 
 class ReservedInShard:
     """The keeper for one process of an owner, which is named by its epoch. Any thread may call it, and waits in it.
 
-    Its errors are OSError, as those of a file: where nothing can be reserved, no id is given out.
+    Its errors are OSError, as those of a file: where nothing can be reserved, no id is given out. A caller that is ``hurried``,
+    because all clients of a loop wait with it, waits QUICK_S at most, and never for a connection.
     """
 
     def __init__(
@@ -33,7 +36,9 @@ class ReservedInShard:
         epoch: int,
         *,
         opener: Callable[[StoreParameters], Connection] = Connection.open,
+        hurried: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._hurried = hurried
         self._parameters = parameters
         self._shard = shard
         self._epoch = epoch
@@ -60,11 +65,18 @@ class ReservedInShard:
             self._connection = None
 
     def _reserve(self, until: int) -> int:
-        with self._lock:
-            try:
-                if self._connection is None:
-                    self._connection = self._opener(self._parameters)
-                return reserve_ids(self._connection, self._shard, self._epoch, until)
-            except StoreError as error:
-                self._close()
-                raise OSError(errno.EAGAIN, error.fault.message) from error
+        hurried = self._hurried()
+        if not self._lock.acquire(timeout=QUICK_S if hurried else -1):
+            raise OSError(errno.EAGAIN, "the database does not answer")
+        try:
+            if self._connection is None:
+                if hurried:
+                    raise OSError(errno.EAGAIN, "there is no connection to the database")
+                self._connection = self._opener(self._parameters)
+            timeout_s = QUICK_S if hurried else TIMEOUT_S
+            return reserve_ids(self._connection, self._shard, self._epoch, until, timeout_s)
+        except StoreError as error:
+            self._close()
+            raise OSError(errno.EAGAIN, error.fault.message) from error
+        finally:
+            self._lock.release()

@@ -31,6 +31,7 @@ from mailcore.replication.values import as_bool, as_int, as_text
 
 __all__ = [
     "NUMBER_MAX",
+    "TIMEOUT_S",
     "ShardRow",
     "check_kept",
     "confirm_owner",
@@ -177,12 +178,12 @@ def renew(connection: Connection, row: ShardRow, confirmed: int, following: int)
     )
 
 
-def reserve_ids(connection: Connection, name: str, epoch: int, until: int) -> int:
+def reserve_ids(connection: Connection, name: str, epoch: int, until: int, timeout_s: float = TIMEOUT_S) -> int:
     """Reserves time for queue ids up to ``until`` (microseconds). Returns up to where any process of the shard has reserved.
 
     Raises Fenced if the shard has another epoch.
     """
-    written = check_kept(connection.execute(RESERVE, [name, epoch, until], TIMEOUT_S))
+    written = check_kept(connection.execute(RESERVE, [name, epoch, until], timeout_s))
     if written is None:
         raise Fenced(f"Shard {name} is not ours any more.")
     return as_int(written[0])

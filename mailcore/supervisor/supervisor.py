@@ -30,6 +30,7 @@ from mailcore.log.disk import Disk, is_full
 from mailcore.maillog.maillog import MailLog
 from mailcore.queue.exported import EXPORTED
 from mailcore.queue.identity import Held, IdentityError
+from mailcore.queue.shard_copy import refuse_copy
 from mailcore.queue.versions import NotOurs, look_at_versions
 from mailcore.supervisor.child import IDENTITY, SETTINGS_NAME, identity_variable, store_settings
 from mailcore.supervisor.ending import END, SHARD_BACK, SHARD_LOST
@@ -551,6 +552,8 @@ def main(
             Disk(), str(settings.home), str(settings.queue_directory), str(settings.events_directory / EXPORTED)
         )
         held = identify(settings)
+        if not settings.nodes.is_on:
+            refuse_copy(Disk(), str(settings.queue_directory))
         refuse_without_room(settings)
         prepare(settings, users, stored)
     except (DiskFull, HomeError, IdentityError, NotOurs, OSError) as error:

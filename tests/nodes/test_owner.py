@@ -20,6 +20,8 @@ from mailcore.nodes.parameters import parameters_of
 from mailcore.nodes.writing import note_once
 from mailcore.queue.identity import new_identity, write_identity
 from mailcore.queue.restored import read_restored
+from mailcore.queue.shard_copy import refuse_copy
+from mailcore.queue.versions import NotOurs
 from mailcore.replication.batch import Batch
 from mailcore.replication.connection import Connection
 from mailcore.replication.faults import Fenced
@@ -173,6 +175,14 @@ def test_the_copy_of_another_shard_is_left(cluster: Cluster, tmp_path: Path) -> 
     with pytest.raises(Said, match=f"is a copy of shard {SHARD}, and not one of shard south"):
         owned(other)
     assert (settings.queue_directory / "incoming.0" / SEGMENT).read_bytes() == b"mail"
+
+
+def test_a_copy_of_a_shard_is_not_used_without_its_database(cluster: Cluster, tmp_path: Path) -> None:
+    settings = home(tmp_path, cluster)
+    refuse_copy(Disk(), str(settings.queue_directory))
+    owned(settings)
+    with pytest.raises(NotOurs, match="is the copy of a shard that a database keeps"):
+        refuse_copy(Disk(), str(settings.queue_directory))
 
 
 @pytest.mark.parametrize("how", ["noted", "a writer saw it"])

@@ -6,16 +6,20 @@ Proves law: own-before-start, law: fenced-by-its-row, law: lease-by-own-clock (d
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from mailcore.lab.lab import Lab
+from tests.end_to_end.appliance import alive
 from tests.end_to_end.judge import judged, standing_still
 from tests.ledger.client import LoadClient
 from tests.ledger.corpus import Corpus
-from tests.ledger.ledger import Ledger
+from tests.ledger.ledger import Ledger, State
 from tests.nodes.node import Node
 from tests.replication.cluster import Cluster
 
@@ -65,6 +69,78 @@ async def test_a_node_and_its_disk_are_gone_and_the_spare_delivers_all_that_was_
         a.launch()
         await a.until(a.is_spare, "the former owner to be the spare")
     assert len(ledger.acknowledged) >= MESSAGES
+    assert not comparison.lost, comparison
+    assert not comparison.strangers, comparison
+    assert comparison.repeated <= WINDOW, comparison
+
+
+@pytest.mark.parametrize("name", ["receiver.0", "manager", "deliverer.0", "control", "supervisor"])
+async def test_a_process_is_killed_and_begins_again_without_a_takeover(
+    own_cluster: Cluster, tmp_path: Path, name: str
+) -> None:
+    ledger = Ledger()
+    async with Lab(HOPS) as lab, nodes(tmp_path, own_cluster, lab, "a") as (a,):
+        for number in range(3):
+            client = LoadClient(a.address, ledger, name=f"k{number}-", timeout_s=10.0)
+            load = asyncio.create_task(client.send(Corpus(MESSAGES, seed=number)))
+            await asyncio.sleep(0.3)
+            await a.kill(name)
+            await load
+        comparison = await judged(a, ledger, lab)
+        print(f"\n{name}: {len(ledger.acknowledged)} acknowledged, {comparison}")
+        assert own_cluster.primary.sql("select epoch from waypost.shard") == [("1",)]
+    assert not ledger.of(State.REFUSED), ledger.of(State.REFUSED)[:3]
+    assert not comparison.lost, comparison
+    assert not comparison.strangers, comparison
+    assert comparison.repeated <= 3 * WINDOW, comparison
+
+
+@pytest.mark.parametrize("seconds", [8, pytest.param(30, marks=[pytest.mark.long, pytest.mark.timeout(600)])])
+async def test_the_database_is_away_and_clients_are_told_so_until_it_is_back(
+    own_cluster: Cluster, tmp_path: Path, seconds: int
+) -> None:
+    ledger = Ledger()
+    async with Lab(HOPS) as lab, nodes(tmp_path, own_cluster, lab, "a") as (a,):
+        client = LoadClient(a.address, ledger, name="k-", timeout_s=20.0, pause_s=0.2)
+        load = asyncio.create_task(client.send(Corpus(10 * MESSAGES, seed=1)))
+        await asyncio.sleep(0.5)
+        before = a.processes()
+        await asyncio.to_thread(own_cluster.standby.stop)
+        await asyncio.to_thread(own_cluster.primary.stop)
+        taken = len(ledger.acknowledged)
+        assert taken
+        await asyncio.sleep(seconds)
+        assert len(ledger.acknowledged) == taken, "nothing is acknowledged that no database has"
+        own_cluster.primary.start()
+        own_cluster.standby.start()
+        await load
+        comparison = await judged(a, ledger, lab)
+        print(f"\n{len(ledger.acknowledged)} acknowledged, {client.declined} declined, {comparison}")
+        assert a.processes() == before, "no process had to begin again"
+    assert not ledger.of(State.REFUSED), ledger.of(State.REFUSED)[:3]
+    assert not comparison.lost, comparison
+    assert not comparison.strangers, comparison
+
+
+async def test_an_owner_that_was_stopped_for_longer_than_its_lease_becomes_the_spare(
+    own_cluster: Cluster, tmp_path: Path
+) -> None:
+    ledger = Ledger()
+    async with Lab(HOPS) as lab, nodes(tmp_path, own_cluster, lab, "a", "b") as (a, b):
+        client = LoadClient(a.address, ledger, name="k-", timeout_s=2.0)
+        load = asyncio.create_task(client.send(Corpus(10 * MESSAGES, seed=1)))
+        await asyncio.sleep(0.7)
+        before = a.processes()
+        a.signal_all(signal.SIGSTOP)
+        await b.ready()
+        load.cancel()
+        more = LoadClient(b.address, ledger, name="m-", timeout_s=10.0)
+        await more.send(Corpus(MESSAGES, seed=2))
+        a.signal_all(signal.SIGCONT)
+        await a.until(a.is_spare, "the former owner to be the spare")
+        assert not any(alive(pid) for name, pid in before.items() if name != "supervisor")
+        comparison = await judged(b, ledger, lab)
+        print(f"\n{len(ledger.acknowledged)} acknowledged, {comparison}")
     assert not comparison.lost, comparison
     assert not comparison.strangers, comparison
     assert comparison.repeated <= WINDOW, comparison

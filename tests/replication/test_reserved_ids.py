@@ -16,6 +16,7 @@ from mailcore.queue.reserved_time import AHEAD_S, Keeper, ReservedTime
 from mailcore.replication.connection import Connection
 from mailcore.replication.reserved_ids import ReservedInShard
 from mailcore.replication.shard import ShardRow, read_shard, register, take_over
+from tests.eventually import eventually_blocking
 from tests.replication.cluster import Cluster
 from tests.replication.writing import SHARD, Task, wait_for_waiting
 
@@ -82,6 +83,29 @@ def test_no_id_is_given_out_before_its_time_is_on_two_servers(cluster: Cluster, 
         assert again.is_running()
         cluster.standby.resume_receiver()
         assert arrival_of(again.wait()) == pytest.approx(NOW, abs=1)
+
+
+def test_who_is_hurried_waits_for_no_connection_and_not_for_a_standby(cluster: Cluster, connection: Connection) -> None:
+    hurried = [False]
+    with closing(ReservedInShard(cluster.parameters(), SHARD, 1, hurried=lambda: hurried[0])) as keeper:
+        keeper.keep(5)
+        hurried[0] = True
+        keeper.keep(6)
+        cluster.standby.pause_receiver()
+        with pytest.raises(OSError, match="no answer in time"):
+            keeper.keep(7)
+        with pytest.raises(OSError, match="there is no connection"):
+            keeper.keep(8)
+        hurried[0] = False
+        other = Task(lambda: keeper.keep(9))
+        locked = "select 1 from pg_stat_activity where wait_event_type = 'Lock'"  # behind what the first one left
+        eventually_blocking(lambda: cluster.primary.sql(locked))
+        hurried[0] = True
+        with pytest.raises(OSError, match="does not answer"):
+            keeper.keep(10)
+        cluster.standby.resume_receiver()
+        other.wait()
+        assert keeper.read() == 9
 
 
 @pytest.mark.parametrize("seed", range(5))
