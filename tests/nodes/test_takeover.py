@@ -6,6 +6,7 @@ Proves law: own-before-start, law: fenced-by-its-row, law: lease-by-own-clock (d
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import time
 from collections.abc import AsyncIterator
@@ -59,8 +60,10 @@ async def test_a_node_and_its_disk_are_gone_and_the_spare_delivers_all_that_was_
         load = asyncio.create_task(more.send(Corpus(10 * MESSAGES, seed=2)))
         await asyncio.sleep(0.5)
         a.destroy()
-        killed_at, before = time.monotonic(), len(lab.messages)
+        killed_at = time.monotonic()
         load.cancel()  # clients of a go elsewhere
+        await asyncio.sleep(1.0)  # what the hop had taken
+        before = len(lab.messages)
         await b.until(lambda: len(lab.messages) > before, "the first delivery by the spare")
         print(f"\nfirst delivery by the spare after {time.monotonic() - killed_at:.1f} s")
         await b.ready()
@@ -111,6 +114,9 @@ async def test_the_database_is_away_and_clients_are_told_so_until_it_is_back(
         assert taken
         await asyncio.sleep(seconds)
         assert len(ledger.acknowledged) == taken, "nothing is acknowledged that no database has"
+        reader, writer = await asyncio.open_connection(*a.address)
+        assert (await reader.readline()).startswith(b"421 4.3.0 Error: the database does not answer")
+        writer.close()
         own_cluster.primary.start()
         own_cluster.standby.start()
         await load
@@ -141,6 +147,48 @@ async def test_an_owner_that_was_stopped_for_longer_than_its_lease_becomes_the_s
         assert not any(alive(pid) for name, pid in before.items() if name != "supervisor")
         comparison = await judged(b, ledger, lab)
         print(f"\n{len(ledger.acknowledged)} acknowledged, {comparison}")
+    assert not comparison.lost, comparison
+    assert not comparison.strangers, comparison
+    assert comparison.repeated <= WINDOW, comparison
+
+
+async def test_the_primary_dies_under_load_and_the_node_goes_on_with_the_one_that_was_promoted(
+    own_cluster: Cluster, tmp_path: Path
+) -> None:
+    ledger = Ledger()
+    async with Lab(HOPS) as lab, nodes(tmp_path, own_cluster, lab, "a") as (a,):
+        client = LoadClient(a.address, ledger, name="k-", timeout_s=20.0, pause_s=0.2)
+        load = asyncio.create_task(client.send(Corpus(10 * MESSAGES, seed=1)))
+        await asyncio.sleep(0.7)
+        before = a.processes()
+        await asyncio.to_thread(own_cluster.primary.kill)
+        await asyncio.to_thread(own_cluster.standby.promote)
+        await asyncio.to_thread(own_cluster.add_standby, own_cluster.standby)
+        await load
+        comparison = await judged(a, ledger, lab)
+        print(f"\n{len(ledger.acknowledged)} acknowledged, {comparison}")
+        assert a.processes() == before, "no process had to begin again"
+    assert not ledger.of(State.REFUSED), ledger.of(State.REFUSED)[:3]
+    assert not comparison.lost, comparison
+    assert not comparison.strangers, comparison
+    assert comparison.repeated <= WINDOW, comparison
+
+
+async def test_a_manager_that_is_stopped_costs_the_shard_and_its_receivers_acknowledge_nothing_more(
+    own_cluster: Cluster, tmp_path: Path
+) -> None:
+    ledger = Ledger()
+    async with Lab(HOPS) as lab, nodes(tmp_path, own_cluster, lab, "a", "b") as (a, b):
+        client = LoadClient(a.address, ledger, name="k-", timeout_s=5.0, pause_s=0.1)
+        load = asyncio.create_task(client.send(Corpus(100 * MESSAGES, seed=1)))
+        await asyncio.sleep(0.5)
+        os.kill(a.processes()["manager"], signal.SIGSTOP)
+        await b.ready()
+        await a.until(a.is_spare, "the former owner to be the spare")
+        load.cancel()
+        comparison = await judged(b, ledger, lab)
+        print(f"\n{len(ledger.acknowledged)} acknowledged, {comparison}")
+    assert len(ledger.acknowledged) > MESSAGES
     assert not comparison.lost, comparison
     assert not comparison.strangers, comparison
     assert comparison.repeated <= WINDOW, comparison
