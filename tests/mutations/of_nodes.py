@@ -38,6 +38,27 @@ MUTATIONS = [
         f"{TESTS}/test_owner.py -k committed",
     ),
     Mutation(
+        "a manager that begins cuts what receivers write",
+        "mailcore/nodes/kept.py",
+        "        return base is not None and base < newest.get(lane, (0))\n",
+        "        return base is not None\n",
+        f"{TESTS}/test_kept.py -k manager",
+    ),
+    Mutation(
+        "a receiver that begins compares only what it has",
+        "mailcore/nodes/kept.py",
+        "        return base is not None and base >= first\n",
+        "        return base is not None and base in bases and base > first\n",
+        f"{TESTS}/test_kept.py -k receiver",
+    ),
+    Mutation(
+        "a process that is fenced begins again, and the others continue",
+        "mailcore/supervisor/supervisor.py",
+        "                    if status in LOST:\n",
+        "                    if False:\n",
+        f"{TESTS}/test_takeover.py -k was_stopped",
+    ),
+    Mutation(
         "mail of a database that went back in time is delivered",
         OWNER,
         "                    self._hold(shown, row)\n",
