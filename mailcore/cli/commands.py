@@ -163,6 +163,12 @@ def _identity() -> ModuleType:
     return identity
 
 
+def _shard() -> ModuleType:
+    from mailcore.cli import shard
+
+    return shard
+
+
 def _user() -> ModuleType:
     from mailcore.cli import user
 
@@ -255,6 +261,7 @@ COMMANDS: dict[str, tuple[Callable[[], ModuleType], str]] = {
     "backup": (_backup, "save configuration, portal database and keys to one file; with --queue, also the mail"),
     "restore": (_restore, "restore a backup; restored mail is held"),
     "identity": (_identity, "show which disks belong to this Waypost; adopt one after another is lost"),
+    "shard": (_shard, "show the shards that a database keeps, and their owners"),
     "user": (_user, "add, change, list and remove users who log in to send mail"),
     "dkim": (_dkim, "make a key that signs mail; compare the keys with their DNS records"),
     "certificate": (_certificate, "add, make, ask for and list the certificates that Waypost keeps"),

@@ -18,6 +18,7 @@ from mailcore.replication.connection import Answer, Connection, Row
 from mailcore.replication.faults import Fenced, Lost, ServerError, StoreRefused
 from mailcore.replication.statements import (
     CONFIRM,
+    LIST,
     READ,
     READ_ALL,
     REGISTER,
@@ -35,6 +36,7 @@ __all__ = [
     "ShardRow",
     "check_kept",
     "confirm_owner",
+    "list_shards",
     "read_shard",
     "read_shards",
     "register",
@@ -91,6 +93,12 @@ def read_shard(connection: Connection, name: str) -> ShardRow | None:
 def read_shards(connection: Connection) -> dict[str, ShardRow]:
     """Returns all rows, by name."""
     return {row.name: row for row in map(_row, connection.execute(READ_ALL, [], TIMEOUT_S).rows)}
+
+
+def list_shards(connection: Connection) -> list[tuple[ShardRow, float]]:
+    """Returns all rows, and the seconds since each owner has renewed, by the database's clock: for people alone."""
+    rows = connection.execute(LIST, [], TIMEOUT_S).rows
+    return [(_row(row), as_int(row[-1]) / 1000) for row in rows]
 
 
 def register(connection: Connection, name: str, owner: str) -> ShardRow:

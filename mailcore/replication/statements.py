@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from mailcore.replication.values import BYTEA, BYTEAS, CHAR, CHARS, INT8, INT8S, TEXT, TEXTS, Encoder, encoder
 
 __all__ = [
-    "ASK", "BEGIN", "CHUNKS", "COMMIT", "COMMIT_ONE", "CONFIRM", "FETCH", "FETCH_MARKS", "LOOK", "READ", "READ_ALL", "REGISTER",
+    "ASK", "BEGIN", "CHUNKS", "COMMIT", "COMMIT_ONE", "CONFIRM", "FETCH", "FETCH_MARKS", "LIST", "LOOK", "READ",
+    "READ_ALL", "REGISTER",
     "RENEW",
     "RESERVE", "SET_STATE", "STATES", "TAKE", "TAKE_WRITERS", "WRITERS", "Statement",
 ]  # fmt: skip
@@ -103,6 +104,12 @@ REGISTER = Statement(
     (TEXT, TEXT, INT8),
 )
 READ = Statement("read", f"select {_SHARD} from waypost.shard where name = $1", (TEXT,))
+# With the seconds since the owner renewed, by the server's clock: for people.
+LIST = Statement(
+    "list",
+    f"select {_SHARD}, greatest(0, extract(epoch from now() - renewed_at) * 1000)::bigint from waypost.shard order by name",
+    (),
+)
 READ_ALL = Statement("read_all", f"select {_SHARD} from waypost.shard order by name", ())
 
 # $4 is the last beat that was confirmed, $5 the one to set: an earlier renewal that is still under way finds nothing after it.
