@@ -19,6 +19,7 @@ Keeps law: never-back-in-time, law: lease-by-own-clock, law: files-as-the-databa
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import sys
@@ -57,6 +58,7 @@ from mailcore.replication.schema import make_schema
 from mailcore.replication.shard import ShardRow, confirm_owner, read_shard, register, take_over
 from mailcore.replication.snapshot import Snapshot, snapshot
 from mailcore.replication.writer import StoreWriter, is_transient
+from mailcore.supervisor.ending import OWNER_WAITS
 
 __all__ = ["LOST", "WRITER", "OwnerStep", "main"]
 
@@ -314,8 +316,14 @@ class _Saying:
 def main(settings: Settings, _: int) -> None:
     """Runs until the shard is ours; the supervisor then starts the other processes."""
     log = MailLog(settings.log_directory)
+    with contextlib.suppress(OSError):
+        (settings.run_directory / OWNER_WAITS).write_text("looking at the database", encoding="utf-8")
 
     def tell(words: str) -> None:
+        with contextlib.suppress(OSError):  # for people
+            (settings.run_directory / OWNER_WAITS).write_text(
+                words or "making the files of the shard", encoding="utf-8"
+            )
         print(f"waypost: {words}" if words else "waypost: the shard is ours", file=sys.stderr, flush=True)
 
     OwnerStep(settings, lost=os.environ.pop(LOST, ""), say=_Saying(log, tell)).run()

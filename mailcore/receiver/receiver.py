@@ -61,7 +61,7 @@ from mailcore.receiver.policy import RelayPolicy
 from mailcore.receiver.reception import Reception
 from mailcore.receiver.refusals import Allowance
 from mailcore.receiver.server import Server
-from mailcore.receiver.stored import ReceiverStores
+from mailcore.receiver.stored import ReceiverStores, open_or_refuse
 from mailcore.routing.networks import ByNetwork
 from mailcore.routing.reverse_names import ReverseNames
 from mailcore.supervisor.ending import asked_to_end, end_at_once
@@ -372,7 +372,7 @@ def main(
         end_at_once()
 
     try:
-        stores = open_stores(settings, number)
+        stores = open_or_refuse(lambda: open_stores(settings, number), handed) if settings.nodes.is_on else None
         uvloop.run(serve())
     except (FaultError, Locked, OSError) as error:
         sys.exit(f"waypost: receiver {number}: {error}")

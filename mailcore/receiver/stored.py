@@ -8,18 +8,29 @@ may send the message again, which is then there twice, and never lost.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import select
+import socket
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from typing import TypeVar
 
 from mailcore.envelope import Envelope
 from mailcore.log.store import Store
 from mailcore.queue.reserved_time import Keeper
 from mailcore.receiver.intake import Done, Stored
 
-__all__ = ["BUSY", "CLOSED", "UNKNOWN", "CommitWait", "ReceiverStores"]
+__all__ = ["BUSY", "CLOSED", "UNKNOWN", "CommitWait", "ReceiverStores", "open_or_refuse"]
 
 UNKNOWN = b"421 4.3.0 Error: the database does not answer; if you repeat the message, it may come twice"
 BUSY = b"451 4.3.0 Error: the database does not answer; try again later"
 CLOSED = b"421 4.3.0 Error: the database does not answer; try again later"
+
+
+_T = TypeVar("_T")
+REFUSED_AFTER_S = 2.0  # clients wait for a receiver that starts, but not for a database
+LOOK_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -32,6 +43,24 @@ class ReceiverStores:
     end_at: int | None = None  # the end of the lane's records; None: the lane's files say it
     reserved: Keeper | None = None  # of the time of queue ids; None: a file of the lane
     number: int = 0  # of the shard
+
+
+def open_or_refuse(opened: Callable[[], _T], listeners: Sequence[socket.socket]) -> _T:
+    """Returns what ``opened`` returns, which a thread calls. Clients that come while that takes long hear CLOSED."""
+    with ThreadPoolExecutor(1, "stores") as threads:
+        opening = threads.submit(opened)
+        wait([opening], REFUSED_AFTER_S)
+        while not opening.done():
+            ready = select.select(listeners, [], [], LOOK_S)[0] if listeners else []
+            if not listeners:
+                wait([opening], LOOK_S)
+            for listener in ready:
+                with contextlib.suppress(OSError):  # another receiver was quicker, or the client is gone
+                    client, _ = listener.accept()
+                    with client:
+                        client.setblocking(False)
+                        client.send(CLOSED + b"\r\n")
+        return opening.result()
 
 
 class CommitWait:

@@ -33,7 +33,7 @@ from mailcore.queue.identity import Held, IdentityError
 from mailcore.queue.shard_copy import refuse_copy
 from mailcore.queue.versions import NotOurs, look_at_versions
 from mailcore.supervisor.child import IDENTITY, SETTINGS_NAME, identity_variable, store_settings
-from mailcore.supervisor.ending import END, SHARD_BACK, SHARD_LOST
+from mailcore.supervisor.ending import END, OWNER_WAITS, SHARD_BACK, SHARD_LOST
 from mailcore.supervisor.fresh_addresses import SOCKETS_GIVEN
 from mailcore.supervisor.kept_pairs import KEPT, make_kept
 from mailcore.supervisor.listen import listen
@@ -243,7 +243,8 @@ class Supervisor:
                 self._start(owner, {SHARD: lost} if lost else {})
                 self._publish()
                 self.service.ready()  # systemd would end a spare that is not
-                self.service.status("waiting for the shard, or making its files")
+            with contextlib.suppress(OSError):
+                self.service.status((self.settings.run_directory / OWNER_WAITS).read_text(encoding="utf-8"))
             self.service.alive()
             signal.sigtimedwait({signal.SIGCHLD}, LOOK_S)
             if owner.process is not None and (status := owner.process.poll()) is not None:
