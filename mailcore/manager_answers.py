@@ -214,6 +214,15 @@ class MeasuredAnswer(Struct, kw_only=True):
     delays: dict[str, HistogramAnswer]  # transport -> seconds from arrival to delivery
 
 
+class ShardState(Struct, kw_only=True):
+    """The shard that a database keeps, as its owner sees it."""
+
+    name: str
+    lease_s: float  # seconds of the lease that are left; 0.0: it has ended, and nothing is delivered
+    commit_waits_s: float  # for how long the manager's commit has waited; 0.0 if none is under way
+    trouble: str = ""  # why the lease is not renewed; "" if it is
+
+
 class State(Struct, kw_only=True):
     """The manager's live state."""
 
@@ -240,6 +249,7 @@ class State(Struct, kw_only=True):
     positions: WrittenPositions
     scheduler: SchedulerSnapshot
     measured: MeasuredAnswer | None = None  # None: the metrics cannot be read
+    shard: ShardState | None = None  # None: the queue is on this disk alone
     outcomes: dict[str, dict[str, int]] = {}  # transport -> status -> recipients, from ``started_at`` on
 
 

@@ -45,6 +45,7 @@ ABOUT = {
     "dkim": "The DNS record of a key that signs mail is missing or not usable.",
     "balance": "Mail that came in, that left and that is queued does not add up.",
     "report_missing": "The report of a day was not made.",
+    "replication": "The database that keeps the queue beside this disk does not take what it is given.",
     "webhook": "The receiver of a webhook takes no events, or events for it are gone.",
     NOT_CHECKED: "A rule could not be checked.",
     WATCH_AWAY: "No rule was checked for some time.",
@@ -343,6 +344,26 @@ def _webhook(facts: Facts, settings: Alerts, found: Found) -> None:
             )
 
 
+def _replication(facts: Facts, settings: Alerts, found: Found) -> None:
+    if isinstance(facts.state, Unknown):
+        found.unknown.append(facts.state)
+        return
+    shard = facts.state.shard
+    if shard is None or (shard.lease_s and not shard.trouble and shard.commit_waits_s < settings.replication_s):
+        return
+    waits = f"A commit has waited for {span(shard.commit_waits_s)}. " if shard.commit_waits_s >= 1 else ""
+    found.causes.append(
+        Cause(
+            key=key_of("replication"),
+            rule="replication",
+            severity=Severity.CRITICAL,
+            summary=f"The database does not take what shard {visible(shard.name)} gives it: no mail is accepted or delivered.",
+            detail=shortened(f"{waits}{shard.trouble}".strip()),
+            link=links.OVERVIEW,
+        )
+    )
+
+
 def _not_checked(judgements: list[Judgement]) -> Iterator[Cause]:
     for each in judgements:
         if each.unknown and not each.expected:
@@ -372,8 +393,9 @@ _RULES: dict[str, _Rule] = {
     "dkim": host_rules.dkim,
     "balance": _balance,
     "report_missing": _report_missing,
+    "replication": _replication,
     "webhook": _webhook,
 }
 _LASTING = frozenset(
-    {"core_away", "active_set_full", "destination_dead", "tls_failing", "dkim", "balance", NOT_CHECKED}
+    {"core_away", "active_set_full", "destination_dead", "tls_failing", "dkim", "balance", "replication", NOT_CHECKED}
 )

@@ -18,7 +18,7 @@ from mailcore.control.protocol.state import Certificate, Certificates, Disk, Dis
 from mailcore.counted import counted
 from mailcore.doctor.as_user import ids_of, name_of_user, unreadable
 from mailcore.faults import Fault
-from mailcore.manager_answers import Size, State
+from mailcore.manager_answers import ShardState, Size, State
 from mailcore.queue.lanes import incoming
 from mailcore.queue.queue_id import PICKUP
 from mailcore.terminal.command import DONE, NOT_DONE, add_common, control_client, is_remote, settings_of
@@ -177,6 +177,17 @@ def _ballast(of_one: list[Disk]) -> str:
     )
 
 
+def _shard(shard: ShardState) -> str:
+    """Returns whose lease it is and for how long, and what the database does not do."""
+    if shard.lease_s:
+        words = f"{shard.name}, lease for {shard.lease_s:.1f} s"
+    else:
+        words = f"{shard.name}, lease over: nothing is delivered until the database answers"
+    if shard.commit_waits_s >= 1:
+        words += f"; a commit waits for {shard.commit_waits_s:.0f} s"
+    return words + (f"; {shard.trouble}" if shard.trouble else "")
+
+
 def _lines(processes: Processes, state: State | None, size: Size | None, error: Fault | None) -> list[str]:
     pairs: list[tuple[str, object]] = []
     if processes.processes:
@@ -185,6 +196,8 @@ def _lines(processes: Processes, state: State | None, size: Size | None, error: 
     if state is None or size is None:
         return rows_to_lines([*pairs, ("manager", error.message if error else "")])
     pairs.append(("manager", f"up {shown_duration(state.uptime_s)}"))
+    if state.shard is not None:
+        pairs.append(("shard", _shard(state.shard)))
     if state.restored:
         pairs.append(("held", f"{state.restored} (docs/backup.md)"))
     if state.stalled:

@@ -29,6 +29,7 @@ RULES = (
     "dkim",
     "balance",
     "report_missing",
+    "replication",
     "webhook",
     "not_checked",
     "watch_away",
@@ -177,6 +178,13 @@ class Alerts:
     balance_s: int = whole(600, 0, DAY_S, "seconds", "balance: how long the live balance must not add up")
     report_late_s: int = whole(
         12 * 3600, 3600, 7 * DAY_S, "seconds", "report_missing: time after the end of a day until its report is missing"
+    )
+    replication_s: int = whole(
+        30,
+        0,
+        DAY_S,
+        "seconds",
+        "replication: how long the database that keeps the queue must not take what it is given",
     )
     webhook_failing_s: int = whole(
         3600, 60, 7 * DAY_S, "seconds", "webhook: how long the receiver of a webhook must not take events"

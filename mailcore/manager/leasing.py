@@ -15,8 +15,9 @@ from typing import Protocol
 from mailcore.frames import Lease
 from mailcore.log.store import Store
 from mailcore.manager.flow import DelivererLink
+from mailcore.manager_answers import ShardState
 
-__all__ = ["HeldLease", "HeldShard", "Leasing"]
+__all__ = ["HeldLease", "HeldShard", "Leasing", "shard_state"]
 
 LOOK_S = 0.25  # a renewal is known to the deliverers after that; a lease lasts for seconds
 
@@ -31,6 +32,10 @@ class HeldLease(Protocol):
     def holds(self) -> bool:
         """Returns True if deliveries may begin now."""
 
+    @property
+    def trouble(self) -> str:
+        """Returns why it is not renewed; "" if it is."""
+
 
 class HeldShard(Protocol):
     """A shard that this manager owns: the store that keeps its queue, and the lease."""
@@ -42,6 +47,16 @@ class HeldShard(Protocol):
     @property
     def lease(self) -> HeldLease:
         """Returns the lease."""
+
+
+def shard_state(name: str, lease: HeldLease, store: Store | None, now: float) -> ShardState:
+    """Returns the state of a shard for people; ``now`` is seconds of CLOCK_BOOTTIME."""
+    return ShardState(
+        name=name,
+        lease_s=max(0.0, lease.until - now) if lease.holds() else 0.0,
+        commit_waits_s=0.0 if store is None else store.waiting_s(),
+        trouble=lease.trouble,
+    )
 
 
 class Leasing:

@@ -41,7 +41,7 @@ from mailcore.manager.cut_through import CutThrough
 from mailcore.manager.flow import Flow
 from mailcore.manager.full_disk import FullDisk
 from mailcore.manager.housekeeping import Housekeeping
-from mailcore.manager.leasing import HeldLease, HeldShard, Leasing
+from mailcore.manager.leasing import HeldLease, HeldShard, Leasing, shard_state
 from mailcore.manager.links import Link
 from mailcore.manager.measured import Measured
 from mailcore.manager.missing_lines import log_missing, unlogged
@@ -132,6 +132,9 @@ class Manager:
         tuned = Tuned(disk, settings.home / "tuned.toml")
         self.state = State(self.context, self.flow, tuned)
         self.overrides = Overrides(self.context, tuned)
+        if lease is not None:
+            name = settings.nodes.shard or settings.nodes.node or hostname
+            self.state.shard = lambda: shard_state(name, lease, store, time.clock_gettime(time.CLOCK_BOOTTIME))
         self.receivers = self.state.receivers
         self.state.recovered = recovered.working
         self.overrides.load()

@@ -9,7 +9,7 @@ import bisect
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
@@ -33,6 +33,7 @@ from mailcore.manager_answers import (
     Places,
     Progress,
     Reasons,
+    ShardState,
     Size,
     StateUntil,
     Working,
@@ -61,6 +62,7 @@ class State:
         self.started_at = context.wall()
         self.receivers: dict[str, int] = {}  # lane -> pid
         self.recovered = 0
+        self.shard: Callable[[], ShardState] | None = None  # of a shard that a database keeps
 
     def state(self, arguments: dict[str, Any]) -> StateResult:
         """Returns the live state."""
@@ -98,6 +100,7 @@ class State:
             positions=WrittenPositions(sequence=positions.sequence, written_at=positions.written_at),
             scheduler=context.scheduler.snapshot(context.now(), 100),
             outcomes=context.outcomes.by_transport(),
+            shard=None if self.shard is None else self.shard(),
             measured=context.measured.answer() if context.measured is not None else None,
         )
 

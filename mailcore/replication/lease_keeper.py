@@ -73,6 +73,12 @@ class LeaseKeeper:
         """Returns True if deliveries may begin now."""
         return self._lease.holds(self._clock())
 
+    @property
+    def trouble(self) -> str:
+        """Returns why the lease is not renewed; "" if it is."""
+        found = self.refusal or self.fault
+        return "" if found is None else found.message
+
     def renew_once(self) -> None:
         """Renews, connecting first if needed. Raises StoreError."""
         try:

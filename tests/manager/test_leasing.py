@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +23,7 @@ class GivenLease:
     def __init__(self) -> None:
         self.until = float("-inf")
         self.held = False
+        self.trouble = ""
 
     def holds(self) -> bool:
         return self.held
@@ -100,6 +102,24 @@ async def test_a_deliverer_that_comes_hears_until_when_before_it_gets_an_entry(h
     link.data_received(encode(Hello("deliverer", 0, 4711, 10)))
     await turns(manager, lambda: b"".join(sent).count(b"example.org"))
     assert b"".join(sent).startswith(encode(Lease(1006.0)))
+
+
+async def test_the_state_says_when_the_lease_is_over_and_why(home: Home) -> None:
+    lease = GivenLease()
+    manager = home.start(lease=lease, store=MemoryStore())
+    lease.renew(time.clock_gettime(time.CLOCK_BOOTTIME) + 1000.0)
+    shard = manager.state.state({}).shard
+    assert shard is not None
+    assert 900 < shard.lease_s <= 1000
+    assert (shard.commit_waits_s, shard.trouble) == (0.0, "")
+    lease.held, lease.trouble = False, "no standby"
+    ended = manager.state.state({}).shard
+    assert ended is not None
+    assert (ended.lease_s, ended.trouble) == (0.0, "no standby")
+
+
+async def test_a_queue_that_is_alone_has_no_lease_to_tell_of(home: Home) -> None:
+    assert home.start().state.state({}).shard is None
 
 
 async def serve(manager: Manager, deliverer: Deliverers) -> int:

@@ -109,6 +109,9 @@ FAILING = {
     ),
     "balance:report:2026-11-20": facts(report=LastReport(day=date(2026, 11, 20), balances=False, words="2 missing")),
     "report_missing:2026-11-20": facts(report=LastReport(missing=((date(2026, 11, 20), 13 * 3_600.0),))),
+    "replication": facts(
+        state=state(shard={"name": "north", "lease_s": 0.0, "commit_waits_s": 31.0, "trouble": "no route\r\nX: y"})
+    ),
     "webhook:1": facts(webhooks=(WebhookFailure(number=1, name="crm", for_s=3_600.0, words="500 no\r\nX: y"),)),
     "webhook:2": facts(webhooks=(WebhookFailure(number=2, name="crm", for_s=1.0, words="", lost="they are gone"),)),
     "not_checked:certificate": facts(certificates=Unknown("no answer")),
@@ -347,6 +350,21 @@ def test_a_report_is_missing_when_it_is_late() -> None:
 def test_how_long_a_cause_must_last() -> None:
     settings = Alerts(core_away_s=5, destination_dead_s=6)
     assert [for_s(rule, settings) for rule in ("core_away", "destination_dead", "disk", "queue_age")] == [5, 6, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("lease_s", "waits_s", "trouble", "found"),
+    [
+        (4.2, 0.0, "", False),
+        (4.2, 29.0, "", False),  # as of any commit while the disks of the database are busy
+        (4.2, 30.0, "", True),
+        (4.2, 0.0, "no standby", True),  # the lease still runs
+        (0.0, 0.0, "", True),
+    ],
+)
+def test_a_database_that_takes_nothing_is_told(lease_s: float, waits_s: float, trouble: str, found: bool) -> None:
+    shard = {"name": "north", "lease_s": lease_s, "commit_waits_s": waits_s, "trouble": trouble}
+    assert ("replication" in causes(facts(state=state(shard=shard)))) is found
 
 
 def test_a_sender_domain_is_linked_to_the_log_with_its_bounces() -> None:

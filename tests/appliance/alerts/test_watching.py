@@ -86,7 +86,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
 
 def test_a_check_is_stored_and_sent(stage: Stage) -> None:
     stage.check()
-    assert (Watch.objects.get().pid, RuleCheck.objects.count()) == (os.getpid(), 16)
+    assert (Watch.objects.get().pid, RuleCheck.objects.count()) == (os.getpid(), 17)
     stage.facts = GROWING
     stage.check(3)
     assert stage.sent == [(ONE, ["opened queue_growth"]), (OTHER, ["opened queue_growth"])]
