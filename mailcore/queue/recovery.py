@@ -35,7 +35,7 @@ from mailcore.log.positions import (
     read_positions,
 )
 from mailcore.log.reader import LaneReader
-from mailcore.log.record import GARBAGE, RecordType
+from mailcore.log.record import GARBAGE, OVER, RecordType
 from mailcore.log.segment import VERSION, WITHOUT_RETAINED, Damage
 from mailcore.log.store import Store
 from mailcore.queue.aside import counts_of
@@ -225,6 +225,8 @@ def _confirmed(queue: Queue, positions: RestartPositions, folded: Folded) -> Res
     proven = {lane: at for lane, at in folded.started.items() if at >= lanes.get(lane, LanePosition(0, 0)).end}
     if not proven:
         return positions
+    taken = {place for place, _, _ in folded.taken}  # their counts are subtracted below
+    refused = {place for known in folded.messages.values() for place in known.disbelieved} - taken
     horizon = max((at for at, place in folded.places if place.offset <= proven.get(place.lane, -1)), default=-1)
     for at, place in folded.places:
         if at <= horizon and place.offset > proven.get(place.lane, -1):
@@ -236,6 +238,9 @@ def _confirmed(queue: Queue, positions: RestartPositions, folded: Folded) -> Res
         lanes[lane] = msgspec.structs.replace(recorded, end=record.end)
         for one in queue.reader(lane).records(recorded.end, record.end):
             if one.type == RecordType.ENVELOPE:  # the counts are older than it
+                place = Place(lane, one.offset)
+                if place in refused or (one.mark in OVER and place not in taken):
+                    continue  # an earlier recovery did not believe it, and nothing of it rests here
                 envelope = decode_envelope(one.body)
                 count, _ = counts_of(envelope, lane)
                 queue.sizes.rest(lane, count, envelope.resting or {"": count})

@@ -86,6 +86,13 @@ MUTATIONS = [
         f"{REBUILD} -k data_was_not_written",
     ),
     Mutation(
+        "a start counts a replacement that an earlier start refused",
+        "mailcore/queue/recovery.py",
+        "                if place in refused or (one.mark in OVER and place not in taken):\n",
+        "                if False:\n",
+        f"{REBUILD} -k not_counted",
+    ),
+    Mutation(
         "a start believes the journal about an envelope that a rebuild left out",
         "mailcore/queue/recovery.py",
         "        if is_rebuilt and queue_id and record.mark == GARBAGE:\n",

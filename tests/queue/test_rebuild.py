@@ -7,12 +7,14 @@ import random
 import pytest
 
 from mailcore.envelope import AsideKind, DataPlace, Status
-from mailcore.log.positions import NAME, PREVIOUS
+from mailcore.log.positions import NAME, PREVIOUS, read_positions
 from mailcore.log.reader import LaneReader
 from mailcore.log.record import LIVE, MARK_AT, RecordType
 from mailcore.log.segment import name_of
+from mailcore.queue.fold import Folded, Known
 from mailcore.queue.lanes import JOURNAL
-from mailcore.queue.records import decode_envelope
+from mailcore.queue.records import Place, decode_envelope
+from mailcore.queue.recovery import _confirmed
 from tests.queue.audit import audit
 from tests.queue.outside_memory import Resting
 from tests.queue.simulated_machine import HOME, OutsideMemory, SimulatedMachine
@@ -206,14 +208,14 @@ def test_a_replacement_whose_data_was_not_written_does_not_stand(journal_is_ther
         found = found.crash(Nothing()) if journal_is_there else found.kill()
 
 
-def resting_in_lane(machine: SimulatedMachine, queue_id: str) -> list[Resting]:
-    """The message's envelopes in the retry lane, also those that no checkpoint covers."""
+def resting_in_lane(machine: SimulatedMachine, queue_id: str = "") -> list[Resting]:
+    """The message's envelopes, or all envelopes, in the retry lane, also those that no checkpoint covers."""
     reader = LaneReader(machine.disk, f"{HOME}/{RETRY}", machine.damage.append)
     found = []
     for record in reader.records(0):
         if record.type == RecordType.ENVELOPE:
             envelope = decode_envelope(record.body)
-            assert envelope.queue_id == queue_id
+            assert envelope.queue_id == (queue_id or envelope.queue_id)
             found.append(Resting(RETRY, record.offset, envelope, [], 0, []))
     reader.close()
     return found
@@ -269,3 +271,36 @@ def test_a_replacement_in_blocks_that_cannot_be_read_stops_no_start() -> None:
     found.break_blocks(segment, replacement.offset, replacement.offset + 512)
     there = SimulatedMachine(found, outside.copy())
     assert [known.queue_id for known, _ in there.queue.recovered] == [queue_id]
+
+
+@pytest.mark.parametrize("is_marked", [True, False])
+def test_what_a_recovery_did_not_believe_is_not_counted_by_a_later_one(is_marked: bool) -> None:
+    """The newest restart positions are damaged again, so the ones before count. A message that was read from another lane
+    proves that a checkpoint covered all that the journal names before it, also what the earlier recovery refused."""
+    machine, outside, disk, queue_id = with_a_replacement()
+    machine.checkpoint()
+    (refused,) = resting_in_lane(machine, queue_id)
+    disk = disk.kill()
+    spoil_restart(disk)
+    machine = SimulatedMachine(disk, outside)
+    begun(machine)  # it is worked on again
+    older = read_positions(disk, HOME)
+    assert older is not None
+    proven_id = machine.accept()
+    machine.durable()
+    active = begun(machine)
+    machine.give(active, "hold")
+    machine.passes.over(active)
+    machine.checkpoint()
+    (proven,) = resting_in(machine, proven_id)
+    assert proven.lane == "hold"
+    if not is_marked:  # the power went before the mark was on the disk
+        disk.damage(f"{HOME}/{RETRY}/{name_of(0)}", refused.offset + MARK_AT, bytes([LIVE]))
+    known = Known(queue_id, 0, Place("incoming.0", 4096), 1, 4096, disbelieved=[Place(RETRY, refused.offset)])
+    places = [(100, Place(RETRY, refused.offset)), (200, Place("hold", proven.offset))]
+    folded = Folded({queue_id: known}, started={"hold": proven.offset}, places=places)
+    folded.taken.append((Place("hold", proven.offset), 1, {"": 1}))
+    before = machine.queue.sizes.summary().messages
+    lanes = _confirmed(machine.queue, older, folded).lanes
+    assert (lanes[RETRY].end > refused.offset, lanes["hold"].end > proven.offset) == (True, True)
+    assert machine.queue.sizes.summary().messages == before + 1
