@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from mailcore.shares.deaths import Deaths
 from mailcore.shares.division import divided
 from mailcore.shares.holder import DRIFT, SHARE_S
 from mailcore.shares.messages import Answer, Ask, Term, Welcome, Wish
@@ -42,6 +43,7 @@ class _Holding:
     """Holds what is known of one shard and one destination."""
 
     wanted: int = 0
+    given: int = 0  # by the last answer
     heard: float = 0.0
     counted: list[_Counted] = field(default_factory=list)
 
@@ -63,6 +65,7 @@ class Giver:
         self._knows_all_at = elected_at + COUNTED_S
         self._rounds: dict[str, int] = {}  # shard -> the last question
         self._holdings: dict[str, dict[str, _Holding]] = {}  # destination -> shard -> what is known
+        self._deaths = Deaths()
 
     def answer(self, ask: Ask, now: float) -> Answer | Welcome | None:
         """Returns what to say to a question; None for one that is older than another of this shard, or not for this giver."""
@@ -75,8 +78,11 @@ class Giver:
             self._hear(destination, ask, ask.wishes.get(destination, Wish(0, 0)), now)
         term = Term(self.epoch, ask.round)
         shares = {name: self._share(name, ask.shard, wish, term, now) for name, wish in ask.wishes.items()}
+        sought = tuple(name for name in ask.wishes if self._is_sought(name, ask.shard, now))
         self._forget(now)
-        return Answer(term, {name: given for name, given in shares.items() if given})
+        self._deaths.hear(ask, now)
+        dead = self._deaths.of({*ask.wishes, *ask.dead}, now)
+        return Answer(term, {name: given for name, given in shares.items() if given}, sought, dead)
 
     def counted(self, destination: str, now: float) -> int:
         """Returns how many connections all shards together may have to a destination now."""
@@ -115,7 +121,15 @@ class Giver:
             fair = divided(limit, wanted, int(now / TURN_S))[shard]
             given = min(fair, most + free)
         holdings[shard].counted.append(_Counted(term, given, max(given, min(wish.in_use, most)), now + COUNTED_S))
+        holdings[shard].given = given
         return given
+
+    def _is_sought(self, destination: str, shard: str, now: float) -> bool:
+        """Returns whether another shard, heard of lately, wants more than it has."""
+        return any(
+            name != shard and each.wanted > each.given and now - each.heard < COUNTED_S
+            for name, each in self._holdings.get(destination, {}).items()
+        )
 
     def _forget(self, now: float) -> None:
         """Removes what counts no more: over a long life there are many destinations."""

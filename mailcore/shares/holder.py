@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mailcore.shares.messages import NEVER, Answer, Ask, Term, Welcome, Wish
+from mailcore.shares.messages import NEVER, Answer, Ask, Dead, Term, Welcome, Wish
 
 __all__ = ["DRIFT", "SHARE_S", "Holder"]
 
@@ -54,10 +54,27 @@ class Holder:
         self._shares: dict[str, int] = {}
         self._covers: dict[str, list[_Cover]] = {}
 
-    def ask(self, now: float, wanted: Mapping[str, int], in_use: Mapping[str, int]) -> Ask:
+    @property
+    def epoch(self) -> int:
+        """Returns that of the last giver that was heard of."""
+        return self._epoch
+
+    @property
+    def until(self) -> float:
+        """Returns the end of all shares, unless another answer comes before."""
+        return self._until
+
+    def ask(
+        self,
+        now: float,
+        wanted: Mapping[str, int],
+        in_use: Mapping[str, int],
+        dead: Mapping[str, Dead] | None = None,
+        alive: tuple[str, ...] = (),
+    ) -> Ask:
         """Returns the question to be sent now; ``wanted`` and ``in_use`` are connections by destination.
 
-        Gives back what is not wanted, at once.
+        Gives back what is not wanted, at once. ``dead`` and ``alive`` are only passed on.
         """
         self._forget(now)
         self._round += 1
@@ -76,7 +93,7 @@ class Holder:
             name: Wish(wanted.get(name, 0), in_use.get(name, 0), kept.get(name, 0))
             for name in {*wanted, *in_use, *kept}
         }
-        return Ask(self.shard, self._epoch, self._round, self._applied, is_final, wishes)
+        return Ask(self.shard, self._epoch, self._round, self._applied, is_final, wishes, dead or {}, alive)
 
     def answered(self, answer: Answer) -> bool:
         """Takes an answer; returns False for one that comes too late, which changes nothing."""
@@ -106,13 +123,17 @@ class Holder:
         """Returns how many connections this shard may have to a destination: none begins beyond that."""
         return self._shares.get(destination, 0) if now < self._until else 0
 
+    def given(self, now: float) -> dict[str, int]:
+        """Returns all shares, by destination."""
+        return dict(self._shares) if now < self._until else {}
+
     def kept(self, destination: str, now: float) -> int:
         """Returns how many connections may continue now: those beyond are to be ended."""
         return max((each.connections for each in self._covers.get(destination, ()) if now < each.until), default=0)
 
-    def ends(self, destination: str) -> list[float]:
-        """Returns when ``kept`` becomes less, unless another answer comes before."""
-        return [each.until for each in self._covers.get(destination, ())]
+    def ends(self, destination: str) -> list[tuple[float, int]]:
+        """Returns until when how many connections are kept, unless another answer comes before."""
+        return [(each.until, each.connections) for each in self._covers.get(destination, ())]
 
     def _forget(self, now: float) -> None:
         """Removes what covers nothing any more."""

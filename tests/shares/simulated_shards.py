@@ -15,7 +15,7 @@ from functools import partial
 
 from mailcore.shares.giver import Giver
 from mailcore.shares.holder import DRIFT, Holder
-from mailcore.shares.messages import Answer, Ask, Welcome
+from mailcore.shares.messages import Answer, Ask, Welcome, rate_of
 
 __all__ = ["Clock", "Network", "Shard", "World"]
 
@@ -90,13 +90,15 @@ class Shard:
                 self.ask()
         elif holder.answered(message):
             for name in self.connections.keys() | message.shares.keys():
-                for end in holder.ends(name):
+                for end, _ in holder.ends(name):
                     self._world.at(self.clock.real(end), partial(self.end_others, name))
             self.begin()
 
     def begin(self) -> None:
         now = self.clock.at(self._world.now)
         for name, wanted in self.wanted.items():
+            if name.startswith(rate_of("")):
+                continue  # a part of a rate has no connections
             mine = self.connections.setdefault(name, [])
             while len(mine) < min(wanted, self.holder.allowed(name, now)):
                 mine.append(number := next(self._world.numbers))

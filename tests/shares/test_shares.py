@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mailcore.shares.division import divided
 from mailcore.shares.giver import COUNTED_S, Giver
 from mailcore.shares.holder import SHARE_S, Holder
-from mailcore.shares.messages import Answer, Welcome
+from mailcore.shares.messages import PARTS, Answer, Welcome, rate_of
 from tests.shares.simulated_shards import World
 
 NAMES = st.dictionaries(st.sampled_from("ABCDEFG"), st.integers(0, 30), max_size=7)
@@ -50,9 +50,12 @@ def test_with_a_limit_below_the_number_of_shards_they_take_turns() -> None:
 def test_law_shares_a_limit_is_kept_whatever_is_lost_late_killed_or_elected(seed: int) -> None:
     """Sixty events in five minutes: loss, delays beyond the length of a share, kills, elections, more and less mail."""
     rng = random.Random(seed)
-    world = World(seed, {"one": rng.choice([1, 2, 5]), "other": 20}, rng.randint(1, 6))
+    rate = rate_of("one")
+    world = World(seed, {"one": rng.choice([1, 2, 5]), "other": 20, rate: PARTS}, rng.randint(1, 6))
     world.elect()
     for _ in range(60):
+        if rng.random() < 0.2:
+            rng.choice(world.shards).want(rate, rng.choice([0, 252, PARTS]))
         shard = rng.choice(world.shards)
         match rng.randrange(8):
             case 0 | 1 | 2:
@@ -70,6 +73,7 @@ def test_law_shares_a_limit_is_kept_whatever_is_lost_late_killed_or_elected(seed
                 world.network.cut ^= {shard.name}
         world.run(world.now + rng.choice([0.01, 0.3, 2.0, 15.0]))
     assert world.most_in_use["other"] <= 20
+    assert world.most_in_use[rate] == 0
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -115,6 +119,36 @@ def test_another_giver_renews_what_is_held_and_nobody_stands_still(seed: int) ->
         world.run(world.now + 0.1)
         held = [each.holder.allowed(NEXT_HOP, each.clock.at(world.now)) for each in world.shards]
         assert sum(held) >= 5, f"{held} after an election"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_rate_is_used_up_by_all_in_equal_parts_and_by_one_alone(seed: int) -> None:
+    rate = rate_of(NEXT_HOP)
+    world = World(seed, {rate: PARTS}, 3)
+    world.elect()
+    for each in world.shards:
+        each.want(rate, PARTS)
+    world.run(COUNTED_S + 15)
+    assert [each.may(rate) for each in world.shards] == [PARTS // 3] * 3
+    for each in world.shards[1:]:
+        each.want(rate, 0)
+    world.run(world.now + 3)
+    assert [each.may(rate) for each in world.shards] == [PARTS, 0, 0]
+
+
+def test_an_answer_says_of_what_others_want_more() -> None:
+    giver, holder, other = Giver(1, -100.0, lambda _: 5), Holder("A"), Holder("B")
+    for each in (holder, other):
+        each.welcomed(Welcome(1))
+    answer = giver.answer(holder.ask(0.0, {"d": 5, "e": 1}, {}), 0.0)
+    assert isinstance(answer, Answer)
+    assert (answer.shares, answer.sought) == ({"d": 5, "e": 1}, ())
+    answer = giver.answer(other.ask(0.1, {"d": 1, "e": 1}, {}), 0.1)
+    assert isinstance(answer, Answer)
+    assert (answer.shares, answer.sought) == ({"e": 1}, ())
+    answer = giver.answer(holder.ask(0.2, {"d": 5, "e": 1}, {}), 0.2)
+    assert isinstance(answer, Answer)
+    assert answer.sought == ("d",)
 
 
 def test_a_limit_that_is_lowered_is_kept_when_the_shares_before_have_ended() -> None:
