@@ -53,11 +53,13 @@ def states_of(
     transport_dead: bool = False,
     transport_resting: bool = False,
     transport_full: bool = False,
+    without_share: bool = False,
 ) -> list[DestinationState]:
     """Returns every condition that holds, the one that the scheduler meets first in front; never an empty list.
 
     ``window``: deliveries that may be in progress at once; None if it is not known. ``busy``: deliveries in progress.
-    ``failing``: as ``is_failing`` says; the scheduler does not ask for it, and leaves it out.
+    ``failing``: as ``is_failing`` says; the scheduler does not ask for it, and leaves it out. ``without_share``: other queues
+    have the rest of its limit, and this one has used its share up.
     """
     conditions = {
         DestinationState.TRANSPORT_DEAD: transport_dead,
@@ -65,7 +67,7 @@ def states_of(
         DestinationState.SUSPENDED: suspended,
         DestinationState.FAILING: failing,
         DestinationState.RATE_DELAY: resting,
-        DestinationState.WINDOW_FULL: busy > 0 and window is not None and busy >= window,
+        DestinationState.WINDOW_FULL: without_share or (busy > 0 and window is not None and busy >= window),
         DestinationState.TRANSPORT_RATE_DELAY: transport_resting,
         DestinationState.TRANSPORT_FULL: transport_full,
     }

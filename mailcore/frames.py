@@ -38,6 +38,8 @@ __all__ = [
     "PassedOn",
     "Request",
     "Response",
+    "Shares",
+    "SharesKept",
     "WireError",
     "encode",
 ]
@@ -101,6 +103,8 @@ class Deliver(msgspec.Struct, frozen=True, array_like=True, tag=3):
     arc: str = ""  # mail of others, to be sealed: the state of its ARC chain when it came; "": not to be sealed
     author_domains: tuple[str, ...] | None = None  # Envelope.author_domains
     fallbacks: tuple[NextHop, ...] = ()  # tried in this order when no host of ``next_hop`` can be found or reached
+    shared: str = ""  # the destination, if several queues share its limit
+    share_until: float = 0.0  # then: the end of the connection, unless ``Shares`` or another entry says more
 
 
 class Delivered(msgspec.Struct, frozen=True, array_like=True, tag=4):
@@ -121,6 +125,7 @@ class Delivered(msgspec.Struct, frozen=True, array_like=True, tag=4):
     # "may" of the transport; of mail that was sent in the clear under "may", also ``TLS_CLEAR`` and why (``TLS_NOT_OFFERED``,
     # or how TLS failed). "" if there was no connection for another reason, and for a Unix socket.
     tls_level: str = ""
+    resting: int = 0  # connections to a destination with shares that rest in this deliverer now
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True, tag=5):
@@ -203,9 +208,27 @@ class Lease(msgspec.Struct, frozen=True, array_like=True, tag=13):
     until: float  # seconds of CLOCK_BOOTTIME
 
 
+class Shares(msgspec.Struct, frozen=True, array_like=True, tag=14):
+    """manager -> deliverer: the ends of its connections to destinations whose limit several queues share; all there are.
+
+    It ends those beyond at each end without another word. It answers with ``SharesKept``.
+    """
+
+    number: int
+    ends: dict[str, tuple[tuple[float, int], ...]]  # destination -> until (seconds of CLOCK_BOOTTIME), connections
+    quiet: tuple[str, ...] = ()  # destinations to which no connection rests, until there is another entry
+
+
+class SharesKept(msgspec.Struct, frozen=True, array_like=True, tag=15):
+    """deliverer -> manager: ``Shares.number`` holds now."""
+
+    number: int
+    resting: dict[str, int]  # connections that rest, by destination
+
+
 Frame = (
     Hello | Durable | Deliver | Delivered | Request | Response | Measured | Offer | Offered | PassOn | PassedOn | Ending
-    | Lease
+    | Lease | Shares | SharesKept
 )  # fmt: skip
 
 _LENGTH = struct.Struct("<I")

@@ -47,6 +47,7 @@ from mailcore.deliverer.require_tls import (
     without_requirement,
 )
 from mailcore.deliverer.server_limits import without
+from mailcore.deliverer.shared_ends import SharedEnds
 from mailcore.deliverer.transaction import transact
 from mailcore.envelope import Status, Verdict
 from mailcore.esmtp import EXTENSIONS, REQUIRETLS, Extension
@@ -116,6 +117,7 @@ class Client:
             idle_max=limits.connections_idle_max,
             uses_max=limits.connection_uses_max,
         )
+        self.ends = SharedEnds(loop, self._cache)
 
     async def deliver(self, work: Deliver, data: MessageData) -> tuple[Delivered, DataError | None]:
         """Returns one verdict for every recipient, and what is wrong with the data on disk (None when nothing is).
@@ -153,7 +155,7 @@ class Client:
                 reason = Unusable(Status.DEFERRED, "4.3.5", f"the logins are not known: {error}", Cause.MACHINE)
                 return self._unreached(work, [reason], "none", time.monotonic())
         hop: HopKey = (work.transport, policy, work.next_hop, login)
-        connection = _fit(self._cache.take_for_hop(hop), work)
+        connection = self._fit(self._cache.take_for_hop(hop), work)
         if connection is not None:
             started_at = time.monotonic()
             outcome = await self._transact(connection, work, data)
@@ -192,6 +194,16 @@ class Client:
         ):
             return ""
         return f"mail for {hop.host} loops back to myself"
+
+    def resting(self, destination: str) -> int:
+        """Returns how many connections to a destination rest, if several queues share its limit."""
+        return self._cache.resting_to(destination)
+
+    def _fit(self, connection: Connection | None, work: Deliver) -> Connection | None:
+        if connection is not None and work.shared and connection.destination != work.shared:
+            self._cache.drop_one(work.shared)
+            connection.destination = work.shared
+        return _fit(connection, work)
 
     def close(self) -> None:
         """Says QUIT on all kept connections."""
@@ -236,7 +248,7 @@ class Client:
         if self._masks is not None:
             mask = self._masks.of(work.transport, work.next_hop, address.address)
         key = _key(work, policy, address, login, mask)
-        connection = _fit(self._cache.take_for_address(key), work)
+        connection = self._fit(self._cache.take_for_address(key), work)
         if connection is not None:
             begun_at = time.monotonic()
             outcome = await self._transact(connection, work, data)
@@ -301,12 +313,14 @@ class Client:
     async def _connect(
         self, work: Deliver, policy: Policy, address: Address, login: Login | None, mask: Mask
     ) -> Connection | Unusable:
-        port, lmtp = work.next_hop.port, work.transport in self._lmtp
+        port, lmtp, shared = work.next_hop.port, work.transport in self._lmtp, work.shared
+        if shared:
+            self._cache.drop_one(shared)  # a delivery has one connection
         if self._counting is None or lmtp:
-            return await self._opener.connect(policy, address, port, login, lmtp=lmtp, mask=mask)
+            return await self._opener.connect(policy, address, port, login, lmtp=lmtp, mask=mask, shared=shared)
 
         async def connect(policy: Policy) -> Connection | Unusable:
-            return await self._opener.connect(policy, address, port, login, mask=mask)
+            return await self._opener.connect(policy, address, port, login, mask=mask, shared=shared)
 
         broken = self._opener.broken(address, port) is not None
         return await self._counting.connect(connect, work.sender, work.next_hop, policy, address, tls_is_broken=broken)
@@ -366,7 +380,10 @@ class Client:
             tls_verified=connection.tls_verified,
             tls_level=connection.tls_level,
         )
-        if connection.failure is None:
+        connection.destination = work.shared
+        if connection.failure is None and work.shared and not self.ends.may_rest(work.shared):
+            connection.quit()
+        elif connection.failure is None:
             address = Address(connection.host, connection.address)
             self._cache.put(connection, hop, _key(work, policy, address, hop[3], connection.discarded))
         return result, outcome.data_error
@@ -404,6 +421,7 @@ def _follows_dnssec(policy: Policy) -> bool:
 
 
 def _fit(connection: Connection | None, work: Deliver) -> Connection | None:
+    """Returns a connection that is kept if the message may go over it; else it is closed."""
     if (
         connection is None
         or not (work.options and work.sender and requires_tls(work.options))

@@ -19,7 +19,9 @@ import asyncio
 import enum
 import errno
 import os
+import socket
 import ssl
+import struct
 from collections.abc import Callable
 from typing import cast
 
@@ -37,6 +39,7 @@ __all__ = ["Cause", "Connection", "Failure", "connect_error_text"]
 
 WRITE_BUFFER_HIGH = 64 * 1024  # bytes waiting in our memory for a slow server; beyond it we read no more from disk
 WRITE_BUFFER_LOW = 16 * 1024
+LINGER_NOT = struct.pack("ii", 1, 0)  # socket(7): close discards unsent data, and resets the connection
 REPLIES_UNASKED_MAX = 10  # more replies than commands: not a server to talk to
 _EIGHT_BIT = frozenset(("8bitmime", "smtputf8", "binarymime"))  # the others imply the first (RFC 6531 3.1, RFC 3030 3)
 _NONE_OFFERED = OutgoingTable((), {})
@@ -53,8 +56,11 @@ class Failure(enum.Enum):
 class Connection(SMTPProtocol):
     """A connection to ``host`` at ``address``; ``on_lost`` is called once, when the socket is gone."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, host: str, address: str, port: int) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, host: str, address: str, port: int, destination: str = ""
+    ) -> None:
         super().__init__(loop=loop)
+        self.destination = destination  # of its last delivery, if several queues share the limit of that
         self.host = host
         self.address = address
         self.name = f"{host}[{address}]"  # Postfix's form
@@ -230,7 +236,15 @@ class Connection(SMTPProtocol):
         """Closes at once; unsent data is thrown away."""
         self.failure = self.failure or Failure.LOST
         if self.transport is not None:
+            if self.destination:
+                self._reset_at_close()
             self.transport.abort()  # type: ignore[attr-defined]
+
+    def _reset_at_close(self) -> None:
+        """Lets the close be a reset: what a server has not read yet would keep the connection open at its end."""
+        own = self.transport.get_extra_info("socket") if self.transport is not None else None
+        if own is not None and own.fileno() >= 0:
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
 
     def quit(self) -> None:
         """Says QUIT and closes without waiting for the answer (Postfix's smtp_skip_quit_response)."""

@@ -48,6 +48,7 @@ class ConnectionCache:
         self._resting: dict[Connection, _Resting] = {}  # the one that rests longest first
         self._by_hop: dict[HopKey, list[Connection]] = {}
         self._by_address: dict[AddressKey, list[Connection]] = {}
+        self._by_destination: dict[str, list[Connection]] = {}  # of those whose limit several queues share
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -80,8 +81,29 @@ class ConnectionCache:
         self._resting[connection] = _Resting(hop, address, now)
         self._by_hop.setdefault(hop, []).append(connection)
         self._by_address.setdefault(address, []).append(connection)
+        if connection.destination:
+            self._by_destination.setdefault(connection.destination, []).append(connection)
         if self._timer is None:
             self._timer = self._loop.call_later(self._idle_s, self._close_old)
+
+    def resting(self) -> dict[str, int]:
+        """Returns how many rest, by destination, of those whose limit several queues share."""
+        return {name: len(connections) for name, connections in self._by_destination.items()}
+
+    def resting_to(self, destination: str) -> int:
+        """Returns how many of them rest to one destination."""
+        return len(self._by_destination.get(destination, ()))
+
+    def drop(self, destination: str, keep: int = 0) -> None:
+        """Says QUIT on those of a destination whose limit several queues share, except for the ``keep`` used last."""
+        connections = self._by_destination.get(destination, [])
+        for connection in connections[: max(0, len(connections) - keep)]:
+            self._take(connection).quit()
+
+    def drop_one(self, destination: str) -> None:
+        """Says QUIT on one of them, so that another one may begin."""
+        if connections := self._by_destination.get(destination):
+            self._take(connections[0]).quit()
 
     def close(self) -> None:
         """Says QUIT on all of them."""
@@ -106,6 +128,8 @@ class ConnectionCache:
         resting = self._resting.pop(connection)
         _remove(self._by_hop, resting.hop, connection)
         _remove(self._by_address, resting.address, connection)
+        if connection.destination:
+            _remove(self._by_destination, connection.destination, connection)
         connection.resting = False
         connection.on_lost = None
         return connection

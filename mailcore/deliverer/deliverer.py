@@ -23,6 +23,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import msgspec
@@ -41,6 +42,7 @@ from mailcore.deliverer.keyword_masks import masks_of
 from mailcore.deliverer.long_lines import LineLimits, with_length
 from mailcore.deliverer.message_data import DamagedError, DataError, DataFiles
 from mailcore.deliverer.mta_sts import StsPolicies
+from mailcore.deliverer.shared_ends import SHARE_OVER
 from mailcore.deliverer.signing import Signing
 from mailcore.deliverer.sts_fetch import PolicyFetcher
 from mailcore.envelope import Status, Verdict
@@ -57,6 +59,8 @@ from mailcore.frames import (
     Lease,
     PassedOn,
     PassOn,
+    Shares,
+    SharesKept,
     WireError,
 )
 from mailcore.log.disk import Disk
@@ -114,8 +118,14 @@ class ManagerLink(asyncio.Protocol):
                 if isinstance(frame, Lease):
                     self._deliverer.deadline.until = frame.until
                     continue
+                if isinstance(frame, Shares):
+                    self._answer_shares(frame)
+                    continue
                 if not isinstance(frame, Deliver | PassOn):
                     raise WireError(f"{type(frame).__name__} is not for a deliverer")
+                work = frame if isinstance(frame, Deliver) else frame.work
+                if work.shared:
+                    self._deliverer.ends.given(work.shared, work.share_until)
                 if len(self._tasks) < self._deliverer.concurrency:
                     self._start(frame)
                 else:
@@ -131,6 +141,7 @@ class ManagerLink(asyncio.Protocol):
         self._waiting.clear()
         for task in self._tasks:
             task.cancel()
+        self._deliverer.ends.lost()
         if not self.lost.done():
             self.lost.set_result(None)
 
@@ -158,7 +169,23 @@ class ManagerLink(asyncio.Protocol):
         else:
             result = await self._deliverer.pass_on(work)
         if self._writer is not None:
-            self._writer.send(result)
+            self._writer.send(self._with_resting(work, result))
+
+    def _with_resting(self, work: Deliver | PassOn, result: Delivered | PassedOn) -> Delivered | PassedOn:
+        """Adds the connections that rest now, if several queues share the limit of the destination."""
+        if isinstance(work, PassOn) and isinstance(result, PassedOn):
+            if not work.work.shared:
+                return result
+            delivered = self._with_resting(work.work, result.result)
+            assert isinstance(delivered, Delivered)
+            return msgspec.structs.replace(result, result=delivered)
+        assert isinstance(work, Deliver)
+        resting = self._deliverer.resting(work.shared) if work.shared else 0
+        return msgspec.structs.replace(result, resting=resting) if resting else result
+
+    def _answer_shares(self, frame: Shares) -> None:
+        assert self._writer is not None  # made before it received
+        self._writer.send(SharesKept(frame.number, self._deliverer.ends.take(frame)))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -217,6 +244,7 @@ class Deliverer:
             chunked_transports(settings.transports),
             _cas_unusable,
         )
+        self.ends = self._client.ends
         self._sealing: Sealing | None = None
         if open_sealing is not None and settings.arc.domain:
             authserv_id = settings.authenticity.authserv_id or settings.receiver.hostname or socket.gethostname()
@@ -283,6 +311,16 @@ class Deliverer:
 
     async def deliver(self, work: Deliver, given: bytes | None = None, gate: Gate | None = None) -> Delivered:
         """Returns the result of ``work``. ``given``: the data, if it is in no file. Raises only CancelledError."""
+        if not work.shared:
+            return await self._deliver(work, given, gate)
+        result = await self.ends.within(work.shared, self._deliver(work, given, gate))
+        return _deferred(work, SHARE_OVER) if result is None else result
+
+    def resting(self, destination: str) -> int:
+        """Returns how many connections to a destination rest, if several queues share its limit."""
+        return self._client.resting(destination)
+
+    async def _deliver(self, work: Deliver, given: bytes | None, gate: Gate | None) -> Delivered:
         if self.deadline.is_over:
             return _deferred(work, OVER)
         try:
@@ -291,6 +329,8 @@ class Deliverer:
             else:
                 data = self._files.given(given, work.data_sums)
                 data.gate = gate
+            if work.shared:
+                data.share = partial(self.ends.allows_dot, work.shared)
             try:
                 sent = broken = self._lines.fitting(work, data)
                 place = work.path + broken.variant

@@ -12,9 +12,11 @@ Keeps law: data-matches-checksums (docs/laws.md).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from mailcore.deliverer.deadline import OVER, Deadline
 from mailcore.deliverer.gate import LATE, Gate
+from mailcore.deliverer.shared_ends import SHARE_OVER
 from mailcore.log.data_blocks import BLOCK_BYTES, DataDamaged, check_size, read_block, sums_of
 from mailcore.log.disk import Disk
 from mailcore.log.retired import open_either
@@ -54,8 +56,8 @@ class MessageData:
     passed on while its client waits (``gate``)."""
 
     __slots__ = (
-        "_before", "_file", "_sums", "files", "gate", "length", "offset", "seven_bit", "unbroken", "unsigned", "variant",
-        "whole",
+        "_before", "_file", "_sums", "files", "gate", "length", "offset", "seven_bit", "share", "unbroken", "unsigned",
+        "variant", "whole",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +85,7 @@ class MessageData:
         self.seven_bit: MessageData | str | None = (
             None  # its conversion, or why there is none; mailcore.deliverer.conversion
         )
+        self.share: Callable[[], bool] | None = None  # says whether the share of the destination lets the final dot go
         self.gate: Gate | None = None  # in front of the final dot, if the client waits for it
 
     def read(self, start: int) -> bytes:
@@ -100,19 +103,21 @@ class MessageData:
         whole = None if self.whole is None else before + self.whole
         signed = MessageData(self.files, self._file, self.offset, self.length, self._sums, whole, before)
         signed.unsigned = self
-        signed.gate = self.gate
+        signed.gate, signed.share = self.gate, self.share
         return signed
 
     def instead(self, whole: bytes) -> MessageData:
         """Returns other data, which is in memory."""
         made = MessageData(self.files, None, 0, len(whole), b"", whole)
-        made.gate = self.gate
+        made.gate, made.share = self.gate, self.share
         return made
 
     def why_no_dot(self) -> str:
         """Returns why the final dot must not be sent now; "" if it may, and then it counts as sent."""
         if self.files.deadline.is_over:
             return OVER
+        if self.share is not None and not self.share():
+            return SHARE_OVER
         return LATE if self.gate is not None and not self.gate.opens() else ""
 
     def close(self) -> None:

@@ -97,24 +97,25 @@ class Opener:
         *,
         lmtp: bool = False,
         mask: Mask = NO_MASK,
+        shared: str = "",
     ) -> Connection | Unusable:
         """Returns a connection that fulfils ``policy``, after EHLO (``lmtp``: LHLO) and ``login``; or why there is none.
 
-        The keywords in ``mask`` are not used.
+        The keywords in ``mask`` are not used. ``shared``: the destination, if several queues share its limit.
         """
         if policy.level != "may":
-            return await self._open(policy, address, port, login, lmtp, mask)
+            return await self._open(policy, address, port, login, lmtp, mask, shared)
         key = address.address, port
         broken = self.broken(address, port)
         if broken is None:
-            made = await self._open(policy, address, port, login, lmtp, mask)
+            made = await self._open(policy, address, port, login, lmtp, mask, shared)
             if isinstance(made, Connection) or not made.of_tls:
                 return made
             broken = made
             if len(self._tls_broken) >= TLS_BROKEN_MAX:
                 self._tls_broken.clear()
             self._tls_broken[key] = time.monotonic() + TLS_BROKEN_S, broken
-        made = await self._open(policy._replace(level="none"), address, port, login, lmtp, mask)
+        made = await self._open(policy._replace(level="none"), address, port, login, lmtp, mask, shared)
         if isinstance(made, Connection):
             made.tls_level = _in_the_clear(policy, broken.text)
             # In the clear it works: TLS, and not the network, broke the connection.
@@ -129,12 +130,12 @@ class Opener:
         return why if until > time.monotonic() else None
 
     async def _open(
-        self, policy: Policy, address: Address, port: int, login: Login | None, lmtp: bool, mask: Mask
+        self, policy: Policy, address: Address, port: int, login: Login | None, lmtp: bool, mask: Mask, shared: str
     ) -> Connection | Unusable:
         loop = self._loop
 
         def protocol() -> Connection:
-            return Connection(loop, address.host, address.address, port)
+            return Connection(loop, address.host, address.address, port, shared)
 
         try:
             async with asyncio.timeout(self._limits.connect_timeout_s):

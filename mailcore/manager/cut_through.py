@@ -139,12 +139,17 @@ class CutThrough:
         priority = priority_of(envelope.options) if envelope.options else 0
         scheduler.admit(queue_id, 0, [(number, transport, name) for number in numbers], now, priority)
         entry = scheduler.select(now)
+        if entry is not None and flow.limits is not None:
+            placed = flow.limits.place(entry, link)
+            entry, link = (None, link) if placed is None else (entry, placed)
         if entry is not None and entry.queue_id != queue_id:  # another may go before it
             flow.send(link, entry, now)
             entry = None
         if entry is not None and len(entry.recipients) == len(numbers):
             return link, entry
         if entry is not None:
+            if flow.limits is not None:
+                flow.limits.taken_back(link, entry)
             scheduler.report(entry.number, (), False, now)
         scheduler.withdraw(queue_id, now)
         return NO_TURN
@@ -157,6 +162,8 @@ class CutThrough:
         if passing is None:
             return
         link.passing -= 1
+        if self._flow.limits is not None:
+            self._flow.limits.ended(link, passing.entry, frame.result.resting)
         context, result, entry = self._context, frame.result, passing.entry
         now = context.now()
         reply = result.verdicts[0].reply if result.verdicts else ""

@@ -13,6 +13,7 @@ import functools
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from mailcore.authenticity.summary import chain_state
 from mailcore.envelope import Envelope, Options, Recipient, Status, Verdict
@@ -34,7 +35,7 @@ from mailcore.routing.networks import Networks, is_ours
 from mailcore.routing.next_hop import next_hop_named
 from mailcore.scheduler.entry import Entry
 
-__all__ = ["DelivererLink", "Flight", "Flow"]
+__all__ = ["DelivererLink", "Flight", "Flow", "Limits"]
 
 FULL_S = 0.1  # interval between two searches for room while the active set, or the share of deferred mail, is full
 FILL_MAX = (
@@ -69,6 +70,25 @@ class DelivererLink:
         return len(self.flights) + self.passing
 
 
+class Limits(Protocol):
+    """The limits of destinations that several queues share (``mailcore.manager.sharing``)."""
+
+    def place(self, entry: Entry, roomiest: DelivererLink) -> DelivererLink | None:
+        """Returns the deliverer for an entry that was selected. None if there is no place now: then it is given back."""
+
+    def end_of(self, entry: Entry) -> tuple[str, float]:
+        """Returns the destination of an entry, and when its connection ends."""
+
+    def ended(self, link: DelivererLink, entry: Entry, resting: int) -> None:
+        """Notes that a deliverer has answered an entry."""
+
+    def taken_back(self, link: DelivererLink, entry: Entry) -> None:
+        """Notes that an entry is not given to its deliverer after all."""
+
+    def gone(self, link: DelivererLink) -> None:
+        """Notes that a deliverer is gone."""
+
+
 class Flow:
     """Moves messages into the active set, entries to the deliverers, and verdicts into the journal."""
 
@@ -77,6 +97,7 @@ class Flow:
         self.passes = passes
         self.admission = Admission(context, passes)
         self.deliverers: list[DelivererLink] = []
+        self.limits: Limits | None = None  # if other queues share those of destinations
         self._signs = bool(context.settings.dkim)
         self._seals = bool(context.settings.arc.domain)
         self._networks = Networks(context.settings.relay.networks)
@@ -233,6 +254,8 @@ class Flow:
             entry = context.scheduler.select(now)
             if entry is None:
                 return
+            if self.limits is not None and (link := self.limits.place(entry, link)) is None:
+                continue
             self.send(link, entry, now)
             if context.stalled:
                 context.entries_left -= 1
@@ -297,6 +320,7 @@ class Flow:
             chain_state(envelope.authentication) if self._seals else "",
             envelope.author_domains,
             self.context.routing.fallbacks.of(destination),
+            *(self.limits.end_of(entry) if self.limits is not None else ()),
         )
 
     # -- verdicts
@@ -331,6 +355,8 @@ class Flow:
             flight = link.flights.pop(frame.entry, None)
             if flight is not None:
                 batch.append((flight, frame))
+                if self.limits is not None:
+                    self.limits.ended(link, flight.entry, frame.resting)
         self._record(batch)
 
     def _record(self, batch: Sequence[tuple[Flight, Delivered]]) -> None:
@@ -444,6 +470,8 @@ class Flow:
         """
         context = self.context
         self.deliverers.remove(link)
+        if self.limits is not None:
+            self.limits.gone(link)
         for flight in link.flights.values():
             context.scheduler.report(flight.entry.number, (), False, context.now())
             flight.active.in_flight -= 1

@@ -19,12 +19,14 @@ from mailcore.frames import (
     Offer,
     PassedOn,
     Request,
+    SharesKept,
     WireError,
 )
 from mailcore.maillog.maillog import MailLog
 from mailcore.manager.cut_through import CutThrough
 from mailcore.manager.flow import DelivererLink, Flow
 from mailcore.manager.leasing import Leasing
+from mailcore.manager.sharing import Sharing
 from mailcore.queue.lanes import incoming
 
 __all__ = ["Link"]
@@ -38,6 +40,7 @@ class ManagerSide(Protocol):
     flow: Flow
     cut_through: CutThrough
     leasing: Leasing | None
+    sharing: Sharing | None
     receivers: dict[str, int]  # lane -> process id, of those that are connected
 
     def go_on(self) -> None:
@@ -94,6 +97,8 @@ class Link(asyncio.Protocol):
             manager.cut_through.offer(self._writer, frame)
         elif isinstance(frame, PassedOn) and self._deliverer is not None:
             manager.cut_through.answered(self._deliverer, frame)
+        elif isinstance(frame, SharesKept) and self._deliverer is not None and manager.sharing is not None:
+            manager.sharing.kept(self._deliverer, frame)
         elif isinstance(frame, Ending) and self._deliverer is not None:
             self._deliverer.capacity = 0
         elif isinstance(frame, Measured) and self._role == "receiver":

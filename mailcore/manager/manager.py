@@ -16,6 +16,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import uvloop
@@ -48,6 +49,7 @@ from mailcore.manager.missing_lines import log_missing, unlogged
 from mailcore.manager.orders import Orders
 from mailcore.manager.overrides import Overrides
 from mailcore.manager.passes import Passes
+from mailcore.manager.sharing import Sharing, shares_directory
 from mailcore.manager.state import State
 from mailcore.queue.exported import EXPORTED, Candidate, Keeper
 from mailcore.queue.lanes import DELETED, HOLD, incoming, is_incoming
@@ -80,8 +82,12 @@ class Manager:
         *,
         store: Store | None = None,
         lease: HeldLease | None = None,
+        shares: Path | None = None,
     ) -> None:
-        """``store`` keeps the queue beside the local disk, ``lease`` says whether it is ours to deliver; None on one node."""
+        """``store`` keeps the queue beside the local disk, ``lease`` says whether it is ours to deliver; None on one node.
+
+        ``shares`` is the directory in which several queues share the limits of destinations; None if this one is alone.
+        """
         self.settings = settings
         self.loop = loop
         self.log = MailLog(settings.log_directory)
@@ -125,6 +131,9 @@ class Manager:
         if lease is not None:
             self.leasing = Leasing(lease, self.flow.deliverers, self.go_on)
             self.context.may_deliver = lease.holds
+        self.sharing: Sharing | None = None
+        if shares is not None:
+            self.flow.limits = self.sharing = Sharing(self.context, self.flow.deliverers, shares)
         self.cut_through = CutThrough(self.context, self.flow)
         self.full_disk = FullDisk(self.context, ballast, settings)
         self.housekeeping = Housekeeping(self.context, self.flow)
@@ -400,7 +409,7 @@ class Manager:
 async def _run(settings: Settings, held: HeldShard | None = None) -> None:
     loop = asyncio.get_running_loop()
     store, lease = (None, None) if held is None else (held.store, held.lease)
-    manager = Manager(settings, loop, store=store, lease=lease)
+    manager = Manager(settings, loop, store=store, lease=lease, shares=shares_directory())
 
     def broken(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Ends the process after an unexpected error: the manager is crash-only."""
@@ -417,7 +426,7 @@ async def _run(settings: Settings, held: HeldShard | None = None) -> None:
     )
     manager.go_on()
     beat(loop)
-    leasing = [] if manager.leasing is None else [manager.leasing.run()]
+    timed = [part.run() for part in (manager.leasing, manager.sharing) if part is not None]
     async with server:  # uvloop keeps no reference: without this one the garbage collector would close the server
         await asyncio.gather(
             manager.checkpoints(),
@@ -425,7 +434,7 @@ async def _run(settings: Settings, held: HeldShard | None = None) -> None:
             manager.housekeeping.run(),
             manager.routes.watch(),
             _end(manager),
-            *leasing,
+            *timed,
         )
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from mailcore.scheduler.jobs import Destination, Transport
 from mailcore.scheduler.preemption import big_from, classify, unpark
 from mailcore.scheduler.recipients import Recipients
+from mailcore.scheduler.shared import Shared
 from mailcore.scheduler.timetable import Timetable
 from mailcore.scheduler.tuning import Tuning
 
@@ -48,6 +49,7 @@ class Destinations:
         self.idle: OrderedDict[str, Destination] = OrderedDict()  # the longest idle first
         self.condemned: deque[Destination] = deque()  # mail waits there that is to be deferred
         self.changes: deque[WindowChange] = deque(maxlen=CHANGES_MAX)
+        self.shared: Shared | None = None  # if other queues share the limits of destinations
         self.recipients = Recipients(tuning, timetable, self.transports.values())
 
     def transport(self, name: str) -> Transport:
@@ -66,8 +68,14 @@ class Destinations:
             destination = Destination(name, self.transport(transport_name), self.tuning.destination(name))
         else:
             destination.window.open(min(destination.parameters.initial_destination_concurrency, destination.limit))
+        if self.shared is not None:
+            self.shared.came(destination)
         self.active[name] = destination.transport.destinations[name] = destination
         return destination
+
+    def known(self, name: str) -> Destination | None:
+        """Returns a destination with or without mail; None if it had none for long."""
+        return self.active.get(name) or self.idle.get(name)
 
     def shown(self) -> list[Destination]:
         """Returns the destinations that are of interest to an operator: those with mail, and dead ones."""
@@ -80,6 +88,8 @@ class Destinations:
         destination.parked.clear()
         destination.peers.clear()
         destination.offered = None  # its item in the choice is stale
+        if self.shared is not None:
+            self.shared.went(destination)
         self.idle[name] = destination
         if len(self.idle) > self.tuning.globals.idle_destination_limit:
             _, forgotten = self.idle.popitem(last=False)
@@ -88,6 +98,8 @@ class Destinations:
     def opened(self, destination: Destination) -> None:
         """Offers the destination for selection: an obstacle is gone, or it has other mail than before."""
         destination.transport.offer(destination)
+        if destination.busy >= destination.share < destination.limit and self.shared is not None:
+            self.shared.starves(destination)
         if destination.parked and destination.able():
             unpark(destination)
 
@@ -100,6 +112,8 @@ class Destinations:
         if destination.dead_until is None:
             destination.window.succeeded(destination.busy, destination.parameters, destination.limit)
         else:
+            if self.shared is not None:
+                self.shared.alive.add(destination.name)
             self._revive(destination, min(destination.busy, destination.limit))
         self._changed(destination, now)
 
@@ -112,11 +126,17 @@ class Destinations:
         if destination.dead_until is None:
             if destination.window.failed(destination.parameters):
                 destination.deaths += 1
-                destination.dead_until = now + self.tuning.globals.minimal_backoff_time
-                destination.bar()
-                self.timetable.at(destination, "dead_until", self.revive)
-                self.condemn(destination)
+                self.bury(destination, now + self.tuning.globals.minimal_backoff_time)
+                if self.shared is not None:
+                    self.shared.found_dead.add(destination.name)
             self._changed(destination, now)
+
+    def bury(self, destination: Destination, until: float) -> None:
+        """Makes a destination dead until then."""
+        destination.dead_until = until
+        destination.bar()
+        self.timetable.at(destination, "dead_until", self.revive)
+        self.condemn(destination)
 
     def _changed(self, destination: Destination, now: float) -> None:
         if destination.parameters.destination_concurrency_feedback_debug:
@@ -169,14 +189,25 @@ class Destinations:
         """Begins the pause after a delivery, if destination_rate_delay or transport_rate_delay is set."""
         pause = destination.parameters.destination_rate_delay
         if pause > 0:
-            destination.rest_from, destination.rest_until = now, now + pause
+            destination.rest_from = now
+            self.rest_until(destination, pause)
             destination.bar()
-            self.timetable.at(destination, "rest_until", self._rested)
         transport = destination.transport
         pause = transport.parameters.transport_rate_delay
         if pause > 0:
             transport.rest_from, transport.rest_until = now, now + pause
             self.timetable.at(transport, "rest_until", self._transport_rested)
+
+    def rest_until(self, destination: Destination, pause: float) -> None:
+        """Plans the end of a pause that began with ``rest_from``.
+
+        With a part of the rate, the times between the beginnings of deliveries are as long as that part says: those of several
+        queues add up to the rate, also when a delivery takes long.
+        """
+        destination.rest_until = destination.rest_from + pause
+        if 0 < destination.part < 1:
+            destination.rest_until = max(destination.rest_until, destination.begun_at + pause / destination.part)
+        self.timetable.at(destination, "rest_until", self._rested)
 
     def _rested(self, destination: Destination) -> None:
         destination.rest_until = None
@@ -222,7 +253,6 @@ class Destinations:
         parameters = self.tuning.destination(destination.name)
         destination.set_parameters(parameters)
         if destination.rest_until is not None:
-            destination.rest_until = destination.rest_from + parameters.destination_rate_delay
-            self.timetable.at(destination, "rest_until", self._rested)
+            self.rest_until(destination, parameters.destination_rate_delay)
         if not parameters.destination_concurrency_failed_cohort_limit:  # no destination is declared dead any longer
             self.revive(destination)

@@ -21,6 +21,7 @@ from mailcore.scheduler.entry import Entry
 from mailcore.scheduler.jobs import Destination, Job, Message, Peer
 from mailcore.scheduler.preemption import advance_missing, best_candidate, entries_missing, preemptible
 from mailcore.scheduler.recipients import Recipients
+from mailcore.scheduler.shared import UNKNOWN
 
 __all__ = ["explain", "states_of_recipients"]
 
@@ -89,6 +90,13 @@ def _why(peer: Peer, now: float) -> dict[str, Any]:
     elif state is State.RATE_DELAY:
         until = destination.rest_until
         sentence = f"rate delay of the destination: next delivery in {_left(until, now)}"
+    elif state is State.WINDOW_FULL and destination.busy >= destination.share < destination.window.concurrency:
+        share, limit = int(destination.share), destination.parameters.destination_concurrency_limit
+        if share == UNKNOWN:
+            sentence = f"share of the limit of {limit} not known yet: no answer from the giver of shares"
+            return _group(destination, state, count, sentence, busy=destination.busy, limit=limit)
+        sentence = f"share {share} of {limit} used up; other queues have the rest"
+        return _group(destination, state, count, sentence, busy=destination.busy, share=share, limit=limit)
     elif state is State.WINDOW_FULL:
         window = destination.window.concurrency
         sentence = f"window of the destination full: {destination.busy} of {window} deliveries in progress"

@@ -20,6 +20,7 @@ from mailcore.scheduler.window import Window
 
 __all__ = [
     "LAST",
+    "UNSHARED",
     "Candidacy",
     "Choice",
     "Destination",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 Key = tuple[float, ...]
+UNSHARED = math.inf  # deliveries of a destination whose limit no other queue shares
 LAST = math.inf  # greater than every number of a child, so that children sort in front of their parent
 PRIORITY_BAND = 1 << 50  # more messages than a process can have
 STALE = 64  # a heap is rebuilt when it is longer than twice its valid items and this
@@ -160,9 +162,9 @@ class Destination:
     """
 
     __slots__ = (
-        "barred", "busy", "dead_until", "deaths", "deferring", "entries", "given_back", "limit", "name", "offered",
-        "parameters", "parked", "peers", "queued", "reason", "recipient_limit", "recipients_done", "rest_from", "rest_until",
-        "site_failures", "transport", "waiting", "window",
+        "barred", "begun_at", "busy", "dead_until", "deaths", "deferring", "entries", "given_back", "limit", "name", "offered",
+        "parameters", "parked", "part", "peers", "queued", "reason", "recipient_limit", "recipients_done", "rest_from",
+        "rest_until", "share", "site_failures", "transport", "waiting", "window",
     )  # fmt: skip
 
     def __init__(self, name: str, transport: Transport, parameters: DestinationParameters) -> None:
@@ -184,6 +186,10 @@ class Destination:
         self.rest_from = 0.0  # the end of the last delivery, where there is a destination_rate_delay,
         self.rest_until: float | None = None  # and the end of that
         self.reason = ""  # text of the site's last failure
+        # Where several queues share its limit (``shared``):
+        self.share: float = UNSHARED  # deliveries at once
+        self.part = 1.0  # of its rate
+        self.begun_at = 0.0  # when the last delivery was selected
         self.window = Window(parameters, 1)
         # Counted since the scheduler last dropped the destination:
         self.entries = 0
@@ -211,7 +217,7 @@ class Destination:
 
     def able(self) -> bool:
         """Returns whether it could take a delivery now, as far as it alone decides."""
-        return self.queued > 0 and self.busy < self.window.concurrency and not self.barred
+        return self.queued > 0 and self.busy < self.window.concurrency and self.busy < self.share and not self.barred
 
     def states(self, *, failing: bool = False) -> list[DestinationState]:
         """Returns what keeps its next delivery from starting, its transport included, the first condition in front.
@@ -229,12 +235,15 @@ class Destination:
             transport_dead=transport.dead_until is not None,
             transport_resting=transport.rest_until is not None,
             transport_full=transport.full,
+            without_share=self.busy >= self.share,
         )
 
     @property
     def open_window(self) -> int:
         """Returns the deliveries it may have at once; 0 while it is dead."""
-        return 0 if self.dead_until is not None else self.window.concurrency
+        if self.dead_until is not None:
+            return 0
+        return self.window.concurrency if self.share >= self.window.concurrency else max(0, int(self.share))
 
     @property
     def idle(self) -> bool:
@@ -351,7 +360,10 @@ class Transport:
 
     def offer(self, destination: Destination) -> None:
         """Puts the destination's offer into ``choice``; called when it may have become able or has another first peer."""
-        if destination.queued <= 0 or destination.busy >= destination.window.concurrency or destination.barred:
+        busy = destination.busy
+        if destination.queued <= 0 or busy >= destination.window.concurrency or busy >= destination.share:
+            return
+        if destination.barred:
             return
         peer = destination.first()
         assert peer is not None  # able: something waits

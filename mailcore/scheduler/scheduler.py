@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from mailcore.destination_state import DestinationState, states_of
@@ -26,9 +26,10 @@ from mailcore.scheduler.destinations import Destinations, WindowChange
 from mailcore.scheduler.entry import Deferral, Entry
 from mailcore.scheduler.explain import explain, states_of_recipients
 from mailcore.scheduler.job_lists import JobLists
-from mailcore.scheduler.jobs import Destination, Job, Message, Peer, Transport
+from mailcore.scheduler.jobs import UNSHARED, Destination, Job, Message, Peer, Transport
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL, Parameters, Value
 from mailcore.scheduler.preemption import classify, count_selected, preempt
+from mailcore.scheduler.shared import Shared
 from mailcore.scheduler.snapshot import (
     SchedulerSnapshot,
     StateUntil,
@@ -150,6 +151,8 @@ class Scheduler:
         entry = self._lists.cut(peer, destination.recipient_limit)
         count_selected(job)
         destination.busy += 1
+        if destination.share < UNSHARED:
+            destination.begun_at = now
         destination.entries += 1
         transport.busy += 1
         transport.entries += 1
@@ -303,7 +306,14 @@ class Scheduler:
         touched = self._tuned(scope)
         if parameter == SUSPENDED_UNTIL and self.tuning.get(scope, parameter) is None:
             for destination in touched:
+                if destination.dead_until is not None and self._destinations.shared is not None:
+                    self._destinations.shared.alive.add(destination.name)
                 self._destinations.revive(destination)
+
+    def share(self, news: Callable[[], None]) -> Shared:
+        """Begins to share the limits of destinations with other queues. Returns what gives shares; none begins without one."""
+        shared = self._destinations.shared = Shared(self._destinations, news)
+        return shared
 
     def get(self, scope: str, parameter: str) -> Value | None:
         """Returns the value in force, in the scopes of ``set``; None only for ``suspended_until`` if not suspended."""
@@ -409,7 +419,7 @@ class Scheduler:
 
     def is_dead(self, destination: str) -> bool:
         """Returns whether mail of the destination is deferred without an attempt. One without mail may be dead, too."""
-        known = self._destinations.active.get(destination) or self._destinations.idle.get(destination)
+        known = self._destinations.known(destination)
         return known is not None and (known.dead_until is not None or known.transport.dead_until is not None)
 
     def take_window_changes(self) -> list[WindowChange]:

@@ -87,6 +87,7 @@ class Home:
         queue: Queue | None = None,
         store: Store | None = None,
         lease: HeldLease | None = None,
+        shares: Path | None = None,
     ) -> Manager:
         settings = Settings(
             home=self.path,
@@ -100,7 +101,7 @@ class Home:
             transports={"smtp": transport or Transport()},
             routes={"*": NEXT_HOP},
         )
-        self.manager = Manager(settings, asyncio.get_running_loop(), store=store, lease=lease)
+        self.manager = Manager(settings, asyncio.get_running_loop(), store=store, lease=lease, shares=shares)
         self.manager.durable(INCOMING, self.writer.durable)
         return self.manager
 

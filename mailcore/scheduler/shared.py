@@ -1,0 +1,181 @@
+"""The limits of destinations that several queues share: how much of each this queue may use, and until when.
+
+A share is an override for a time, as other values may be set until a time, except that it is for one destination and from a
+program: it changes once a second, and may be zero. Beside it, the window continues to learn, and the limit stays what was set.
+
+Laws
+- Without a share no delivery begins. All shares end at one time, unless others are given before.
+- A part of a rate makes the pauses longer in proportion.
+- A destination that another queue found dead is dead here, too, until the same time, or until it is said to be alive.
+
+Keeps law: shares-within-limit (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, Protocol
+
+from mailcore.scheduler.jobs import Destination
+from mailcore.scheduler.timetable import Timetable
+
+__all__ = ["UNKNOWN", "Demand", "Share", "Shared"]
+
+UNKNOWN = -1  # connections of a destination that no answer has named yet
+
+
+class Share(NamedTuple):
+    """The share of one destination."""
+
+    connections: int
+    part: float = 1.0  # of its rate
+
+
+_NO_ANSWER = Share(UNKNOWN, 0.0)
+
+
+class Demand(NamedTuple):
+    """The use that a destination has for a share now."""
+
+    destination: str
+    wanted: int  # deliveries at once
+    entries: int  # in flight, and at least those that wait
+    rate_delay: float
+
+
+class _Owner(Protocol):
+    """All destinations, as they are needed here."""
+
+    timetable: Timetable
+    active: dict[str, Destination]
+
+    def known(self, name: str) -> Destination | None:
+        """Returns a destination with or without mail."""
+
+    def opened(self, destination: Destination) -> None:
+        """Offers a destination for selection."""
+
+    def bury(self, destination: Destination, until: float) -> None:
+        """Makes a destination dead."""
+
+    def revive(self, destination: Destination) -> None:
+        """Revives a dead destination."""
+
+    def rest_until(self, destination: Destination, pause: float) -> None:
+        """Plans the end of a pause."""
+
+
+class Shared:
+    """The shares of this queue. ``news`` is called when there may be a reason to ask for others at once."""
+
+    def __init__(self, owner: _Owner, news: Callable[[], None]) -> None:
+        self._owner = owner
+        self._news = news
+        self._shares: Mapping[str, Share] = {}
+        self.until: float | None = None  # the end of all shares, on the caller's clock
+        self.starved: set[str] = set()  # have mail that their share does not let go; the caller empties it
+        self.idle: set[str] = set()  # have no mail any more; the caller empties it
+        self.found_dead: set[str] = set()  # by this queue; some may live again
+        self.alive: set[str] = set()  # a delivery or a person said so; the caller empties it
+
+    # -- told by the scheduler
+
+    def came(self, destination: Destination) -> None:
+        """Notes that a destination gets mail."""
+        self._apply(destination)
+
+    def went(self, destination: Destination) -> None:
+        """Notes that a destination has no mail any more."""
+        self.idle.add(destination.name)
+        self._news()
+
+    def starves(self, destination: Destination) -> None:
+        """Notes that a destination's share is used up."""
+        self.starved.add(destination.name)
+        self._news()
+
+    # -- shares
+
+    def demands(self) -> Iterator[Demand]:
+        """Yields what each destination with mail could use now."""
+        for name, destination in self._owner.active.items():
+            parameters = destination.parameters
+            waiting = max(destination.waiting, -(-destination.queued // destination.recipient_limit))
+            entries = destination.busy + waiting
+            if destination.dead_until is not None or parameters.suspended_until is not None:
+                yield Demand(name, destination.busy, destination.busy, 0.0)
+                continue
+            window = destination.window.concurrency
+            # A window that feedback has narrowed widens by one at a time; another may be at the limit before the next question.
+            narrow = window < min(parameters.initial_destination_concurrency, destination.limit)
+            most = window + 1 if narrow else destination.limit
+            yield Demand(name, min(entries, most, destination.limit), entries, parameters.destination_rate_delay)
+
+    def give(self, shares: Mapping[str, Share], until: float) -> None:
+        """Makes these all shares that there are, until then. Takes time with the destinations that have mail."""
+        self._shares = shares
+        self.until = until
+        self._owner.timetable.at(self, "until", lambda _: self._over())
+        for destination in list(self._owner.active.values()):
+            self._apply(destination)
+
+    def close(self, name: str) -> None:
+        """Lets no delivery to a destination begin before other shares are given."""
+        destination = self._owner.active[name]
+        destination.share = min(destination.share, max(0, destination.busy - 1))
+
+    def _over(self) -> None:
+        self.until = None
+        self._shares = {}
+        for destination in self._owner.active.values():
+            self._apply(destination)
+
+    def _apply(self, destination: Destination) -> None:
+        share = self._shares.get(destination.name, _NO_ANSWER)
+        pause = destination.parameters.destination_rate_delay
+        before, destination.share = destination.share, share.connections
+        if pause > 0:
+            if share.part <= 0:
+                destination.share = min(0, share.connections)
+            elif share.part != destination.part:
+                destination.part = share.part
+                if destination.rest_until is not None:
+                    self._owner.rest_until(destination, pause)
+        if destination.queued and before < destination.share:
+            self._owner.opened(destination)
+
+    # -- dead destinations
+
+    def deaths(self, now: float) -> dict[str, tuple[float, str]]:
+        """Returns the destinations that this queue found dead: seconds left, and the reason."""
+        found: dict[str, tuple[float, str]] = {}
+        for name in list(self.found_dead):
+            destination = self._owner.known(name)
+            if destination is None or destination.dead_until is None:
+                self.found_dead.discard(name)
+            else:
+                found[name] = max(0.0, destination.dead_until - now), destination.reason
+        return found
+
+    def hear_dead(self, name: str, until: float, reason: str) -> None:
+        """Makes a destination dead that another queue found dead."""
+        destination = self._owner.known(name)
+        if destination is not None and destination.dead_until is None and until < math.inf:
+            destination.reason = reason
+            self._owner.bury(destination, until)
+
+    def hear_alive(self, name: str) -> None:
+        """Revives a destination of which another queue knows that it is alive."""
+        self.found_dead.discard(name)
+        destination = self._owner.known(name)
+        if destination is not None:
+            self._owner.revive(destination)
+
+    def has_mail(self, name: str) -> bool:
+        """Returns whether a destination has mail in memory."""
+        return name in self._owner.active
+
+    def dead(self) -> list[str]:
+        """Returns the destinations with mail that are dead."""
+        return [name for name, each in self._owner.active.items() if each.dead_until is not None]
