@@ -83,7 +83,6 @@ class Sharing:
         self.giving = Giving(directory, self._loop, self._limit_of, lambda: self._holder.epoch, clock)
         self._transport: asyncio.Transport | None = None
         self._wake = asyncio.Event()
-        self.questions = 0
         self._asked_at = -math.inf
         self._is_answered = True
         self._ask_at = -math.inf  # not before
@@ -201,7 +200,7 @@ class Sharing:
             self._dead.popitem(last=False)
         self._wanted = wanted
         self._asked_at, self._is_answered = now, False
-        self.questions += 1
+        self._context.count("share_questions")
         if ask.is_final:
             self._give()
         self._transport.write(encoded(ask))

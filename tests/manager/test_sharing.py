@@ -39,6 +39,10 @@ class Queue(Deliverers):
         self.sharing: Sharing = self.manager.sharing
         self.task = asyncio.create_task(self.sharing.run())
 
+    @property
+    def questions(self) -> int:
+        return self.manager.context.counters["share_questions"]
+
     def send(self, frame: Deliver | Shares) -> None:
         if isinstance(frame, Shares):
             self.told.append(frame)
@@ -127,15 +131,15 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_mail_for_a_new_destination_does_not_wait_for_a_beat(host: Host, no_beat: None) -> None:
     queue = await host.start()
-    before = queue.sharing.questions
+    before = queue.questions
     (queue_id,) = await queue.accept(1)
     await queue.begins(1)
     assert queue.waiting[0].shared == NEXT_HOP
     assert boot_time() < queue.waiting[0].share_until <= boot_time() + SHARE_S
-    assert queue.sharing.questions == before + 1
+    assert queue.questions == before + 1
     queue.end(1)
     await queue.until(lambda: queue_id not in queue.manager.context.queue.active)
-    assert queue.sharing.questions == before + 1, "nobody waits for it"
+    assert queue.questions == before + 1, "nobody waits for it"
 
 
 async def test_alone_it_has_all_of_the_limit_without_a_beat(host: Host, no_beat: None) -> None:
@@ -154,7 +158,7 @@ async def test_no_delivery_begins_beyond_the_share_and_connections_that_end_are_
     last = (await one.accept(20))[-1]
     await one.begins(5)
     ids = await other.accept(20)
-    await other.until(lambda: other.sharing.questions > 5 and one.sharing.questions > 10)
+    await other.until(lambda: other.questions > 5 and one.questions > 10)
     assert other.waiting == []
     assert other.explain(ids[0]) == "share 0 of 5 used up; other queues have the rest"
     for left in (4, 3):
@@ -183,8 +187,8 @@ async def test_what_rests_is_counted_and_closed_when_another_waits(host: Host, q
     await one.begins(5)
     one.end(5, rest=True)
     await one.until(lambda: not one.manager.context.queue.active)
-    asked = one.sharing.questions
-    await one.until(lambda: one.sharing.questions > asked + 5)
+    asked = one.questions
+    await one.until(lambda: one.questions > asked + 5)
     assert one.resting == 5
     await other.accept(9)
     await other.begins(5)
@@ -203,14 +207,16 @@ async def test_where_another_waits_a_share_is_given_back_without_a_beat(
     await other.begins(3)
     await one.until(lambda: NEXT_HOP in one.sharing._sought)
     monkeypatch.setattr(sharing, "BEAT_S", 3600.0)
-    asked = [each.sharing.questions for each in host.queues]
-    await one.until(lambda: all(each.sharing.questions > old for each, old in zip(host.queues, asked, strict=True)))
+    asked = [each.questions for each in host.queues]
+    await one.until(lambda: all(each.questions > old for each, old in zip(host.queues, asked, strict=True)))
     one.end(2, rest=True)
     await one.until(lambda: one.resting == 0)
     await one.until(lambda: not one.sharing._slots.totals(boot_time()))
     giver = one.sharing.giving._giver
     assert giver is not None
     await one.until(lambda: giver.counted(NEXT_HOP, boot_time()) == 3)
+    other.sharing.ask()
+    await other.begins(5)
 
 
 async def test_a_deliverer_that_is_full_gives_its_place_to_another(host: Host, no_beat: None) -> None:

@@ -189,8 +189,8 @@ MUTATIONS = [
     Mutation(
         "a window takes one more",
         "mailcore/scheduler/jobs.py",
-        "return self.queued > 0 and self.busy < self.window.concurrency and not self.barred",
-        "return self.queued > 0 and self.busy <= self.window.concurrency and not self.barred",
+        "return self.queued > 0 and self.busy < self.window.concurrency and",
+        "return self.queued > 0 and self.busy <= self.window.concurrency and",
         f"{CALLS} {EXAMPLES}",
     ),
     Mutation(

@@ -1,4 +1,4 @@
-"""Ways to break the division of a limit among shards."""
+"""Ways to break the division of a limit among shards, in its protocol and in the processes that use it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from tests.mutations.mutation import Mutation
 __all__ = ["MUTATIONS"]
 
 SHARES = "tests/shares/test_shares.py"
+ENDS = "tests/deliverer/test_shared_ends.py"
+GIVING = "tests/manager/test_giving.py"
+SHARING = "tests/manager/test_sharing.py"
+SLOTS = "tests/manager/test_slots.py"
+SCHEDULER = "tests/scheduler/test_shared.py"
 
 MUTATIONS = [
     Mutation(
@@ -71,5 +76,124 @@ MUTATIONS = [
         "        if ask.applied.epoch < self.epoch and now < self._knows_all_at and has > holding.most(now):\n",
         "        if has > holding.most(now):\n",
         SHARES,
+    ),
+    Mutation(
+        "a deliverer ends no connection without another word of its manager",
+        "mailcore/deliverer/shared_ends.py",
+        "            self._timer = self._loop.call_later(end - now, self._look)\n",
+        "            self._timer = None\n",
+        ENDS,
+    ),
+    Mutation(
+        "a deliverer ends the connections that rest only",
+        "mailcore/deliverer/shared_ends.py",
+        "                end.reschedule(self._loop.time())\n",
+        "                pass\n",
+        ENDS,
+    ),
+    Mutation(
+        "a final dot is sent as long as the share holds",
+        "mailcore/deliverer/shared_ends.py",
+        "self.allowed(destination, DOT_S) > 0",
+        "self.allowed(destination) > 0",
+        ENDS,
+    ),
+    Mutation(
+        "a connection begins beside one that rests",
+        "mailcore/deliverer/client.py",
+        "            self._cache.drop_one(shared)  # a delivery has one connection\n",
+        "            pass\n",
+        ENDS,
+    ),
+    Mutation(
+        "connections rest when their manager is gone",
+        "mailcore/deliverer/deliverer.py",
+        "        self._deliverer.ends.lost()\n",
+        "",
+        ENDS,
+    ),
+    Mutation(
+        "connections that rest are not counted",
+        "mailcore/manager/slots.py",
+        "            slot.resting = min(slot.resting + 1, resting)\n",
+        "            slot.resting = 0\n",
+        SLOTS,
+    ),
+    Mutation(
+        "a connection is counted for a deliverer that has one at rest, but no room",
+        "mailcore/manager/slots.py",
+        "            if slot.resting and link.busy < link.capacity:\n",
+        "            if slot.resting:\n",
+        SLOTS,
+    ),
+    Mutation(
+        "a deliverer that is gone has no connections from that moment on",
+        "mailcore/manager/slots.py",
+        "GONE_S = 1.0 ",
+        "GONE_S = 0.0 ",
+        SLOTS,
+    ),
+    Mutation(
+        "a connection that rests is used beyond a smaller share",
+        "mailcore/manager/slots.py",
+        "        if total > allowed:\n            return None\n",
+        "",
+        SLOTS,
+    ),
+    Mutation(
+        "a manager gives entries out beyond its share",
+        "mailcore/manager/sharing.py",
+        "self._slots.place(name, roomiest, self._deliverers, allowed, now)",
+        "self._slots.place(name, roomiest, self._deliverers, 1000, now)",
+        SHARING,
+    ),
+    Mutation(
+        "a manager asks for what it uses without what rests",
+        "mailcore/manager/sharing.py",
+        "        in_use = self._slots.totals(now)\n",
+        "        in_use = {name: total - self._slots.resting(name) for name, total in self._slots.totals(now).items()}\n",
+        SHARING,
+    ),
+    Mutation(
+        "the connections of an idle queue rest while another one waits",
+        "mailcore/manager/sharing.py",
+        "        self._returning |= idle & self._sought\n",
+        "",
+        SHARING,
+    ),
+    Mutation(
+        "a giver does not wait for the shares that the one before gave",
+        "mailcore/manager/giving.py",
+        "self._begin(max(epoch, heard) + 1, min(now, until))",
+        "self._begin(max(epoch, heard) + 1, now - COUNTED_S)",
+        GIVING,
+    ),
+    Mutation(
+        "a giver answers whose file was removed",
+        "mailcore/manager/giving.py",
+        "            if not self._is_ours():\n                self.end()\n                return None\n",
+        "",
+        GIVING,
+    ),
+    Mutation(
+        "shares hold without an end",
+        "mailcore/scheduler/shared.py",
+        '        self._owner.timetable.at(self, "until", lambda _: self._over())\n',
+        "",
+        SCHEDULER,
+    ),
+    Mutation(
+        "deliveries begin without a share",
+        "mailcore/scheduler/jobs.py",
+        "self.busy < self.window.concurrency and self.busy < self.share and not self.barred",
+        "self.busy < self.window.concurrency and not self.barred",
+        SCHEDULER,
+    ),
+    Mutation(
+        "a part of a rate is the whole rate",
+        "mailcore/scheduler/destinations.py",
+        "        if 0 < destination.part < 1:\n",
+        "        if False:\n",
+        SCHEDULER,
     ),
 ]

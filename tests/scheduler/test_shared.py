@@ -160,6 +160,16 @@ def test_a_third_of_the_rate_is_three_times_as_long_from_one_beginning_to_the_ne
     assert spread(1 / 3) == [0.0, 0.3, 0.6, 0.9, 1.2]
 
 
+@pytest.mark.parametrize("parts", [(1 / 3, 1 / 3, 1 / 3), (0.5, 0.25, 0.25), (0.05, 0.45, 0.5)])
+@pytest.mark.parametrize("takes_s", [0.005, 0.03, 0.09])
+def test_those_of_several_queues_add_up_to_the_rate_within_five_percent(
+    parts: tuple[float, ...], takes_s: float
+) -> None:
+    """Ten a second for a hundred seconds."""
+    begun = [at for part in parts for at in spread(part, takes_s, messages=1100)]
+    assert 950 <= sum(at < 100 for at in begun) <= 1000 + len(parts)
+
+
 def test_the_pause_behind_a_delivery_that_took_long_is_what_was_set() -> None:
     assert spread(1 / 3, takes_s=0.5, messages=3) == [0.0, 0.6, 1.2]
 
