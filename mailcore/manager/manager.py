@@ -133,7 +133,9 @@ class Manager:
             self.context.may_deliver = lease.holds
         self.sharing: Sharing | None = None
         if shares is not None:
-            self.flow.limits = self.sharing = Sharing(self.context, self.flow.deliverers, shares)
+            self.flow.limits = self.sharing = Sharing(
+                self.context, self.flow.deliverers, shares, relieve=room_for_sockets(settings)
+            )
         self.cut_through = CutThrough(self.context, self.flow)
         self.full_disk = FullDisk(self.context, ballast, settings)
         self.housekeeping = Housekeeping(self.context, self.flow)

@@ -27,15 +27,16 @@ from typing import cast
 
 from mailcore.frames import Shares, SharesKept
 from mailcore.manager.context import ManagerContext
+from mailcore.manager.election import LockElection
 from mailcore.manager.flow import DelivererLink
-from mailcore.manager.giving import GIVER_SOCKET, Giving
+from mailcore.manager.giving import GIVER_SOCKET, Giving, open_giver
 from mailcore.manager.slots import Slots
 from mailcore.scheduler.entry import Entry
 from mailcore.scheduler.shared import Share
+from mailcore.shares.election import Election
 from mailcore.shares.holder import ASKS_KEPT, Holder
 from mailcore.shares.messages import PARTS, Answer, Ask, Dead, Welcome, rate_of
 from mailcore.shares.wire import BadMessage, MessageDecoder, encoded
-from mailcore.supervisor.listen import fitting_path
 
 __all__ = ["SHARES", "Sharing", "shares_directory"]
 
@@ -71,7 +72,13 @@ class Sharing:
         deliverers: Sequence[DelivererLink],
         directory: Path,
         clock: Callable[[], float] = boot_time,
+        relieve: Callable[[Path], bool] = lambda _: False,
+        elect: Callable[[Callable[[], int]], Election] | None = None,
     ) -> None:
+        """``relieve`` frees room on a full disk. ``elect`` makes the election, out of what returns the last one heard of.
+
+        By default it is a lock in the directory: all queues are on this host.
+        """
         self._context = context
         self._loop = context.loop
         self._deliverers = deliverers
@@ -80,9 +87,15 @@ class Sharing:
         self._holder = Holder(f"{os.getpid()}.{secrets.token_hex(8)}")  # another one after each start
         self._shared = context.scheduler.share(self._news)
         self._slots = Slots()
-        self.giving = Giving(directory, self._loop, self._limit_of, lambda: self._holder.epoch, clock)
+
+        def heard() -> int:
+            return self._holder.epoch
+
+        election = LockElection(directory, heard, clock) if elect is None else elect(heard)
+        self.giving = Giving(election, self._path, self._loop, self._limit_of, clock, relieve)
         self._transport: asyncio.Transport | None = None
         self._wake = asyncio.Event()
+        self._trouble = ""  # why this queue could not be the giver, as it was logged last
         self._asked_at = -math.inf
         self._is_answered = True
         self._ask_at = -math.inf  # not before
@@ -151,7 +164,12 @@ class Sharing:
     async def run(self) -> None:
         """Asks again and again, until it is cancelled."""
         while True:
-            await self.giving.look()
+            try:
+                await self.giving.look()
+            except OSError as error:  # another queue may be able to
+                if str(error) != self._trouble:
+                    self._context.log.failed("manager", f"cannot give shares of limits: {error}")
+                    self._trouble = str(error)
             if self._transport is None:
                 await self._connect()
             self.ask()
@@ -317,8 +335,8 @@ class Sharing:
     # -- the connection to the giver
 
     async def _connect(self) -> None:
-        with contextlib.suppress(OSError), fitting_path(self._path) as path:  # there may be none yet
-            await self._loop.create_unix_connection(lambda: _GiverLink(self), path)
+        with contextlib.suppress(OSError):  # there may be none yet
+            await open_giver(self._loop, self._path, lambda: _GiverLink(self))
 
     def connected(self, transport: asyncio.Transport | None) -> None:
         """Notes the connection to the giver; None: it is lost."""

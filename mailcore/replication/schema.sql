@@ -46,3 +46,11 @@ create table waypost.state (               -- small files that are replaced as a
   file  text collate "C" not null,
   bytes bytea not null,
   primary key (shard, file)) with (fillfactor = 50);
+
+create table waypost.giver (               -- one row: the process that divides the limits of destinations among all shards
+  one     boolean primary key default true check (one),
+  epoch   bigint not null,                 -- raised with each election, never used twice
+  owner   text not null,                   -- the node, its boot and the start of the process
+  beat    bigint not null default 0,       -- as of a shard
+  address text not null)                   -- where it answers
+  with (fillfactor = 50);

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from mailcore.replication.values import BYTEA, BYTEAS, CHAR, CHARS, INT8, INT8S, TEXT, TEXTS, Encoder, encoder
 
 __all__ = [
-    "ASK", "BEGIN", "CHUNKS", "COMMIT", "COMMIT_ONE", "CONFIRM", "FETCH", "FETCH_MARKS", "LIST", "LOOK", "READ",
-    "READ_ALL", "REGISTER",
+    "ASK", "BEGIN", "CHUNKS", "COMMIT", "COMMIT_ONE", "CONFIRM", "FETCH", "FETCH_MARKS", "GIVER_MAKE", "GIVER_READ",
+    "GIVER_RENEW", "GIVER_TAKE", "LIST", "LOOK", "READ", "READ_ALL", "REGISTER",
     "RENEW",
     "RESERVE", "SET_STATE", "STATES", "TAKE", "TAKE_WRITERS", "WRITERS", "Statement",
 ]  # fmt: skip
@@ -148,6 +148,27 @@ CONFIRM = Statement(
     "confirm",
     f"update waypost.shard set beat = beat + 1 where name = $1 and epoch = $2 and owner = $3 returning {_SHARD}, {KEPT}",
     (TEXT, INT8, TEXT),
+)
+
+# The giver of shares: one row for all nodes.
+_GIVER = "epoch, owner, beat, address"
+GIVER_READ = Statement("giver_read", f"select {_GIVER} from waypost.giver", ())
+GIVER_MAKE = Statement(
+    "giver_make",
+    "insert into waypost.giver (epoch, owner, address) values ($1, $2, $3)"
+    f" on conflict (one) do nothing returning {_GIVER}, {KEPT}",
+    (INT8, TEXT, TEXT),
+)
+GIVER_TAKE = Statement(
+    "giver_take",
+    "update waypost.giver set epoch = $3, owner = $4, beat = beat + 1, address = $5"
+    f" where epoch = $1 and beat = $2 and epoch < $3 returning {_GIVER}, {KEPT}",
+    (INT8, INT8, INT8, TEXT, TEXT),
+)
+GIVER_RENEW = Statement(
+    "giver_renew",
+    f"update waypost.giver set beat = $4 where epoch = $1 and owner = $2 and beat >= $3 and beat < $4 returning beat, {KEPT}",
+    (INT8, TEXT, INT8, INT8),
 )
 
 WRITERS = Statement(

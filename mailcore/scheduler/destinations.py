@@ -98,7 +98,7 @@ class Destinations:
     def opened(self, destination: Destination) -> None:
         """Offers the destination for selection: an obstacle is gone, or it has other mail than before."""
         destination.transport.offer(destination)
-        if destination.busy >= destination.share < destination.limit and self.shared is not None:
+        if destination.busy >= destination.share < destination.limit and self.shared and not destination.barred:
             self.shared.starves(destination)
         if destination.parked and destination.able():
             unpark(destination)

@@ -30,7 +30,7 @@ class Queues:
     def __init__(self, directory: Path, sink: CountingSink, **transport: object) -> None:
         self.sink = sink
         self.cores: dict[str, RunningCore] = {}
-        sections = {
+        sections: dict[str, dict[str, object]] = {
             "transports.smtp": {"destination_concurrency_limit": LIMIT, **transport},
             "deliverer": {"connection_idle_s": 2.0, "processes": 2},
         }
@@ -175,7 +175,8 @@ async def test_what_one_queue_found_dead_the_others_do_not_try(queues: Queues, s
     log = queues.cores["b"].log
 
     def put_off() -> bool:
-        return sum(line["event"] == "delivery" and line.get("status") == "deferred" for line in log()) >= 5
+        deferred = [line for line in log() if line["event"] == "delivery" and line.get("status") == "deferred"]
+        return len(deferred) >= 5
 
     await eventually(put_off, "mail that was put off")
     assert sink.connections == connections

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from mailcore.manager.election import LockElection
 from mailcore.manager.giving import GIVER_SOCKET, Giving
 from mailcore.shares.giver import COUNTED_S
 from mailcore.shares.holder import SHARE_S, Holder
@@ -34,7 +35,9 @@ class Node:
         self.made: list[Giving] = []
 
     async def giving(self, heard: int = 0) -> Giving:
-        made = Giving(self.directory, asyncio.get_running_loop(), lambda _: 5, lambda: heard, self.clock)
+        election = LockElection(self.directory, lambda: heard, self.clock)
+        loop = asyncio.get_running_loop()
+        made = Giving(election, self.directory / GIVER_SOCKET, loop, lambda _: 5, self.clock)
         self.made.append(made)
         await made.look()
         return made
@@ -96,7 +99,8 @@ async def test_after_an_hour_without_a_giver_there_is_nothing_to_wait_for(node: 
 
 async def test_after_another_start_of_the_host_there_is_nothing_to_wait_for(node: Node) -> None:
     one = await node.giving()
-    one._boot = "another"
+    assert isinstance(one.election, LockElection)
+    one.election._boot = "another"
     await one.look()
     node.kill(one)
     found = await node.giving()

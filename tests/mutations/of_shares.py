@@ -8,6 +8,7 @@ __all__ = ["MUTATIONS"]
 
 SHARES = "tests/shares/test_shares.py"
 ENDS = "tests/deliverer/test_shared_ends.py"
+ELECTION = "tests/replication/test_giver_election.py"
 GIVING = "tests/manager/test_giving.py"
 SHARING = "tests/manager/test_sharing.py"
 SLOTS = "tests/manager/test_slots.py"
@@ -163,16 +164,16 @@ MUTATIONS = [
     ),
     Mutation(
         "a giver does not wait for the shares that the one before gave",
-        "mailcore/manager/giving.py",
-        "self._begin(max(epoch, heard) + 1, min(now, until))",
-        "self._begin(max(epoch, heard) + 1, now - COUNTED_S)",
+        "mailcore/manager/election.py",
+        "self._begin(Elected(max(epoch, heard) + 1, min(now, until)))",
+        "self._begin(Elected(max(epoch, heard) + 1, now - COUNTED_S))",
         GIVING,
     ),
     Mutation(
         "a giver answers whose file was removed",
-        "mailcore/manager/giving.py",
-        "            if not self._is_ours():\n                self.end()\n                return None\n",
-        "",
+        "mailcore/manager/election.py",
+        "            if self._is_ours():\n                self._go_on()\n",
+        "            if True:\n                self._go_on()\n",
         GIVING,
     ),
     Mutation(
@@ -195,5 +196,19 @@ MUTATIONS = [
         "        if 0 < destination.part < 1:\n",
         "        if False:\n",
         SCHEDULER,
+    ),
+    Mutation(
+        "a process takes the row of a giver that renews it",
+        "mailcore/replication/giver_election.py",
+        "        elif row.owner == self._owner or self._watch.is_silent():\n",
+        "        else:\n",
+        ELECTION,
+    ),
+    Mutation(
+        "a giver answers when its election is over",
+        "mailcore/replication/giver_election.py",
+        "        return self.elected is not None and lease is not None and lease.holds(self._clock())\n",
+        "        return self.elected is not None\n",
+        ELECTION,
     ),
 ]

@@ -217,7 +217,7 @@ class Cluster:
 
     def empty(self) -> None:
         """Makes the tables of the store empty."""
-        self.primary.sql("truncate waypost.chunk, waypost.state, waypost.writer, waypost.shard")
+        self.primary.sql("truncate waypost.chunk, waypost.state, waypost.writer, waypost.shard, waypost.giver")
 
     def kill(self) -> None:
         for server in self.servers:
