@@ -6,7 +6,8 @@ Laws
 - A receiver hears PASSED_ON only when the next hop has taken the message for all recipients, and REFUSED only when no next
   hop can have it. Everything else is UNCERTAIN, also a deliverer that was killed: it may have sent the final dot.
 - A message that was passed on is one record, PASSED. It is not synced; if it is lost, arrival and end are lost together.
-- In memory is what the deliverers have at once, and nothing else; an offer that cannot go now is refused at once.
+- In memory is what the deliverers have at once, and nothing else; an offer that cannot go now is refused at once. Where other
+  queues share the limit of its destination, a few wait for an answer about that.
 - A next hop that is always late costs few clients a wait (``slow_hops``).
 
 Keeps law: passed-on-before-250, law: outcomes-balance (docs/laws.md).
@@ -75,10 +76,17 @@ class CutThrough:
 
     def offer(self, writer: FrameWriter, offer: Offer) -> None:
         """Passes a message on, or refuses the offer at once. ``writer``: to the receiver."""
+        routed, limits = self._route(offer.envelope), self._flow.limits
+        if routed is not None and limits is not None:
+            name = self._name(offer.envelope, *routed)
+            if limits.asks_for(name, lambda: self._offered(writer, offer, routed)):
+                return
+        self._offered(writer, offer, routed)
+
+    def _offered(self, writer: FrameWriter, offer: Offer, routed: tuple[str, str] | None) -> None:
         context = self._context
         envelope, now = offer.envelope, context.now()
         context.go_on()  # the scheduler's clock advances in here: a turn must see what has ended, such as a rest
-        routed = self._route(envelope)
         begun = NO_ROUTE if routed is None else self._select(envelope, *routed, now)
         if routed is None or isinstance(begun, str):
             context.count("cut_through_refused")
@@ -118,6 +126,12 @@ class CutThrough:
             return None  # each would have a verdict of its own
         return found
 
+    def _name(self, envelope: Envelope, transport: str, destination: str) -> str:
+        """Returns the name that the scheduler has for the destination."""
+        if transport in self._context.scheduler.by_recipient:
+            return of_recipient(envelope.recipients[0].address, destination)
+        return destination
+
     def _select(
         self, envelope: Envelope, transport: str, destination: str, now: float
     ) -> tuple[DelivererLink, Entry] | str:
@@ -132,9 +146,7 @@ class CutThrough:
         link = flow.roomiest()
         if link is None or not scheduler.may_admit:
             return NO_ROOM
-        name = destination
-        if transport in scheduler.by_recipient:
-            name = of_recipient(envelope.recipients[0].address, destination)
+        name = self._name(envelope, transport, destination)
         numbers = [recipient.number for recipient in envelope.recipients]
         priority = priority_of(envelope.options) if envelope.options else 0
         scheduler.admit(queue_id, 0, [(number, transport, name) for number in numbers], now, priority)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -72,6 +72,9 @@ class DelivererLink:
 
 class Limits(Protocol):
     """The limits of destinations that several queues share (``mailcore.manager.sharing``)."""
+
+    def asks_for(self, destination: str, then: Callable[[], None]) -> bool:
+        """Asks for a share of a destination without mail, and calls ``then`` soon; False if there is nothing to wait for."""
 
     def place(self, entry: Entry, roomiest: DelivererLink) -> DelivererLink | None:
         """Returns the deliverer for an entry that was selected. None if there is no place now: then it is given back."""

@@ -45,6 +45,7 @@ BEAT_S = 1.0
 ASK_S_MIN = 0.002  # between two questions
 ASK_COST = 20  # times what a question costs: so they take a twentieth of a processor at most
 ANSWER_S = 0.25  # a question is not asked again within this while it has no answer
+OFFERS_MAX = 100  # destinations of messages that wait in memory for an answer
 TELL_S = 0.5  # between two messages to the deliverers that only name later ends
 RETRY_S = 0.05  # a giver that was killed is followed by another at once
 RATE_S = 2.0  # mail that would take longer by a rate wants all of it
@@ -94,6 +95,7 @@ class Sharing:
         election = LockElection(directory, heard, clock) if elect is None else elect(heard)
         self.giving = Giving(election, self._path, self._loop, self._limit_of, clock, relieve)
         self._transport: asyncio.Transport | None = None
+        self._offered: dict[str, list[Callable[[], None]]] = {}  # destination -> what waits for an answer about it
         self._wake = asyncio.Event()
         self._trouble = ""  # why this queue could not be the giver, as it was logged last
         self._asked_at = -math.inf
@@ -115,6 +117,20 @@ class Sharing:
         self._told_at = -math.inf
 
     # -- entries
+
+    def asks_for(self, destination: str, then: Callable[[], None]) -> bool:
+        """Asks for a share of a destination without mail, and calls ``then`` soon; False if there is nothing to wait for."""
+        known = destination in self._wanted or self._holder.allowed(destination, self._clock())
+        if known or self._transport is None or len(self._offered) >= OFFERS_MAX:
+            return False
+        self._offered.setdefault(destination, []).append(then)
+        self._loop.call_later(ANSWER_S, self._end_offers, destination)
+        self.ask_soon()
+        return True
+
+    def _end_offers(self, destination: str) -> None:
+        for then in self._offered.pop(destination, ()):
+            then()
 
     def place(self, entry: Entry, roomiest: DelivererLink) -> DelivererLink | None:
         """Returns the deliverer for an entry that was selected. None if there is no place now: then it is given back."""
@@ -199,6 +215,10 @@ class Sharing:
                 rate = rate_of(demand.destination)
                 parts = math.ceil(PARTS * demand.entries * demand.rate_delay / RATE_S)
                 wanted[rate] = min(PARTS, parts) if rate in self._sought else PARTS
+        for name, offers in self._offered.items():
+            wanted[name] = wanted.get(name, 0) + len(offers)
+            if self._context.scheduler.tuning.destination(name).destination_rate_delay > 0:
+                wanted[rate_of(name)] = PARTS
         in_use = self._slots.totals(now)
         for name in in_use.keys() - self._sought:  # a connection at rest keeps its place while no other queue wants it
             wanted[name] = max(wanted.get(name, 0), in_use[name])
@@ -254,6 +274,8 @@ class Sharing:
         for old in [each for each in self._dead if each <= round_]:
             del self._dead[old]
         self._give()
+        for name in self._offered.keys() & self._wanted.keys():
+            self._end_offers(name)
         idle = {name for name in self._slots.totals(self._clock()) if not self._shared.has_mail(name)}
         self._returning |= idle & self._sought
         if self._clock() - self._told_at >= TELL_S or self._returning or self._is_to_end():

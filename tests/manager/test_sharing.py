@@ -142,6 +142,24 @@ async def test_mail_for_a_new_destination_does_not_wait_for_a_beat(host: Host, n
     assert queue.questions == before + 1, "nobody waits for it"
 
 
+async def test_a_share_may_be_asked_for_before_there_is_mail(host: Host, no_beat: None) -> None:
+    queue = await host.start()
+    called: list[int] = []
+    assert queue.sharing.asks_for(NEXT_HOP, lambda: called.append(queue.sharing._holder.allowed(NEXT_HOP, boot_time())))
+    await queue.until(lambda: called)
+    assert called == [1]
+    assert not queue.sharing.asks_for(NEXT_HOP, lambda: None), "it is known"
+
+
+async def test_what_waits_for_a_share_without_an_answer_waits_shortly(host: Host, no_beat: None) -> None:
+    queue = await host.start()
+    queue.sharing.giving.election.holds = lambda: False  # type: ignore[method-assign]
+    called: list[int] = []
+    assert queue.sharing.asks_for(NEXT_HOP, lambda: called.append(queue.sharing._holder.allowed(NEXT_HOP, boot_time())))
+    await queue.until(lambda: called)
+    assert called == [0]
+
+
 async def test_alone_it_has_all_of_the_limit_without_a_beat(host: Host, no_beat: None) -> None:
     queue = await host.start()
     await queue.accept(1)
