@@ -29,7 +29,7 @@ from mailcore.supervisor.child import Main, run_child
 from mailcore.supervisor.start import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from mailcore.config.live_maps import LiveMaps, MapLog
     from mailcore.control.local_filter import LocalFilter
@@ -41,8 +41,9 @@ if TYPE_CHECKING:
     from mailcore.pickup.verification import Verifier
     from mailcore.receiver.stored import ReceiverStores
     from mailcore.routing.resolve import Routing
+    from mailcore.supervisor.users import Users
 
-__all__ = ["ROLES", "checks_of", "main"]
+__all__ = ["ROLES", "checks_of", "main", "run_shards"]
 
 
 def _receiver() -> Main:
@@ -140,7 +141,8 @@ def _control() -> Main:
             opened.append(_local_stores(settings))
         return opened[0]
 
-    beside = (partial(pickup.run, _open_filter, _open_verifier, open_stores), _metrics, _tls_reports)
+    works = (partial(pickup.run, _open_filter, _open_verifier, open_stores), _metrics, _tls_reports)
+    beside = tuple(partial(_once_on_a_node, work) for work in works)
     files = SettingsFiles(partial(load, look_at_certificate=False), load_managed, managed_path)
     return partial(
         server.main, open_archive, open_feed, _open_rewriting, beside, open_filter=_open_filter, files=files,
@@ -156,6 +158,12 @@ def _local_stores(settings: Settings) -> LocalStores | None:
 
     found = open_control(settings)
     return LocalStores(found.store, found.pickup, found.end_at, found.reserved, found.number)
+
+
+async def _once_on_a_node(work: Callable[..., Coroutine[Any, Any, None]], settings: Settings, *parts: Any) -> None:
+    """Runs what a node has once, beside the control process of its first shard."""
+    if not settings.shard:
+        await work(settings, *parts)
 
 
 def _open_filter(settings: Settings) -> LocalFilter | None:
@@ -217,6 +225,19 @@ ROLES: dict[str, Role] = {
     "exporter": Role(_exporter),
     "owner": Role(_owner),
 }
+
+
+def run_shards(settings: Settings, users: Users, read: Callable[[], Settings]) -> int:
+    """Runs the process above the supervisors of several shards until it is killed; returns an exit status if it can't start."""
+    from mailcore.supervisor import node  # a queue that is alone does not load it
+
+    return node.main(settings, ROLES, _is_drained, users, read)
+
+
+def _is_drained(settings: Settings) -> bool:
+    from mailcore.control.drained import is_drained  # the process that asks loads it
+
+    return is_drained(settings)
 
 
 def main() -> int:

@@ -9,6 +9,7 @@ from mailcore import processes
 from mailcore.config.load import ConfigError, load
 from mailcore.config.route_files import route_faults
 from mailcore.config.settings import Settings
+from mailcore.config.shards import are_several
 from mailcore.supervisor import supervisor
 from mailcore.supervisor.users import UsersError, find_users
 from mailcore.terminal.command import UsageError, add_common, config_path
@@ -47,4 +48,6 @@ def _run(arguments: argparse.Namespace) -> int:
             raise ConfigError("\n".join(map(str, faults)))
         return again
 
+    if are_several(settings):
+        return processes.run_shards(settings, users, read)
     return supervisor.main(settings, processes.ROLES, users, read)

@@ -176,6 +176,8 @@ class _Reading(Document):
         route_maps.absolute(sections["route_maps"], self._base)
         traces.settle(sections, self._fault)
         nodes.settle(sections["nodes"], self._base, self._fault)
+        if sections["nodes"].get("database") and sections["core"].get("shards", 1) > 1:
+            self._fault(("core", "shards"), "must be 1 with [nodes] database: it keeps one queue of a node")
         oidc.settle(sections["oidc"], self._base, self._fault)
         alerts.settle(sections["alerts"], self._base, self._fault)
         levels = [each.get("tls") for each in transports.values()] + [each.get("level") for each in policies.values()]

@@ -65,6 +65,7 @@ _SECTIONS = {  # not managed -> why
     "nodes": "it says where the mail is",
     "oidc": "it says who may sign in",
     "control": "it says who may change what",
+    "core": "the number of queues decides which processes there are",
     "supervisor": "the processes are watched by it",
 }
 _FILES = frozenset(

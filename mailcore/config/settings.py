@@ -19,6 +19,7 @@ from mailcore.config.certificates import Pair
 from mailcore.config.client_auth import ClientAuth
 from mailcore.config.clients import Clients
 from mailcore.config.control import Control
+from mailcore.config.core import Core
 from mailcore.config.deliverer import Deliverer
 from mailcore.config.dkim import DkimKey
 from mailcore.config.dnsbl import Dnsbl
@@ -50,9 +51,14 @@ from mailcore.config.transports import Destination, Scheduler, Transport
 
 __all__ = [
     "DEFAULT_ROUTE", "DIRECTORIES", "HOME_DEFAULT", "SECTIONS", "SHIPPED_TRANSPORTS", "Bounce", "Control",
-    "Deliverer", "Destination", "Esmtp", "Export", "Maildrop", "Metrics", "Portal", "Queue", "Receiver", "Relay",
-    "Reports", "Scheduler", "Settings", "Supervisor", "Tls", "TlsPolicy", "Transport",
+    "Core", "Deliverer", "Destination", "Esmtp", "Export", "Maildrop", "Metrics", "Portal", "Queue", "Receiver", "Relay",
+    "Reports", "Scheduler", "Settings", "Supervisor", "Tls", "TlsPolicy", "Transport", "shard_place",
 ]  # fmt: skip
+
+
+def shard_place(directory: Path, number: int) -> Path:
+    """Returns the place of a shard beside what is in ``directory``."""
+    return directory / "shards" / f"{number:02}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +88,7 @@ class Settings:
     lenient: Lenient = field(default_factory=Lenient)
     client_auth: ClientAuth = field(default_factory=ClientAuth)
     control: Control = field(default_factory=Control)
+    core: Core = field(default_factory=Core)
     supervisor: Supervisor = field(default_factory=Supervisor)
     export: Export = field(default_factory=Export)
     maildrop: Maildrop = field(default_factory=Maildrop)
@@ -111,6 +118,7 @@ class Settings:
     # Parameters that the file sets: "scheduler.NAME", "transports.TRANSPORT.NAME". Two files with equal values are equal.
     written: tuple[str, ...] = field(default=(), compare=False)
     source: str = field(default="", compare=False)  # absolute path of the configuration file
+    shard: int | None = None  # of one of several shards, its number (``shards``); None: the queue is alone
 
     @property
     def all_listeners(self) -> tuple[Listener, ...]:
@@ -151,18 +159,41 @@ class Settings:
     @property
     def events_directory(self) -> Path:
         """Returns the directory of the events that the reports are made from."""
-        return self.home / "events"
+        return self.place / "events"
 
     @property
     def identified_directories(self) -> dict[str, Path]:
         """Returns the directories that carry the identity of this Waypost (mailcore/queue/identity.py), by name."""
-        directories = {"home": self.home, "queue": self.queue_directory, "spool": self.spool_directory}
+        directories = {"home": self.place, "queue": self.queue_directory, "spool": self.spool_directory}
         return directories | ({"events": self.events_directory} if self.export.enabled else {})
 
     @property
     def ballast_directories(self) -> list[str]:
         """Returns the directories whose disks have a ballast (mailcore/queue/ballast.py), the most important first."""
         return [str(self.identified_directories[name]) for name in BALLAST if name in self.identified_directories]
+
+    @property
+    def place(self) -> Path:
+        """Returns the directory of what belongs to this queue: the home, or that of a shard."""
+        return shard_place(self.home, self.shard) if self.shard else self.home
+
+    @property
+    def tuned_file(self) -> Path:
+        """Returns the file of the values set live, which the manager keeps."""
+        return self.place / "tuned.toml"
+
+    @property
+    def node_run_directory(self) -> Path:
+        """Returns the run directory of the node: what is the same for all its shards."""
+        return self.run_directory if self.shard is None else self.run_directory.parent.parent
+
+    @property
+    def shard_directories(self) -> list[Path]:
+        """Returns the directories that those of a shard are in, the outer ones first; none if the queue is alone."""
+        if self.shard is None:
+            return []
+        places = [self.place, self.queue_directory.parent, self.spool_directory.parent] if self.shard else []
+        return list(dict.fromkeys(each for place in places for each in (place.parent, place)))
 
     @property
     def reports_directory(self) -> Path:
@@ -191,6 +222,7 @@ SECTIONS: dict[str, type] = {
     "lenient": Lenient,
     "client_auth": ClientAuth,
     "control": Control,
+    "core": Core,
     "supervisor": Supervisor,
     "export": Export,
     "maildrop": Maildrop,

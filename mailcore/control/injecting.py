@@ -3,7 +3,7 @@
 Messages that are handed in at the same time have different queue ids: ids are given out one at a time, in the threads that open
 the files.
 
-Keeps law: ids-never-reused (docs/laws.md).
+Keeps law: ids-never-reused, law: drained-before-forgotten (docs/laws.md).
 
 The message is complete in its spool file, synced, before the manager hears of it; the answer comes when the manager's record
 is synced. When it is unknown whether that happened, the file stays: a queued envelope may need it; if none does, the sweep
@@ -74,6 +74,10 @@ class Injecting:
         if session.injection is not None:
             raise InjectionRefused(
                 "a message is being handed in on this connection already; inject_end comes first", code=Code.CONFLICT
+            )
+        if not self._settings.receiver.processes:
+            raise InjectionRefused(
+                "this shard takes no mail: it is beyond [core] shards, and drains", code=Code.UNAVAILABLE
             )
         if self._under_way >= INJECTIONS_MAX:
             raise InjectionRefused(f"{INJECTIONS_MAX} messages are being handed in already; try again", code=Code.BUSY)

@@ -37,6 +37,7 @@ from mailcore.config.managed import (
 )
 from mailcore.config.settings import Settings
 from mailcore.config.settings_files import SettingsFiles
+from mailcore.config.shards import name_of
 from mailcore.config.tuned import Timed, Values
 from mailcore.config.tuned import read as read_tuned
 from mailcore.control.address_faults import address_faults
@@ -175,10 +176,10 @@ class Managing:
             is_waiting = bool(waiting or concerned(old, new))  # also if only the origin of a value changed
         except ConfigError as error:
             fault = str(error)
-        reload = last_result(self._settings.run_directory)
+        reload = last_result(self._settings.node_run_directory)
         tuned: tuple[Values, Timed] = ({}, {})
         with contextlib.suppress(OSError, ValueError):  # the manager says what is wrong with it
-            tuned = read_tuned(self._settings.home / "tuned.toml")
+            tuned = read_tuned(self._settings.tuned_file)
         known = known_settings(document, managed, tuned, time.time())
         return SettingsKnown(
             manages=self._manages(managed),
@@ -194,7 +195,7 @@ class Managing:
     def _in_force(self) -> Settings:
         """Returns the settings that the processes have: this one did not start again for each change. Raises NotManaged."""
         try:
-            return stored_settings(self._settings.run_directory / SETTINGS_NAME)
+            return stored_settings(self._settings.node_run_directory / SETTINGS_NAME)
         except OSError as error:
             raise NotManaged(f"{error.filename}: {error.strerror}", code=Code.UNAVAILABLE) from error
 
@@ -260,7 +261,7 @@ class Managing:
         if faults := kept_map_faults(new):
             return _refused(faults, after)
         old = self._in_force()
-        faults = address_faults(old, new, sockets_are_given=sockets_are_given(self._settings.run_directory))
+        faults = address_faults(old, new, sockets_are_given=sockets_are_given(self._settings.node_run_directory))
         if faults := [*faults, *room_faults(old, new, self._disk)]:
             return _refused(faults, after)
         refused = not_while_running(old, new, sockets_are_given=False)
@@ -326,9 +327,11 @@ class Managing:
 
     def _ask_for_reload(self) -> None:
         with contextlib.suppress(OSError, ValueError):
-            processes = json.loads((self._settings.run_directory / "processes.json").read_text())
-            if processes.get("supervisor") == os.getppid():  # another parent would not know the signal
-                os.kill(os.getppid(), RELOAD)
+            processes = json.loads((self._settings.node_run_directory / "processes.json").read_text())
+            shard = self._settings.shard
+            ours = processes.get("supervisor" if shard is None else name_of("supervisor", shard))
+            if ours == os.getppid():  # another parent would not know the signal
+                os.kill(processes["supervisor"], RELOAD)
 
 
 def _refused(faults: list[KeyFault], revision: str) -> SettingsChanged:

@@ -144,7 +144,7 @@ class ControlServer:
             settings,
             Spool(disk, str(settings.spool_directory), None if stores is None else stores.control),
             self.link,
-            QueueIds(CONTROL, time.time, reserved, shard=0 if stores is None else stores.number),
+            QueueIds(CONTROL, time.time, reserved, shard=settings.shard or 0 if stores is None else stores.number),
             time.time,
             ThreadPoolExecutor(SPOOLERS, "spool"),
             settings.receiver.hostname or socket.gethostname(),

@@ -30,7 +30,7 @@ ALL = "*"  # all next hops, as in a scenario
 
 def live_values(settings: Settings, parameters: Parameters, now: float) -> tuple[list[Value], list[str]]:
     """Returns the values of tuned.toml in force, and a sentence for each no longer allowed: the manager ignores it too."""
-    path = settings.home / "tuned.toml"
+    path = settings.tuned_file
     try:
         lasting, timed = read_tuned(path)
     except (OSError, ValueError) as error:

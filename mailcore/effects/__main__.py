@@ -20,6 +20,7 @@ import msgspec
 from mailcore.config.document import ConfigError
 from mailcore.config.load import load_managed
 from mailcore.config.settings import Settings
+from mailcore.config.shards import of_shard
 from mailcore.control.effects import Question
 from mailcore.control.protocol.effects import ClientEffects, SettingsEffects
 from mailcore.effects.arrivals import Arrivals
@@ -69,6 +70,8 @@ def effects(question: Question) -> SettingsEffects:
     try:
         old = stored_settings(Path(question.run_directory) / SETTINGS_NAME)
         new, _ = load_managed(Path(question.source), question.managed_text)
+        if old.shard is not None:
+            new = of_shard(new, old.shard)
         _look(question, old, new, answer)
     except (OSError, MapFault, ConfigError) as error:
         answer.error = str(error)

@@ -140,7 +140,7 @@ class Manager:
         self.full_disk = FullDisk(self.context, ballast, settings)
         self.housekeeping = Housekeeping(self.context, self.flow)
         self.orders = Orders(self.context, self.flow, self.passes)
-        tuned = Tuned(disk, settings.home / "tuned.toml")
+        tuned = Tuned(disk, settings.tuned_file)
         self.state = State(self.context, self.flow, tuned)
         self.overrides = Overrides(self.context, tuned)
         if lease is not None:

@@ -133,7 +133,7 @@ class Taking:
             store=store,
         )
         reserved = ReservedTime(ReservedFile(disk, ids) if stores is None else stores.reserved)
-        self._ids = QueueIds(PICKUP, clock, reserved, shard=0 if stores is None else stores.number)
+        self._ids = QueueIds(PICKUP, clock, reserved, shard=settings.shard or 0 if stores is None else stores.number)
         self._to_remove = self._unreported(queue, lane)
         self._ignored: set[str] = set()  # damaged ones that could not be set aside
         self._names_unsynced = True  # the process before may have removed names and not synced them

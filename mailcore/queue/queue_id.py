@@ -16,7 +16,7 @@ from concurrent.futures import Executor
 
 from mailcore.queue.reserved_time import ReservedTime
 
-__all__ = ["CONTROL", "PICKUP", "SHARDS", "QueueIds", "arrival_of"]
+__all__ = ["CONTROL", "PICKUP", "SHARDS", "QueueIds", "arrival_of", "shard_of"]
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _CHARACTERS = 13
@@ -113,10 +113,22 @@ class QueueIds:
 
 def arrival_of(queue_id: str) -> float:
     """Returns the arrival time in an id, in wall-clock seconds. Raises ValueError if it is not a queue id."""
+    bits, has_shard = _bits_of(queue_id)
+    return (bits >> (_SHARD_BITS if has_shard else _WRITER_BITS)) / 1e6
+
+
+def shard_of(queue_id: str) -> int:
+    """Returns the number of the shard in an id; 0: that of a queue that is alone. Raises ValueError if it is not a queue id."""
+    bits, has_shard = _bits_of(queue_id)
+    return bits >> _SHARD_WRITER_BITS & SHARDS - 1 if has_shard else 0
+
+
+def _bits_of(queue_id: str) -> tuple[int, bool]:
+    """Returns the bits of an id, and whether it has the number of a shard. A report's id begins with that of its message."""
     characters = queue_id[:_CHARACTERS]
     if len(characters) < _CHARACTERS or any(character not in _VALUES for character in characters):
         raise ValueError(f"{queue_id!r} is not a queue id")
     bits = 0
     for character in characters:
         bits = bits << 5 | _VALUES[character]
-    return (bits >> (_SHARD_BITS if _VALUES[characters[0]] >= _SHARD_FIRST else _WRITER_BITS)) / 1e6
+    return bits, _VALUES[characters[0]] >= _SHARD_FIRST

@@ -137,7 +137,7 @@ class Receiving:
         self.commit = GroupCommit(self.writer, loop, settings.queue.commit_delay_ms / 1000)
         self.link = ManagerLink(settings.run_directory / MANAGER_SOCKET, number, lane, self.writer.durable, loop)
         self._threads = ThreadPoolExecutor(SPOOL_THREADS, "spool")
-        shard = 0 if stores is None else stores.number
+        shard = settings.shard or 0 if stores is None else stores.number
         self._ids = QueueIds(number, time.time, reserved, self._threads, shard=shard)
         self._ids.prepare()
         self.reception = Reception(

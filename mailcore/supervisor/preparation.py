@@ -22,7 +22,15 @@ from mailcore.supervisor.fresh_addresses import fresh_addresses, ports_of, unusa
 from mailcore.supervisor.room import ballast_of
 from mailcore.supervisor.users import Users
 
-__all__ = ["HomeError", "identify", "prepare", "prepare_home", "refuse_fresh_addresses", "refuse_shared_ports"]
+__all__ = [
+    "HomeError",
+    "identify",
+    "make_home",
+    "prepare",
+    "prepare_home",
+    "refuse_fresh_addresses",
+    "refuse_shared_ports",
+]
 
 LOCK_WAIT_S = 3.0  # children of the previous supervisor may still be ending
 
@@ -31,18 +39,27 @@ class HomeError(Exception):
     """The home can't be used; the message says why."""
 
 
-def prepare_home(settings: Settings) -> int:
-    """Creates the home and takes its lock; returns the descriptor that holds it. Raises HomeError.
+def make_home(settings: Settings) -> None:
+    """Creates the home, or the place of a shard, with the directories of sockets and logs. Raises HomeError.
 
     The directories of mail are created by ``identify``: their disks may be missing.
     """
     disk = Disk()
     try:
-        for directory in (settings.home, settings.run_directory, settings.log_directory):
+        for directory in (settings.place, settings.run_directory, settings.log_directory):
             disk.make_directory(str(directory))
             if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
                 raise HomeError(f"{directory} can't be read and written by this user (uid {os.getuid()})")
-        path = settings.home / "lock"
+    except OSError as error:
+        raise HomeError(f"{error.filename or settings.place}: {error.strerror}") from error
+
+
+def prepare_home(settings: Settings) -> int:
+    """Creates the home, or the place of a shard, and takes its lock; returns the descriptor that holds it. Raises HomeError."""
+    make_home(settings)
+    disk = Disk()
+    try:
+        path = settings.place / "lock"
         until = time.monotonic() + LOCK_WAIT_S
         while True:
             try:
@@ -51,13 +68,13 @@ def prepare_home(settings: Settings) -> int:
             except Locked as error:
                 if time.monotonic() > until:
                     pid = path.read_text(errors="replace").strip()
-                    raise HomeError(f"another Waypost (process {pid}) is running on {settings.home}") from error
+                    raise HomeError(f"another Waypost (process {pid}) is running on {settings.place}") from error
                 time.sleep(0.1)
         # In place, and before it is cut to length: on a full disk there is no other block for it.
         with contextlib.suppress(OSError):  # only a sentence needs it
             os.ftruncate(lock, os.pwrite(lock, f"{os.getpid()}\n".encode(), 0))
     except OSError as error:
-        raise HomeError(f"{error.filename or settings.home}: {error.strerror}") from error
+        raise HomeError(f"{error.filename or settings.place}: {error.strerror}") from error
     return lock
 
 

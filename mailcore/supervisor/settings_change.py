@@ -31,6 +31,7 @@ _READ_BY: dict[str, tuple[str, ...]] = {
     "client_auth": ("deliverer",),
     "clients": ("receiver",),
     "control": ("control", "exporter"),
+    "core": ("control",),
     "deliverer": ("receiver", "manager", "control", "deliverer"),
     "dkim": ("receiver", "manager", "control", "deliverer"),
     "dnsbl": ("receiver",),
@@ -56,6 +57,7 @@ _READ_BY: dict[str, tuple[str, ...]] = {
     "routes": ("receiver", "manager", "control"),
     "scheduler": ("manager", "control"),
     "sender_routes": ("receiver", "manager", "control"),
+    "shard": ROLES,
     "smtp_discard_ehlo_keywords": ("deliverer",),
     "source": ("control",),
     "smtpd_discard_ehlo_keywords": ("receiver",),
@@ -154,6 +156,8 @@ def not_while_running(old: Settings, new: Settings, *, sockets_are_given: bool) 
         found.append("[export] enabled can't be changed while Waypost runs: it decides which directories are locked")
     if old.nodes != new.nodes:
         found.append("[nodes] can't be changed while Waypost runs: it says which queue this is; restart the service")
+    if old.core.shards != new.core.shards:
+        found.append("[core] shards can't be changed while Waypost runs: each shard has processes of its own")
     addresses = [each.address for each in new.all_listeners]
     if sockets_are_given and sorted(addresses) != sorted(each.address for each in old.all_listeners):
         found.append(

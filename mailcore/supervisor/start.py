@@ -28,7 +28,7 @@ from mailcore.supervisor.child import Main, run_child
 from mailcore.supervisor.forked import run_and_exit
 from mailcore.supervisor.users import User
 
-__all__ = ["TITLE", "Order", "Process", "Role", "prepare_role", "start"]
+__all__ = ["TITLE", "Order", "Process", "Role", "close_all_but", "forked", "prepare_role", "start"]
 
 TITLE = "waypost: "  # how the command line of a forked child begins, before its name and home
 
@@ -80,7 +80,8 @@ def prepare_role(role: Role) -> None:
 
 def start(role: Role, order: Order) -> Process:
     """Starts the child. Raises OSError if there is no memory or no free process, and the errors of loading the room."""
-    return _forked(role.load(), order)
+    main, parent = role.load(), os.getpid()
+    return forked(lambda: _run_as_child(main, order, parent))
 
 
 class _Forked:
@@ -104,14 +105,14 @@ class _Forked:
             os.kill(self.pid, signal.SIGKILL)
 
 
-def _forked(main: Main, order: Order) -> Process:
-    parent = os.getpid()
+def forked(work: Callable[[], int]) -> Process:
+    """Runs ``work`` in a copy of this process, which ends with the status that it returns. Raises OSError."""
     gc.freeze()  # no collection touches what is loaded, so that its pages stay shared
     sys.stdout.flush()
     sys.stderr.flush()  # or the child would write the rest, too
     pid = os.fork()
     if not pid:
-        run_and_exit(lambda: _run_as_child(main, order, parent))
+        run_and_exit(work)
     return _Forked(pid)
 
 
@@ -126,11 +127,7 @@ def _become_a_child(order: Order) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
-    first = 3
-    for kept in sorted(order.handed):
-        os.closerange(first, kept)
-        first = kept + 1
-    os.closerange(first, max(first, os.sysconf("SC_OPEN_MAX")))
+    close_all_but(order.handed)
     if (user := order.user) is not None:
         os.setgroups(user.groups)
         os.setregid(user.gid, user.gid)
@@ -138,7 +135,22 @@ def _become_a_child(order: Order) -> None:
     if os.geteuid() != 0:
         _keep_ambient_capabilities_alone()
     os.environ.update(order.variables)
-    setproctitle.setproctitle(f"{TITLE}{order.name} {os.path.dirname(os.path.dirname(order.stored))}")
+    setproctitle.setproctitle(f"{TITLE}{order.name} {_home_of(order.stored)}")
+
+
+def _home_of(stored: str) -> str:
+    """Returns the directory above the run directory that the settings are stored in; of a shard, above that of its node."""
+    above = os.path.dirname(os.path.dirname(stored))
+    return os.path.dirname(os.path.dirname(above)) if os.path.basename(above) == "shards" else above
+
+
+def close_all_but(handed: Sequence[int]) -> None:
+    """Closes all descriptors of this process but 0, 1, 2 and those in ``handed``."""
+    first = 3
+    for kept in sorted(handed):
+        os.closerange(first, kept)
+        first = kept + 1
+    os.closerange(first, max(first, os.sysconf("SC_OPEN_MAX")))
 
 
 def _keep_ambient_capabilities_alone() -> None:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from mailcore.config.settings import Settings
+from mailcore.config.shards import forget_known, name_of
 from mailcore.config.values import listen_address
 from mailcore.counted import counted
 from mailcore.log.disk import Disk, is_full
@@ -61,7 +62,7 @@ from mailcore.supervisor.shared_counts import COUNTS, make_counts
 from mailcore.supervisor.start import Order, Process, Role, prepare_role, start
 from mailcore.supervisor.users import ALONE, Users
 
-__all__ = ["main"]
+__all__ = ["Shared", "Supervisor", "main", "refuse_start", "rest_under_systemd", "say"]
 
 BACKOFF_S_MIN = 0.05
 BACKOFF_S_MAX = 5.0
@@ -101,7 +102,7 @@ class Child:
         return f"{self.role}.{self.number}" if self.role in ("receiver", "deliverer") else self.role
 
 
-def _say(message: str) -> None:
+def say(message: str) -> None:
     """Prints a line on stderr, if it is still open."""
     with contextlib.suppress(OSError):
         print(f"waypost: {message}", file=sys.stderr, flush=True)
@@ -110,6 +111,14 @@ def _say(message: str) -> None:
 def _both_clocks() -> tuple[float, float]:
     """Returns the wall clock and the seconds since the boot: a change of their difference is a jump of the wall clock."""
     return time.time(), time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """The descriptors of what all receivers share: ``shared_counts`` and ``kept_pairs``; empty: not made yet."""
+
+    counts: Sequence[int] = ()
+    kept: Sequence[int] = ()
 
 
 class Supervisor:
@@ -129,7 +138,10 @@ class Supervisor:
         service: Service | None = None,
         held: Held | None = None,
         read: Callable[[], Settings] | None = None,
+        of_receivers: Shared | None = None,
     ) -> None:
+        """``of_receivers``: what all receivers of the node share; None: it is made here. In one of several shards the process
+        above has checked the addresses of a reload."""
         self.settings = settings
         self.roles = roles
         self.stored = stored
@@ -143,8 +155,9 @@ class Supervisor:
         self._wanted = False  # a reload was asked for
         self._untold: dict[str, Any] | None = None  # the result of a reload that could not be written
         self._sockets: dict[int, dict[str, socket.socket]] = {}  # by the receiver's number and the address
-        self._counts: list[int] = []  # shared by the receivers
-        self._kept: list[int] = []  # this as well
+        shared = of_receivers or Shared()
+        self._counts = list(shared.counts)
+        self._kept = list(shared.kept)
         self._share()
         self.log = MailLog(settings.log_directory)
         self.started_at, self.since_boot_s = _both_clocks()
@@ -289,7 +302,7 @@ class Supervisor:
             if kept:
                 variables[KEPT] = ",".join(map(str, kept))
             order = Order(
-                child.name, child.role, child.number, str(self.stored),
+                self._named(child), child.role, child.number, str(self.stored),
                 handed=[*handed, *counts, *kept, pulse.writer],
                 variables={**self.users.environment(child.role), **self._identity, **variables},
                 user=self.users.of(child.role),
@@ -303,14 +316,18 @@ class Supervisor:
             if not isinstance(error, OSError):
                 traceback.print_exc()
             why = error.strerror if isinstance(error, OSError) else repr(error)
-            _say(f"{child.name} can't be started: {why}; retrying every {BACKOFF_S_MAX:.0f} s")
+            say(f"{self._named(child)} can't be started: {why}; retrying every {BACKOFF_S_MAX:.0f} s")
             child.due = child.started + BACKOFF_S_MAX
             return
         pulse.started()
         child.pulse = pulse
         child.started_at, child.since_boot_s = _both_clocks()
         child.restarts += 1
-        self.log.started(child.name, str(child.process.pid))
+        self.log.started(self._named(child), str(child.process.pid))
+
+    def _named(self, child: Child) -> str:
+        """Returns the name of a child for people and for the log, which all shards of a node share."""
+        return name_of(child.name, self.settings.shard or 0)
 
     def _has_stuck_child(self) -> bool:
         """Returns True if a child that was killed because it hung is still there: the kernel does not end it.
@@ -343,8 +360,8 @@ class Supervisor:
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
         if child.hung_s:
             how, child.hung_s = f"{how}, as it had hung for {child.hung_s:.0f} s", 0.0
-        self.log.child_ended(child.name, child.process.pid, how)
-        _say(f"{child.name} (process {child.process.pid}) ended with {how}")
+        self.log.child_ended(self._named(child), child.process.pid, how)
+        say(f"{self._named(child)} (process {child.process.pid}) ended with {how}")
         now = time.monotonic()
         killed = code < 0
         if killed or now - child.started > HEALTHY_S:
@@ -391,7 +408,7 @@ class Supervisor:
         if plan.refused:
             self.log.reload_refused(plan.refused)
             for each in plan.refused:
-                _say(f"not reloaded: {each}")
+                say(f"not reloaded: {each}")
             return
         self.log.reload_began(plan.keys, sorted(plan.roles))
         for child in self.children:
@@ -406,7 +423,8 @@ class Supervisor:
     def _take_over(self, plan: Plan) -> str:
         """Stores the new settings for the children; returns why that is impossible, or ""."""
         try:
-            refuse_fresh_addresses(self.settings, plan.settings)
+            if self.settings.shard is None:
+                refuse_fresh_addresses(self.settings, plan.settings)
             self.users.prepare(plan.settings)
             store_settings(plan.settings, self.stored)
         except OSError as error:
@@ -467,7 +485,7 @@ class Supervisor:
             write_result(self.settings.run_directory, result)
         except OSError as error:
             if self._untold is None:
-                _say(f"the result of the reload can't be written: {error.strerror}")
+                say(f"the result of the reload can't be written: {error.strerror}")
             self._untold = result
         else:
             self._untold = None
@@ -508,19 +526,19 @@ class Supervisor:
             self._unpublished = False
         except OSError as error:
             if not self._unpublished:
-                _say(f"{path} can't be written: {error.strerror}; mail is not affected")
+                say(f"{path} can't be written: {error.strerror}; mail is not affected")
             self._unpublished = True
 
 
-def _refuse_start(settings: Settings, service: Service, why: str) -> None:
+def refuse_start(settings: Settings, service: Service, why: str) -> None:
     """Logs why nothing is started, and waits under systemd."""
     log = MailLog(settings.log_directory)
     log.start_refused(why)
     log.close()
-    _rest_under_systemd(service, why)
+    rest_under_systemd(service, why)
 
 
-def _rest_under_systemd(service: Service, why: str) -> None:
+def rest_under_systemd(service: Service, why: str) -> None:
     """Waits if systemd started it, which starts it again at once. A disk that is mounted or has room later is found then."""
     service.status(f"not started: {why}")
     if service.is_watched_by_systemd:
@@ -542,11 +560,12 @@ def main(
     service, listeners = Service(), given_listeners()
     configured = [listen_address(each.address) for each in settings.all_listeners]
     if listeners and (difference := unlike(listeners, configured)):
-        _say(f"[receiver] listen and [[listener]] differ from the sockets of systemd: {difference}")
+        say(f"[receiver] listen and [[listener]] differ from the sockets of systemd: {difference}")
         return 1
     users.begin()
     try:
         lock = prepare_home(settings)
+        forget_known(settings.run_directory)
         if not listeners:
             refuse_shared_ports(settings)
         look_at_versions(
@@ -559,11 +578,11 @@ def main(
         prepare(settings, users, stored)
     except (DiskFull, HomeError, IdentityError, NotOurs, OSError) as error:
         full = isinstance(error, DiskFull) or is_full(error)
-        _say(f"{error}; free disk space and inodes" if full else str(error))
+        say(f"{error}; free disk space and inodes" if full else str(error))
         if full:  # the log cannot be written either
-            _rest_under_systemd(service, str(error))
+            rest_under_systemd(service, str(error))
         elif isinstance(error, IdentityError):
-            _refuse_start(settings, service, error.fault.message)
+            refuse_start(settings, service, error.fault.message)
         return 1
     try:
         Supervisor(settings, roles, stored, users, listeners, service, held, read).run()

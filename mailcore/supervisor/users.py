@@ -88,6 +88,9 @@ class Users:
             if status.st_mode & 0o7777 != USERS_MODE:
                 settings.users_file.chmod(USERS_MODE)
         _give(settings.home, self.group, ENTERED)
+        for directory in settings.shard_directories:
+            _give(directory, self.group, ENTERED)
+        self.prepare_run(settings)
         _give(settings.run_directory, self.group, 0o2755)
         if settings.sts_directory is not None:
             _give(settings.sts_directory, self.group, 0o3770)  # sticky; a deliverer believes only its own user's files
@@ -105,6 +108,14 @@ class Users:
         if settings.control.group and settings.export.enabled:
             # The portal makes reports of the events.
             _give(settings.events_directory, grp.getgrnam(settings.control.group).gr_gid, 0o2750)
+
+    def prepare_run(self, settings: Settings) -> None:
+        """Creates the directories that the run directories of shards are in. Raises OSError."""
+        if self.group is None:
+            return
+        above = [] if settings.shard is None else [settings.run_directory.parent]
+        for directory in (settings.node_run_directory, *above):
+            _give(directory, self.group, 0o2755)
 
     def _prepare_kept(self, kept: Path) -> None:
         """Creates the directories of the kept files: receivers read keys of TLS and maps, deliverers DKIM keys."""

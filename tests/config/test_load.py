@@ -149,7 +149,7 @@ def test_every_section_arrives_in_the_settings(file: Path) -> None:
         f'[deliverer]\nport = 26\n[control]\ngroup = "{group}"\n[export]\nkeep_days = 9\n[supervisor]\nsilent_s = 9\n'
         f"[auth]\nfailure_time_s = 9\n[portal]\nprocesses = 2\n[reports]\nretries = 1\n[scheduler]\ntransport_retry_time = 9\n"
         f"[bounce]\nbounce_size_limit = 9\n[maildrop]\nfiles_max = 9\n[metrics]\ndestinations_max = 9\n"
-        f"[traces]\nratio = 0.5\n[nodes]\ncommit_wait_s = 9\n"
+        f"[traces]\nratio = 0.5\n[nodes]\ncommit_wait_s = 9\n[core]\nshards = 2\n"
         f'[clients]\nxclient_networks = ["192.0.2.1"]\n'
         f"[esmtp]\nhold_max_s = 9\n[lenient]\ndots = false\n"
         f'[rewriting]\nrecipient_delimiter = "+"\n[authenticity]\nevaluate = "mx"\n'

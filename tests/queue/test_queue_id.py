@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mailcore.bounce import bounce_queue_id
 from mailcore.log.index import ID_BYTES_MAX
-from mailcore.queue.queue_id import CONTROL, PICKUP, SHARDS, QueueIds, arrival_of
+from mailcore.queue.queue_id import CONTROL, PICKUP, SHARDS, QueueIds, arrival_of, shard_of
 
 WRITERS = 1024
 
@@ -77,6 +77,7 @@ def test_no_two_ids_of_any_shards_and_writers_are_equal_and_the_arrival_is_in_ea
         assert len(queue_id) == 13
         assert arrival_of(queue_id) == pytest.approx(micros / 1e6, abs=2e-6)
         assert (queue_id[0] >= "C") == (shard > 0)
+        assert shard_of(queue_id) == shard_of(bounce_queue_id(queue_id, 3)) == shard
         ids.add(queue_id)
     assert len(ids) == len(different)
 

@@ -349,5 +349,5 @@ def _limit_memory() -> None:
 
 def open_feed(settings: Settings) -> EventFeed:
     """Returns the feed of this home; it answers also when the export is off."""
-    directories = str(settings.queue_directory), str(settings.events_directory), str(settings.home)
+    directories = str(settings.queue_directory), str(settings.events_directory), str(settings.place)
     return EventFeed(Disk(), *directories)

@@ -1,0 +1,142 @@
+"""The shards of a node: how the settings of each follow from those of the file, and which of them there are.
+
+A shard is one queue with its own manager: directories, sockets, identity and processes of its own. With ``[core] shards = 1``
+the queue is alone, and nothing here applies. With more, shard 0 is the home as it was; the directories of the others are in
+``shards/NN`` beside those of the home. All sockets are in ``shards/NN`` below the run directory.
+
+- Shards from ``[core] shards`` on, which an earlier setting made, drain: they have no receivers, and all else until their mail
+  has left. A shard without mail has the file DRAINED, and is not started again.
+- What belongs to the node is there once: the configuration, kept files, users, the maildrop, mail.log, the portal, reports.
+
+Keeps law: shards-stand-alone (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from mailcore.config.nodes import Nodes
+from mailcore.config.settings import Settings, shard_place
+
+__all__ = [
+    "DRAINED",
+    "SHARDS",
+    "KnownShard",
+    "all_of",
+    "are_several",
+    "forget_known",
+    "known_shards",
+    "name_of",
+    "of_shard",
+    "running_of",
+    "shards_of",
+    "write_known",
+]
+
+DRAINED = "drained"  # in the place of a shard: no mail was left in it
+SHARDS = "shards.json"  # in the run directory of a node: the shards that run; without it the queue is alone
+
+
+class KnownShard(NamedTuple):
+    """A shard that runs on this node, for those who ask it."""
+
+    number: int
+    run_directory: Path
+    is_open: bool  # it takes mail; otherwise it drains
+
+
+def _part(total: int, number: int, shards: int) -> int:
+    """Returns how many of ``total`` processes a shard has: each at least one."""
+    return max(1, total // shards + (number < total % shards))
+
+
+def of_shard(settings: Settings, number: int) -> Settings:
+    """Returns the settings of one of several shards. From ``[core] shards`` on it drains: it has no receivers."""
+    shards = settings.core.shards
+    # The database of [nodes] keeps the first; a shard that drains beside it is on this disk alone.
+    nodes = Nodes() if number else settings.nodes
+    receivers = _part(settings.receiver.processes, number, shards) if number < shards else 0
+    deliverers = _part(settings.deliverer.processes, number % shards, shards)
+    of_queue, of_spool = settings.queue_directory, settings.spool_directory
+    if number:
+        of_queue, of_spool = (shard_place(each.parent, number) / each.name for each in (of_queue, of_spool))
+    return replace(
+        settings,
+        shard=number,
+        nodes=nodes,
+        queue_directory=of_queue,
+        spool_directory=of_spool,
+        run_directory=shard_place(settings.run_directory, number),
+        receiver=replace(settings.receiver, processes=receivers),
+        deliverer=replace(settings.deliverer, processes=deliverers),
+    )
+
+
+def shards_of(settings: Settings) -> list[int]:
+    """Returns the numbers of the shards that have to run: those of the settings, and those that still have mail."""
+    there = [number for number in _on_disk(settings) if number >= settings.core.shards]
+    return [*range(settings.core.shards), *(n for n in there if not (shard_place(settings.home, n) / DRAINED).exists())]
+
+
+def are_several(settings: Settings) -> bool:
+    """Returns whether the node needs a process above its supervisors: it has more than one shard."""
+    return len(shards_of(settings)) > 1
+
+
+def all_of(settings: Settings) -> list[Settings]:
+    """Returns the settings of every shard that has files here, also of those that are drained: for who reads files.
+
+    A queue that is alone has its own, unchanged.
+    """
+    others = sorted({*range(1, settings.core.shards), *_on_disk(settings)})
+    return [of_shard(settings, 0) if are_several(settings) else settings, *(of_shard(settings, n) for n in others)]
+
+
+def running_of(settings: Settings) -> list[Settings]:
+    """Returns the settings of every shard that has to run; a queue that is alone has its own, unchanged."""
+    numbers = shards_of(settings)
+    return [settings] if numbers == [0] else [of_shard(settings, number) for number in numbers]
+
+
+def _on_disk(settings: Settings) -> list[int]:
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        names = [each.name for each in (settings.home / "shards").iterdir()]
+        return sorted(int(name) for name in names if re.fullmatch("[0-9]{2}", name) and int(name))
+    return []
+
+
+def name_of(process: str, shard: int) -> str:
+    """Returns the name of a process of a shard, as it is unique on the node: "receiver.0", "receiver.0@1"."""
+    return f"{process}@{shard}" if shard or process == "supervisor" else process
+
+
+def write_known(run_directory: Path, known: Sequence[KnownShard]) -> None:
+    """Writes SHARDS. Raises OSError."""
+    rows = [
+        {"number": each.number, "run": str(each.run_directory.relative_to(run_directory)), "open": each.is_open}
+        for each in known
+    ]
+    new = run_directory / f"{SHARDS}.new"
+    new.write_text(json.dumps(rows))
+    new.chmod(0o644)
+    new.replace(run_directory / SHARDS)
+
+
+def forget_known(run_directory: Path) -> None:
+    """Removes what an earlier start with several shards has left for those who ask. Raises OSError."""
+    (run_directory / SHARDS).unlink(missing_ok=True)
+
+
+def known_shards(run_directory: Path) -> list[KnownShard]:
+    """Returns the shards that run on this node, by number; none if the queue is alone. Raises OSError, ValueError."""
+    try:
+        rows = json.loads((run_directory / SHARDS).read_bytes())
+    except FileNotFoundError:
+        return []
+    return [KnownShard(int(each["number"]), run_directory / each["run"], bool(each["open"])) for each in rows]

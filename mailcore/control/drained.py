@@ -1,0 +1,76 @@
+"""Tells whether a shard that takes no mail any more is empty: nothing waits, nothing could come back, all is exported.
+
+In doubt it has some: a shard that is taken for empty is not started again.
+
+Keeps law: drained-before-forgotten (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+import os
+
+from mailcore.config.settings import Settings
+from mailcore.control.client import ControlClient, ControlError
+from mailcore.control.protocol.messages import ListPage
+from mailcore.control.protocol.state import Positions
+from mailcore.log.disk import Disk
+from mailcore.log.reader import LaneReader
+from mailcore.log.segment import Damage
+from mailcore.manager_answers import Size
+from mailcore.queue.exported import EXPORTED, UNEXPORTED, read_exported
+from mailcore.queue.lanes import DELETED, JOURNAL, is_incoming
+
+__all__ = ["is_drained"]
+
+ANSWER_S = 10.0
+
+
+def is_drained(settings: Settings) -> bool:
+    """Returns whether the shard with these settings has no mail. ``settings`` are those of the shard, which runs."""
+    try:
+        with ControlClient(settings.run_directory / "control.sock", who="supervisor", timeout_s=ANSWER_S) as control:
+            if control.ask("size", Size).messages or _has_deleted(control):
+                return False
+            positions = control.ask("positions", Positions)
+        return not positions.note and _is_read(settings, positions) and _is_exported(settings, positions)
+    except (ControlError, OSError, ValueError):
+        return False
+
+
+def _has_deleted(control: ControlClient) -> bool:
+    """Returns whether deleted mail could be undeleted."""
+    cursor: str | None = ""
+    while cursor is not None:
+        page = control.ask("list", ListPage, {"filter": {"lane": DELETED}, "cursor": cursor})
+        if page.items or page.manager_away:
+            return True
+        cursor = page.cursor
+    return False
+
+
+def _is_read(settings: Settings, positions: Positions) -> bool:
+    """Returns whether the manager has read all that receivers wrote, also those that ended before it looked."""
+    for at in positions.lanes:
+        if at.runner < at.end:
+            return False
+        if is_incoming(at.lane) and _has_more(os.path.join(settings.queue_directory, at.lane), at.end):
+            return False
+    return True
+
+
+def _has_more(lane: str, end: int) -> bool:
+    damages: list[Damage] = []
+    reader = LaneReader(Disk(), lane, damages.append)
+    try:
+        return any(True for _ in reader.records(end)) or bool(damages)
+    finally:
+        reader.close()
+
+
+def _is_exported(settings: Settings, positions: Positions) -> bool:
+    if not settings.export.enabled:
+        return True
+    exported = read_exported(Disk(), str(settings.events_directory / EXPORTED))
+    ends = {at.lane: at.end for at in positions.lanes if at.lane not in UNEXPORTED} | {JOURNAL: positions.journal.end}
+    lanes = exported.lanes if exported is not None else {}
+    return all(not end or (lane in lanes and lanes[lane].needed >= end) for lane, end in ends.items())

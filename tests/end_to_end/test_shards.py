@@ -1,0 +1,222 @@
+"""Several shards on one node: mail comes to all and leaves all, the end of one stops no other, and a drain loses nothing.
+
+law: shards-stand-alone, law: drained-before-forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from mailcore.config.shards import DRAINED
+from mailcore.config.tuned import read as read_tuned
+from mailcore.lab.lab import Lab
+from mailcore.queue.queue_id import shard_of
+from tests.end_to_end.appliance import alive, free_port
+from tests.end_to_end.test_reload import Clients, edit, reload, reloaded
+from tests.eventually import eventually
+from tests.running.running_core import recipients_of, route_to
+from tests.running.running_shards import running_shards
+
+MESSAGES = 40  # each goes to any shard: that one of three gets none of them happens once in four million
+
+
+def addresses(number: int) -> list[str]:
+    return sorted(f"m{each}@any.example" for each in range(number))
+
+
+@pytest.mark.parametrize("shards", [2, 3])
+async def test_mail_comes_to_all_shards_and_each_message_leaves_once(shards: int, tmp_path: Path) -> None:
+    async with (
+        Lab(["accept:127.0.0.1:0"]) as lab,
+        running_shards(tmp_path, lab, {"receiver": {"processes": 4}}, shards=shards) as core,
+    ):
+        processes = core.processes()
+        assert len([name for name in processes if name.startswith("receiver")]) == 4
+        assert len([name for name in processes if name.startswith("manager")]) == shards
+        queue_ids = await core.send_many(MESSAGES)
+        assert len(set(queue_ids)) == MESSAGES
+        assert {shard_of(queue_id) for queue_id in queue_ids} == set(range(shards))
+        await core.until_all_removed(queue_ids)
+        assert recipients_of(lab.messages) == addresses(MESSAGES)
+        for number in range(shards):
+            assert (await core.ask_shard(number, "size"))["messages"] == 0
+            state = await core.ask_shard(number, "state")
+            assert state["counters"]["accepted"] == len([each for each in queue_ids if shard_of(each) == number])
+
+
+async def test_a_shard_without_a_manager_stops_no_other_and_loses_nothing(tmp_path: Path) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running_shards(tmp_path, lab) as core:
+        supervisor = await core.stopped("supervisor@1")  # or there would be another manager at once
+        await core.kill_now("manager@1")
+        queue_ids = await core.send_many(MESSAGES)
+        of_first = [each for each in queue_ids if shard_of(each) == 0]
+        assert 0 < len(of_first) < MESSAGES
+        await core.until_all_removed(of_first)
+        assert len(lab.messages) == len(of_first)
+        os.kill(supervisor, signal.SIGCONT)
+        await core.until_all_removed(queue_ids)
+        assert recipients_of(lab.messages) == addresses(MESSAGES)
+
+
+@pytest.mark.parametrize("victim", ["supervisor@0", "supervisor@1"])
+async def test_the_supervisor_of_a_shard_starts_again_and_the_others_do_not_notice(victim: str, tmp_path: Path) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running_shards(tmp_path, lab) as core:
+        before = core.processes()
+        suffix = "@1" if victim == "supervisor@1" else ""
+        with Clients(core.port) as clients:
+            await core.kill_now(victim)
+            await eventually(
+                lambda: (
+                    core.processes().get(f"manager{suffix}", before[f"manager{suffix}"]) != before[f"manager{suffix}"]
+                ),
+                "a new manager",
+            )
+            await core.ready()
+            await asyncio.sleep(0.3)
+        after = core.processes()
+        other = "" if suffix else "@1"
+        same = [f"{name}{other}" for name in ("manager", "control", "receiver.0", "deliverer.0")]
+        assert {name: after[name] for name in same} == {name: before[name] for name in same}
+        assert not alive(before[f"receiver.0{suffix}"])
+        await core.until_accepted_is_removed()
+        arrived = Counter(arrival.id for arrival in lab.messages)
+        assert set(clients.acknowledged) - set(arrived) == set()
+        assert len(clients.acknowledged) > 20
+
+
+async def test_all_end_with_the_process_of_the_node_and_nothing_is_lost(tmp_path: Path) -> None:
+    async with Lab(["reject(1.0, 450):127.0.0.1:0"]) as lab, running_shards(tmp_path, lab) as core:
+        queue_ids = await core.send_many(MESSAGES)
+        before = core.processes()
+        await core.kill("supervisor")  # it waits until none of the others is alive, and starts again
+        assert not any(map(alive, before.values()))
+        await lab.hops[0].set_behaviour("accept")
+        await core.until_all_removed(queue_ids)
+        assert recipients_of(lab.messages) == addresses(MESSAGES)
+
+
+async def test_a_home_with_mail_gets_more_shards_and_then_fewer_and_all_mail_leaves_once(tmp_path: Path) -> None:
+    """From one to two and back: nothing moves, and the second drains before it is not started any more."""
+    async with Lab(["reject(1.0, 450):127.0.0.1:0"]) as lab, running_shards(tmp_path, lab, shards=1) as core:
+        assert core.numbers() == []
+        assert "supervisor@0" not in core.processes()
+        await core.ask("suspend", destination="smtp:suspended.example")
+        alone = await core.send("alone@any.example")
+        await core.until_in(alone, "retry")
+        core.stop()
+        core.set_shards(2)
+        await core.start()
+        assert core.numbers() == [0, 1]
+        assert (await core.ask_shard(0, "explain", queue_id=alone))["reasons"]
+        # What was set live holds for the new shard as well.
+        tuned = [read_tuned(core.home / place / "tuned.toml") for place in ("", "shards/01")]
+        assert tuned[0] == tuned[1] != ({}, {})
+        first, second = await core.send_to(0, "first@any.example"), await core.send_to(1, "second@any.example")
+        await core.ask_shard(1, "hold", queue_ids=[await core.send_to(1, "held@any.example")])
+        sent = len([line for line in core.log() if line["event"] == "accepted"])
+        core.stop()
+        core.set_shards(1)
+        await core.start()
+        assert core.numbers() == [0, 1]
+        names = core.processes()
+        assert "receiver.0@1" not in names
+        assert {"manager@1", "control@1", "deliverer.0@1"} <= names.keys()
+        answer = await core.ask_shard(1, "explain", queue_id=second)
+        assert answer["reasons"]
+        # All new mail goes to the shard that stays.
+        assert {shard_of(each) for each in await core.send_many(10)} == {0}
+        await lab.hops[0].set_behaviour("accept")
+        await core.until_all_removed([alone, first, second])
+        mark = core.home / "shards" / "01" / DRAINED
+        await asyncio.sleep(7.0)  # longer than between two looks: what is held is mail, too
+        assert not mark.exists()
+        (held,) = (await core.ask_shard(1, "list"))["items"]
+        assert (await core.ask_shard(1, "release", queue_ids=[held["queue_id"]]))["changed"] == 1
+        await eventually(mark.exists, "the mark of a drained shard")
+        assert len(recipients_of(lab.messages)) == sent + 10
+        await core.again()
+        assert core.numbers() == []
+        assert "manager@1" not in core.processes()
+        # The shard is used again when it is wanted, and its mark is gone before it has mail.
+        core.stop()
+        core.set_shards(2)
+        await core.start()
+        assert not mark.exists()
+        await core.until_all_removed([await core.send_to(1, "again@any.example")])
+
+
+async def test_a_reload_is_checked_once_and_comes_into_force_in_all_shards(tmp_path: Path) -> None:
+    async with Lab(["accept:127.0.0.1:0", "accept:127.0.0.1:0"]) as lab, running_shards(tmp_path, lab) as core:
+        first, second = route_to(lab, 0), route_to(lab, 1)
+        before = core.processes()
+        with Clients(core.port) as clients:
+            edit(core, (f'"*" = "{first}"', f'"*" = "{second}"'))
+            result = (await reloaded(core))["result"]
+            assert (result["refused"], result["killed"], result["not_begun"]) == ([], [], [])
+            await asyncio.sleep(0.3)
+        assert clients.wrong == []
+        await core.until_accepted_is_removed()
+        arrived = Counter(arrival.id for arrival in lab.messages)
+        assert set(clients.acknowledged) - set(arrived) == set()
+        queue_ids = await core.send_many(MESSAGES)
+        await core.until_all_removed(queue_ids)
+        old = {arrival.id for arrival in lab.hops[0].messages}
+        assert not old & set(queue_ids)
+        after = core.processes()
+        assert after["manager"] != before["manager"]
+        assert after["manager@1"] != before["manager@1"]
+        assert after["receiver.0@1"] == before["receiver.0@1"]
+
+        # Fresh addresses are looked at once: each shard listens there, and finds the other already there.
+        port = free_port()
+        edit(core, (f'listen = ["127.0.0.1:{core.port}"]', f'listen = ["127.0.0.1:{core.port}", "127.0.0.1:{port}"]'))
+        result = (await reloaded(core))["result"]
+        assert (result["refused"], result["killed"], result["not_begun"]) == ([], [], [])
+        taken, core.port = core.port, port
+        assert {shard_of(each) for each in await core.send_many(MESSAGES)} == {0, 1}
+        core.port = taken
+
+        # A fault, and a number of shards that needs a restart, change nothing.
+        now = core.processes()
+        for change in (("[receiver]\n", "[receiver]\nwrong = 1\n"), ("shards = 2", "shards = 3")):
+            text = core.config.read_text()
+            edit(core, change)
+            done = await asyncio.to_thread(reload, core)
+            assert done.returncode == 2, done.stdout + done.stderr
+            core.config.write_text(text)
+        assert core.processes() == now
+
+
+async def test_a_hanging_shard_is_killed_and_starts_again(tmp_path: Path) -> None:
+    async with (
+        Lab(["accept:127.0.0.1:0"]) as lab,
+        running_shards(tmp_path, lab, {"supervisor": {"silent_s": 5}}) as core,
+    ):
+        pid = await core.stopped("supervisor@1")
+        await core.until_gone(pid)
+        await core.ready()
+        queue_ids = [await core.send_to(0, "a@any.example"), await core.send_to(1, "b@any.example")]
+        await core.until_all_removed(queue_ids)
+
+
+async def test_a_shard_whose_queue_is_gone_is_not_begun_anew_and_others_work(tmp_path: Path) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running_shards(tmp_path, lab) as core:
+        core.stop()
+        (core.home / "shards/01/queue").rename(tmp_path / "away")
+        core.launch()
+        await core.until(lambda: core.processes().get("manager"), "a manager")
+        await core.until(core._greets, "the greeting")
+        queue_ids = await core.send_many(5)
+        await core.until_all_removed(queue_ids)
+        assert {shard_of(each) for each in queue_ids} == {0}
+        assert "shard 1:" in core._tail()
+        assert not (core.home / "shards/01/queue").exists()
+        (tmp_path / "away").rename(core.home / "shards/01/queue")
+        await core.until(lambda: core.processes().get("manager@1"), "the manager of the other shard")
+        await core.until_all_removed([await core.send_to(1, "b@any.example")])
