@@ -135,6 +135,7 @@ IMPORTS_ON_DEMAND = {
     "mailcore/events/write/windows.py": "as above",
     "mailcore/events/feed/feed.py": "pyarrow, as below",
     "mailcore/events/read/archive.py": "pyarrow takes half a second and 50 MB, and is needed when there is a file to read",
+    "mailcore/control/shard_clients.py": "a node with one queue needs no way to ask several",
     "mailcore/control/client.py": "a command needs the types of its own operation; those of all after a failure only",
     "mailcore/control/keeping.py": "cryptography takes 10 MB, and is needed for a certificate or a key only",
     "mailcore/control/kept_maps.py": "a control process that rewrites no address does not load what reads maps",

@@ -29,6 +29,7 @@ from mailcore.control.client import (
     timed_out,
     typed,
 )
+from mailcore.control.shard_clients import Several
 from mailcore.frames import Frame, FrameDecoder, Request, Response, WireError
 
 __all__ = ["AsyncControlClient"]
@@ -48,6 +49,7 @@ class AsyncControlClient:
         self._frames: Iterator[Frame] = iter(())
         self._decoder = FrameDecoder()
         self._one_at_a_time = asyncio.Lock()
+        self._several: Several[AsyncControlClient] = Several(self._path)
 
     async def call(self, operation: str, arguments: dict[str, Any] | None = None, *, why: str = "") -> Any:
         """Returns the result of an operation; the last part of a long answer. Raises ControlError."""
@@ -68,6 +70,12 @@ class AsyncControlClient:
     ) -> AsyncGenerator[Any, None]:
         """Yields the parts of the answer as they arrive. Raises ControlError."""
         async with self._one_at_a_time:
+            if self._several.look():
+                several = self._parts_of_several(operation, arguments or {}, why)
+                async with contextlib.aclosing(several):
+                    async for part in several:
+                        yield part
+                return
             number = next(self._numbers)
             request = encoded(Request(number, operation, arguments or {}, self._who, why))
             reader, writer = await self._connect()
@@ -95,8 +103,36 @@ class AsyncControlClient:
             async for part in parts:
                 yield typed(operation, result, part)
 
+    async def _parts_of_several(self, operation: str, arguments: dict[str, Any], why: str) -> AsyncGenerator[Any, None]:
+        """Yields the parts of one answer of several shards. Raises ControlError."""
+        opened: dict[int, AsyncGenerator[Any, None]] = {}
+        taking = self._several.taking(operation, arguments)
+        try:
+            for step in taking:
+                if step.is_emit:
+                    yield step.part
+                    continue
+                try:
+                    if step.is_open:
+                        if step.shard in opened:
+                            await opened.pop(step.shard).aclose()
+                        client = self._several.client(step.shard, self._shard_client)
+                        opened[step.shard] = client.parts(step.operation, step.arguments, why=why)
+                    else:
+                        taking.gave = await anext(opened[step.shard], None)
+                except ControlError as error:
+                    taking.failed = error
+        finally:
+            for each in opened.values():
+                await each.aclose()
+
+    def _shard_client(self, path: str) -> AsyncControlClient:
+        return AsyncControlClient(path, who=self._who, timeout_s=self._timeout_s)
+
     async def close(self) -> None:
         """Closes the connection; the next call connects again."""
+        for client in self._several.forget():
+            await client.close()
         if self._streams is not None:
             _, writer = self._streams
             self._streams = None

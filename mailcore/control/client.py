@@ -24,7 +24,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from mailcore.faults import Code, Fault, FaultError
+from mailcore.control.control_errors import ControlError, NotRunning, NotUnderstood, Refused, TimedOut
+from mailcore.control.shard_clients import Several
+from mailcore.faults import Code
 from mailcore.frames import Frame, FrameDecoder, Request, Response, WireError, encode
 
 __all__ = [
@@ -47,39 +49,6 @@ __all__ = [
 TIMEOUT_S = 90.0  # for each part; the control process itself waits 60 s for the manager
 READ_BYTES = 256 << 10
 R = TypeVar("R", bound=msgspec.Struct)
-
-
-class ControlError(FaultError):
-    """An operation that was not answered with a result. Without a subclass: the connection broke in the middle."""
-
-    default = Code.OUTCOME_UNKNOWN
-
-
-class NotRunning(ControlError):
-    """No process listens on the socket, or this user may not use it. Nothing was done."""
-
-    default = Code.UNAVAILABLE
-
-
-class TimedOut(ControlError):
-    """No answer came in time. If its code is OUTCOME_UNKNOWN, a change may have been made; UNAVAILABLE: it was a question."""
-
-
-class NotUnderstood(ControlError):
-    """The answer is not of the operation's type: client and server are of two versions. A change was made."""
-
-    default = Code.INTERNAL
-
-
-class Refused(ControlError):
-    """The answer was a fault: ``code`` says which, ``argument`` where."""
-
-    default = Code.CONFLICT
-
-    @classmethod
-    def of(cls, fault: Fault) -> Refused:
-        """Returns the exception for a fault that was answered."""
-        return cls(fault.message, code=fault.code, argument=fault.argument)
 
 
 def no_connection(path: str, error: OSError) -> NotRunning:
@@ -156,6 +125,7 @@ class ControlClient:
         self._socket: socket.socket | None = None
         self._frames: Iterator[Frame] = iter(())
         self._decoder = FrameDecoder()
+        self._several: Several[ControlClient] = Several(self._path)
 
     def call(
         self,
@@ -195,6 +165,9 @@ class ControlClient:
         timeout_s: float | None = None,
     ) -> Generator[Any, None, None]:
         """Yields the parts of the answer as they arrive. ``timeout_s`` is for each part. Raises ControlError."""
+        if self._several.look():
+            yield from self._parts_of_several(operation, arguments or {}, why, timeout_s)
+            return
         number = next(self._numbers)
         request = encoded(Request(number, operation, arguments or {}, self._who, why))
         connection = self._connect()
@@ -231,8 +204,38 @@ class ControlClient:
             for part in parts:
                 yield typed(operation, result, part)
 
+    def _parts_of_several(
+        self, operation: str, arguments: dict[str, Any], why: str, timeout_s: float | None
+    ) -> Generator[Any, None, None]:
+        """Yields the parts of one answer of several shards. Raises ControlError."""
+        opened: dict[int, Generator[Any, None, None]] = {}
+        taking = self._several.taking(operation, arguments)
+        try:
+            for step in taking:
+                if step.is_emit:
+                    yield step.part
+                    continue
+                try:
+                    if step.is_open:
+                        if step.shard in opened:
+                            opened.pop(step.shard).close()
+                        client = self._several.client(step.shard, self._shard_client)
+                        opened[step.shard] = client.parts(step.operation, step.arguments, why=why, timeout_s=timeout_s)
+                    else:
+                        taking.gave = next(opened[step.shard], None)
+                except ControlError as error:
+                    taking.failed = error
+        finally:
+            for each in opened.values():
+                each.close()
+
+    def _shard_client(self, path: str) -> ControlClient:
+        return ControlClient(path, who=self._who, timeout_s=self._timeout_s)
+
     def close(self) -> None:
         """Closes the connection; the next call connects again."""
+        for client in self._several.forget():
+            client.close()
         if self._socket is not None:
             self._socket.close()
             self._socket = None

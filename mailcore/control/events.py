@@ -12,10 +12,11 @@ from typing import Any
 from mailcore.control.operations import Answers
 from mailcore.control.protocol.events import EventBatch, EventsArguments
 from mailcore.control.session import Session
+from mailcore.control.shard_cursor import part_of
 from mailcore.control.view import View
 from mailcore.faults import Code, FaultError
 from mailcore.lookup.browse import CursorError
-from mailcore.lookup.feed import Batch, Chosen, Feed
+from mailcore.lookup.feed import OLDEST, Batch, Chosen, Feed
 
 __all__ = ["EventAnswers"]
 
@@ -46,7 +47,7 @@ class EventAnswers:
         )
         loop = asyncio.get_running_loop()
         until = loop.time() + arguments.wait_s
-        after, lost = arguments.after, list[str]()
+        after, lost = part_of(arguments.after, 0, OLDEST), list[str]()
         while True:
             stamp = self._feed.stamp()
             batch = await self._view.in_thread(self._read, after, chosen, arguments)

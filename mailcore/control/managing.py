@@ -25,6 +25,7 @@ from typing import Any
 import msgspec
 
 from mailcore.config.document import ConfigError
+from mailcore.config.known_shards import name_of
 from mailcore.config.managed import (
     HISTORY,
     Managed,
@@ -37,7 +38,6 @@ from mailcore.config.managed import (
 )
 from mailcore.config.settings import Settings
 from mailcore.config.settings_files import SettingsFiles
-from mailcore.config.shards import name_of
 from mailcore.config.tuned import Timed, Values
 from mailcore.config.tuned import read as read_tuned
 from mailcore.control.address_faults import address_faults

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mailcore.config.known_shards import forget_known, name_of
 from mailcore.config.settings import Settings
-from mailcore.config.shards import forget_known, name_of
 from mailcore.config.values import listen_address
 from mailcore.counted import counted
 from mailcore.log.disk import Disk, is_full

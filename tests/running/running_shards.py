@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from mailcore.config.shards import known_shards
+from mailcore.config.known_shards import known_shards
 from mailcore.control.async_client import AsyncControlClient
 from mailcore.control.client import ControlError
 from mailcore.lab.lab import Lab

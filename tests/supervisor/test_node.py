@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from mailcore.config.core import Core
+from mailcore.config.known_shards import known_shards
 from mailcore.config.settings import Settings
-from mailcore.config.shards import known_shards, of_shard
+from mailcore.config.shards import of_shard
 from mailcore.lab.lab import Lab
 from mailcore.supervisor import node as node_module
 from mailcore.supervisor.node import Node, Shard

@@ -43,7 +43,7 @@ __all__ = [
     "RerouteArguments",
 ]
 
-CUT_CHARACTERS_MAX = 4_000  # of a cut: 64 receivers' lanes and a long ladder have half of that
+CUT_CHARACTERS_MAX = 16_000  # of a cut: 64 receivers' lanes, and a long ladder in each of 16 shards, have half of that
 ChangeName = Literal["delete", "hold", "release", "undelete", "retry", "delay", "reroute", "bounce"]
 CHANGES: tuple[str, ...] = get_args(ChangeName)
 Place = tuple[QueueId, Name, Offset]

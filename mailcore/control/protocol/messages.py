@@ -86,6 +86,7 @@ __all__ = [
 ]
 
 PAGE_MAX = 1_000  # items of one page; about 600 kB
+CURSOR_MAX = 1_000  # a place in a lane of each of 16 shards has half of that
 SEARCH_MAX = 200  # messages of one search's page; what became of each is looked up in the journal
 SEARCH_CURSOR_MAX = 4_000  # holds the searched part of each lane: with 64 receivers' lanes half of that
 
@@ -94,7 +95,7 @@ class ListArguments(Arguments, frozen=True, kw_only=True):
     """One page, or what could be read of it in a fifth of a second: continue while there is a cursor."""
 
     filter: Filter = Filter()
-    cursor: Annotated[str, Meta(max_length=200)] = ""  # "": the beginning
+    cursor: Annotated[str, Meta(max_length=CURSOR_MAX)] = ""  # "": the beginning
     limit: Annotated[int, Meta(ge=1, le=PAGE_MAX)] = 100
 
     def __post_init__(self) -> None:

@@ -1,0 +1,153 @@
+"""Describes what is asked of which shard as steps without I/O, which a blocking client and one of an asyncio loop take alike.
+
+A way (``ways``) is a generator of steps. It is sent what a step gave, and the error of a step is raised in it. A shard has one
+open question at a time; a way that opens another one for it leaves the one before.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from mailcore.config.known_shards import KnownShard
+from mailcore.control.control_errors import ControlError, NotRunning, Refused
+from mailcore.control.several.step import Step
+from mailcore.faults import Code, Fault
+from mailcore.queue.queue_id import shard_of
+
+__all__ = ["Answers", "Question", "Steps", "Way", "add", "emitted", "next_of", "opened", "text_of"]
+
+
+def opened(shard: int, operation: str, arguments: dict[str, Any]) -> Step:
+    """Sends a question to a shard."""
+    return Step(shard=shard, operation=operation, arguments=arguments, is_open=True)
+
+
+def next_of(shard: int) -> Step:
+    """Gives the next part of the answer of a shard; None: there is none."""
+    return Step(shard=shard)
+
+
+def emitted(part: Any) -> Step:
+    """Gives a part to the client."""
+    return Step(part=part, is_emit=True)
+
+
+Steps: TypeAlias = Generator[Step, Any, Any]
+
+
+@dataclass(slots=True)
+class Session:
+    """Keeps the state of a client from one question to the next."""
+
+    injecting: int | None = None  # the shard that takes the message which is handed in
+    turn: int = field(default_factory=lambda: secrets.randbelow(64))  # of the shards, for the next message
+
+
+@dataclass(slots=True)
+class Answers:
+    """The answers of some shards to one question, and the errors of the others."""
+
+    by_shard: dict[int, Any] = field(default_factory=dict)
+    errors: dict[int, ControlError] = field(default_factory=dict)
+
+    def sum(self) -> Any:
+        """Returns the sum of the answers."""
+        total: Any = None
+        for answer in self.by_shard.values():
+            total = answer if total is None else add(total, answer)
+        return total
+
+    def unknown(self, what: str) -> list[str]:
+        """Returns a sentence for each shard that did not answer."""
+        return [f"shard {shard} does not answer, and {what}: {error}" for shard, error in self.errors.items()]
+
+    def joined(self, key: str) -> str:
+        """Returns the texts of all shards under a key, each with its shard."""
+        return "; ".join(f"shard {shard}: {answer[key]}" for shard, answer in self.by_shard.items() if answer.get(key))
+
+
+@dataclass(slots=True)
+class Question:
+    """One question of a client to all shards."""
+
+    shards: Sequence[KnownShard]
+    operation: str
+    arguments: dict[str, Any]
+    session: Session
+
+    @property
+    def numbers(self) -> list[int]:
+        """Returns the numbers of the shards."""
+        return [each.number for each in self.shards]
+
+    def ask(self, shard: int, arguments: dict[str, Any] | None = None, operation: str = "") -> Steps:
+        """Returns the last part of the answer of one shard."""
+        parts = yield from self.parts(shard, arguments, operation)
+        return parts[-1]
+
+    def parts(self, shard: int, arguments: dict[str, Any] | None = None, operation: str = "") -> Steps:
+        """Returns all parts of the answer of one shard."""
+        yield opened(shard, operation or self.operation, self.arguments if arguments is None else arguments)
+        parts = []
+        while (part := (yield next_of(shard))) is not None:
+            parts.append(part)
+        return parts
+
+    def each(self, arguments: dict[str, Any] | None = None, operation: str = "") -> Steps:
+        """Returns ``Answers`` of all shards. Raises the error of the first if none has an answer."""
+        answers = Answers()
+        for number in self.numbers:
+            try:
+                answers.by_shard[number] = yield from self.ask(number, arguments, operation)
+            except ControlError as error:
+                answers.errors[number] = error
+        if not answers.by_shard:
+            raise first_of(answers.errors)
+        return answers
+
+    def passed_on(self, shard: int) -> Steps:
+        """Gives the parts of the answer of one shard as they come."""
+        yield opened(shard, self.operation, self.arguments)
+        while (part := (yield next_of(shard))) is not None:
+            yield emitted(part)
+
+    def shard_of(self, queue_id: object) -> int:
+        """Returns the shard of a queue id; the first for what is not a queue id: it says so. Raises Refused."""
+        try:
+            number = shard_of(queue_id) if isinstance(queue_id, str) else self.numbers[0]
+        except ValueError:
+            return self.numbers[0]
+        if number not in self.numbers:
+            raise Refused.of(self.elsewhere(number))
+        return number
+
+    def elsewhere(self, number: int) -> Fault:
+        """Returns why nothing is known of a message of a shard that does not run here."""
+        return Fault(Code.NOT_FOUND, f"the message is in shard {number}, which does not run on this node")
+
+
+Way: TypeAlias = Callable[[Question], Steps]
+
+
+def first_of(errors: dict[int, ControlError]) -> ControlError:
+    """Returns the error to raise if no shard has an answer: that no process listens says the least."""
+    return next((each for each in errors.values() if not isinstance(each, NotRunning)), next(iter(errors.values())))
+
+
+def text_of(error: ControlError, shard: int) -> str:
+    """Returns an error with its shard."""
+    return f"shard {shard}: {error}"
+
+
+def add(a: Any, b: Any) -> Any:
+    """Returns the sum of two answers: numbers are added, keys and their values united; of all else it takes the first."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return {key: add(a[key], b[key]) if key in a and key in b else a.get(key, b.get(key)) for key in {**a, **b}}
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return a + b
+    return a if a is not None else b

@@ -1,0 +1,85 @@
+"""The table of ways: for each operation, how it is asked of several shards.
+
+The first shard is asked for settings, kept files, users, routes and the log, which a node has once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mailcore.config.known_shards import KnownShard
+from mailcore.control.several.changes import (
+    begin_injection,
+    change,
+    change_matching,
+    go_on_injecting,
+    of_message,
+    set_all,
+    working,
+)
+from mailcore.control.several.lists import events, list_at, list_queue, search
+from mailcore.control.several.numbers import (
+    ages,
+    destinations,
+    disks,
+    outcomes,
+    ping,
+    positions,
+    processes,
+    service_times,
+    simulate,
+    size,
+    size_at,
+    state,
+)
+from mailcore.control.several.steps import Question, Session, Steps, Way
+
+__all__ = ["WAYS", "steps_of"]
+
+
+def _of_the_node(question: Question) -> Steps:
+    """Asks the first shard for what is the same for all."""
+    yield from question.passed_on(question.numbers[0])
+
+
+_NODE = (
+    "certificates", "transports", "parameters", "check_changes", "settings", "settings_change", "settings_effects",
+    "settings_history", "settings_return", "kept", "kept_make", "kept_put", "kept_remove", "kept_text", "kept_use",
+    "users", "user_put", "user_remove", "routes", "resolve", "log", "places", "cut", "inject",
+)  # fmt: skip
+_MESSAGE = ("show", "explain", "history", "headers", "data", "add_recipients")
+_CHANGES = ("delete", "undelete", "hold", "release", "retry", "delay", "reroute", "bounce")
+_VALUES = ("set", "transport_set", "suspend", "resume")
+WAYS: dict[str, Way] = {
+    **dict.fromkeys(_NODE, _of_the_node),
+    **dict.fromkeys(_MESSAGE, of_message),
+    **dict.fromkeys(_CHANGES, change),
+    **dict.fromkeys(_VALUES, set_all),
+    "change_matching": change_matching,
+    "working": working,
+    "inject_begin": begin_injection,
+    "inject_data": go_on_injecting,
+    "inject_end": go_on_injecting,
+    "list": list_queue,
+    "list_at": list_at,
+    "search": search,
+    "events": events,
+    "ping": ping,
+    "processes": processes,
+    "size": size,
+    "size_at": size_at,
+    "state": state,
+    "destinations": destinations,
+    "positions": positions,
+    "disks": disks,
+    "ages": ages,
+    "outcomes": outcomes,
+    "service_times": service_times,
+    "simulate": simulate,
+}
+
+
+def steps_of(shards: Sequence[KnownShard], session: Session, operation: str, arguments: dict[str, Any]) -> Steps:
+    """Returns the steps of a question; of an operation that is not known those of the first shard, which says so."""
+    return WAYS.get(operation, _of_the_node)(Question(shards, operation, dict(arguments), session))

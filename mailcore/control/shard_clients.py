@@ -1,0 +1,62 @@
+"""The clients of the shards behind one client: it asks all of them, where the node has several (``several.ways``).
+
+A client looks for the list of shards with each question, so that it needs no new start when a node has other shards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from mailcore.config.known_shards import KnownShard, known_shards
+from mailcore.control.several.step import Taking
+
+if TYPE_CHECKING:
+    from mailcore.control.several.steps import Session
+
+__all__ = ["Several"]
+
+C = TypeVar("C")
+
+
+class Several(Generic[C]):
+    """Keeps the clients of one kind. ``path`` is that of the socket of a queue that is alone."""
+
+    def __init__(self, path: str) -> None:
+        self._directory = Path(os.path.dirname(path))
+        self._shards: list[KnownShard] = []
+        self._clients: dict[str, C] = {}  # by their path: a shard that comes again may be elsewhere
+        self._session: Session | None = None
+
+    def look(self) -> bool:
+        """Looks for the list of shards; returns whether there are several."""
+        self._shards = []
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+            self._shards = known_shards(self._directory)
+        return bool(self._shards)
+
+    def taking(self, operation: str, arguments: dict[str, Any]) -> Taking:
+        """Returns the steps of a question."""
+        # Most nodes have one queue, and a command takes a third of its time to load what it needs.
+        from mailcore.control.several.steps import Session
+        from mailcore.control.several.ways import steps_of
+
+        if self._session is None:
+            self._session = Session()
+        return Taking(steps_of(self._shards, self._session, operation, arguments))
+
+    def client(self, shard: int, make: Callable[[str], C]) -> C:
+        """Returns the client of a shard."""
+        (directory,) = [each.run_directory for each in self._shards if each.number == shard]
+        path = str(directory / "control.sock")
+        if path not in self._clients:
+            self._clients[path] = make(path)
+        return self._clients[path]
+
+    def forget(self) -> list[C]:
+        """Returns all clients, which are to be closed, and keeps none."""
+        clients, self._clients = list(self._clients.values()), {}
+        return clients
