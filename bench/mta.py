@@ -269,7 +269,7 @@ class Waypost:
 
     def manager_cpu_s(self) -> float:
         processes = json.loads((self.home / "run" / "processes.json").read_text())
-        return cpu_s(processes["manager"])
+        return sum(cpu_s(pid) for name, pid in processes.items() if name.partition("@")[0] == "manager")
 
 
 class WaypostWithMilter(Waypost):

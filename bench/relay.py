@@ -24,6 +24,7 @@ __all__ = ["main", "measure"]
 
 MODES = {"reconnecting": False, "persistent": True}
 FEATURES = {"milter": "a milter", "dkim": "a DKIM signature"}  # by the name of the relay
+SHARDS_TARGET = 1.05  # wanted: two queues cost at most this much of the CPU of one
 BESIDE_TARGET = 0.95  # wanted: the relay loses less than 5 %
 
 
@@ -81,6 +82,11 @@ def report(turns: Turns, names: Sequence[str], modes: Sequence[str]) -> list[str
             ]
             line = f"{mode}: {rate_w / rate_c:.3f} x the checkout's rate (wanted {BESIDE_TARGET}), median of the pairs "
             lines.append(line + f"{statistics.median(pairs):.3f}, {cpu_w / cpu_c:.2f} x its CPU")
+    for name in [each for each in names if each.endswith(" shards") and "waypost" in names]:
+        for mode in modes:
+            (rate_s, cpu_s), (rate_w, cpu_w) = middle[name, mode], middle["waypost", mode]
+            line = f"{mode}: with {name} {rate_s / rate_w:.2f} x the rate of one, {cpu_s / cpu_w:.2f} x its CPU"
+            lines.append(f"{line} (wanted {SHARDS_TARGET})")
     for name, what in FEATURES.items():
         if not {name, "waypost"} <= set(names):
             continue
@@ -105,6 +111,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     options.add_argument(
         "--inline-limit", type=int, nargs="+", metavar="BYTES", help="Waypost with each of these, in turn"
     )
+    options.add_argument("--shards", type=int, nargs="+", metavar="N", help="Waypost with as many queues, in turn")
     options.add_argument("--mode", choices=tuple(MODES), help="leave the other out")
     options.add_argument("--recipients", type=int, default=1, help="of a message, all in one domain")
     options.add_argument("--sessions", type=int, default=20)
@@ -126,6 +133,11 @@ def _relays(given: argparse.Namespace, directory: Path, next_port: int) -> dict[
         below.mkdir()
         relays.append(Waypost(below, next_port, f"[queue]\ninline_limit = {limit}"))
         relays[-1].name = f"limit {limit >> 10}k"
+    for shards in given.shards or ():
+        below = directory / f"shards-{shards}"
+        below.mkdir()
+        relays.append(Waypost(below, next_port, f"[core]\nshards = {shards}"))
+        relays[-1].name = f"{shards} shards"
     return {relay.name: relay for relay in relays}
 
 

@@ -6,9 +6,11 @@ Without the core, reports are made from the existing events.
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 from django.conf import settings
 
+from mailcore.config.known_shards import known_shards
 from mailcore.control.client import ControlClient, ControlError
 
 __all__ = ["cut", "tell_zone"]
@@ -18,28 +20,35 @@ ZONE_S = 5.0  # it is sent again each minute
 log = logging.getLogger(__name__)
 
 
+def _sockets() -> list[Path]:
+    """Returns the sockets of the exporters of all shards; none if there is no core."""
+    own: Path = settings.EXPORTER_SOCKET
+    paths = [shard.run_directory / own.name for shard in known_shards(own.parent)] or [own]
+    return [path for path in paths if path.exists()]
+
+
 def cut(who: str, zone: str) -> str:
-    """Exports all events up to now and counts the queue, so that a report includes them. Returns why that failed; "" if
-    it succeeded or there is no core."""
-    if not settings.EXPORTER_SOCKET.exists():
-        return ""
+    """Exports all events up to now and counts the queue, so that a report includes them. Returns why that failed, or what
+    the report lacks; "" if it succeeded or there is no core."""
+    sockets = _sockets()
     tell_zone(zone)
-    try:
-        with ControlClient(settings.EXPORTER_SOCKET, who=who, timeout_s=CUT_S) as exporter:
-            exporter.call("cut", {"ids": False})
-    except ControlError as error:
-        log.warning("the core could not export events: %s", error)
-        return " ".join(str(error).split()) or type(error).__name__
-    return ""
+    for path in sockets:
+        try:
+            with ControlClient(path, who=who, timeout_s=CUT_S) as exporter:
+                exporter.call("cut", {"ids": False})
+        except ControlError as error:
+            log.warning("the core could not export events: %s", error)
+            return " ".join(str(error).split()) or type(error).__name__
+    shards = len(known_shards(settings.EXPORTER_SOCKET.parent))
+    return f"this node has {shards} shards, and a report is made from the events of shard 0 only" if shards > 1 else ""
 
 
 def tell_zone(zone: str) -> None:
-    """Sends the time zone to the exporter, which stores it, and counts the queue at midnight in that zone also while
+    """Sends the time zone to the exporters, which store it, and count the queue at midnight in that zone also while
     the portal is not running."""
-    if not settings.EXPORTER_SOCKET.exists():
-        return
-    try:
-        with ControlClient(settings.EXPORTER_SOCKET, who="reports", timeout_s=ZONE_S) as exporter:
-            exporter.call("zone", {"zone": zone})
-    except ControlError as error:
-        log.info("could not tell the exporter the time zone %s: %s", zone, error)
+    for path in _sockets():
+        try:
+            with ControlClient(path, who="reports", timeout_s=ZONE_S) as exporter:
+                exporter.call("zone", {"zone": zone})
+        except ControlError as error:
+            log.info("could not tell the exporter the time zone %s: %s", zone, error)

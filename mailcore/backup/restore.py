@@ -175,6 +175,8 @@ class Restore:
             places += [settings.events_directory, settings.reports_directory]
         if "queue" in parts or "reports" in parts:
             places += [settings.spool_directory, settings.queue_directory]
+            if has_something(settings.home / "shards"):  # it would be started beside the restored queue
+                raise RestoreRefused(f"{settings.home / 'shards'} has queues of other shards; move it elsewhere first")
         there = [place for place in places if has_something(place)]
         if there and not self.aside:
             names = ", ".join(map(str, there))

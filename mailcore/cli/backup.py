@@ -18,6 +18,7 @@ from mailcore.backup.postgresql import DatabaseFailed
 from mailcore.backup.restore import verify
 from mailcore.backup.snapshot import SnapshotFailed
 from mailcore.config.load import load
+from mailcore.config.shards import all_of
 from mailcore.counted import counted
 from mailcore.log.positions import PositionsDamaged, PositionsTooNew
 from mailcore.log.segment import SegmentTooNew
@@ -66,6 +67,13 @@ def _run(arguments: argparse.Namespace) -> int:
         path /= f"waypost-{host}-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%SZ}{ENDING}"
     if path.exists():
         raise UsageError(f"backup: {path} already exists; give another name")
+    shards = all_of(settings)
+    if (arguments.queue or arguments.reports) and len(shards) > 1:  # a part of the mail is no backup of the mail
+        places = ", ".join(str(each.place) for each in shards)
+        raise UsageError(
+            f"backup: --queue and --reports save one queue, and this Waypost has {len(shards)}, in {places}: save them with"
+            " a snapshot of the file system; without these options, settings, keys and the portal are saved"
+        )
     try:
         made = make_backup(
             settings,

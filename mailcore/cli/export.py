@@ -16,7 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mailcore.config.known_shards import name_of
 from mailcore.config.settings import Settings
+from mailcore.config.shards import all_of, running_of
 from mailcore.control.client import ControlClient
 from mailcore.control.starting import wait_until_it_listens
 from mailcore.counted import counted
@@ -81,11 +83,32 @@ def _run(arguments: argparse.Namespace) -> int:
 def _ask(settings: Settings, operation: str, ids: bool) -> dict[str, Any]:
     if not settings.export.enabled:
         raise UsageError("export: it is switched off; set enabled = true in [export] and restart the core")
-    path = settings.run_directory / EXPORTER_SOCKET
-    wait_until_it_listens(path, settings.run_directory / "control.sock")
-    with ControlClient(path, timeout_s=TIMEOUT_S) as exporter:
-        answer: dict[str, Any] = exporter.call(operation, {"ids": ids})
-    return answer
+    answers = []
+    for each in running_of(settings):
+        path = each.run_directory / EXPORTER_SOCKET
+        wait_until_it_listens(path, each.run_directory / "control.sock")
+        with ControlClient(path, timeout_s=TIMEOUT_S) as exporter:
+            answers.append(exporter.call(operation, {"ids": ids}))
+    return _as_one(answers)
+
+
+def _as_one(answers: list[dict[str, Any]]) -> dict[str, Any]:
+    """Returns the answers of the exporters of all shards as one: sums, and the names of their files."""
+    if len(answers) == 1:
+        return answers[0]
+    merged: dict[str, Any] = {}
+    for shard, answer in enumerate(answers):
+        for name, value in answer.items():
+            if isinstance(value, int) and not isinstance(value, bool):
+                merged[name] = merged.get(name, 0) + value
+            elif isinstance(value, list):
+                merged.setdefault(name, []).extend(f"{name_of(str(each), shard)}" for each in value)
+            elif value:
+                known = merged.get(name)
+                merged[name] = f"{known}, {name_of(str(value), shard)}" if known else name_of(str(value), shard)
+            else:
+                merged.setdefault(name, value)
+    return merged
 
 
 def _lines(answer: dict[str, Any]) -> list[str]:
@@ -108,7 +131,16 @@ def _lines(answer: dict[str, Any]) -> list[str]:
 
 
 def _how_far(settings: Settings) -> dict[str, Any]:
-    """Reads the progress from files; Waypost need not run."""
+    """Reads the progress of all shards from files; Waypost need not run."""
+    found = [_how_far_of(each) for each in all_of(settings)]
+    for shard, each in enumerate(found[1:], 1):
+        found[0]["lanes"] |= {name_of(lane, shard): at for lane, at in each["lanes"].items()}
+        found[0]["behind_bytes"] += each["behind_bytes"]
+        found[0]["directory"] += f", {each['directory']}"
+    return found[0]
+
+
+def _how_far_of(settings: Settings) -> dict[str, Any]:
     disk = Disk()
     try:
         state = read_exported(disk, str(settings.events_directory / EXPORTED))

@@ -7,11 +7,14 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 from cryptography import x509
 
+from mailcore.config.known_shards import known_shards, name_of
 from mailcore.config.settings import Settings
+from mailcore.config.shards import of_shard
 from mailcore.control.client import ControlClient, ControlError, NotRunning
 from mailcore.control.protocol.messages import AgesPart
 from mailcore.control.protocol.state import Disks, Processes
@@ -44,7 +47,7 @@ class Asking:
 
     def families(self) -> list[Family]:
         """Returns the metrics. Raises NotRunning if there is no control process."""
-        path = self._settings.run_directory / "control.sock"
+        path = self._settings.node_run_directory / "control.sock"  # this may be the first of several shards
         with ControlClient(path, timeout_s=TIMEOUT_S) as control:
             processes = control.ask("processes", Processes)
 
@@ -77,18 +80,28 @@ class Asking:
         """Returns the bytes that are not exported; None if it is not known, or nothing is exported."""
         if state is None or not self._settings.export.enabled:
             return None
+        ends = {lane: end for lane, end in _ends(state).items() if lane.partition("@")[0] not in UNEXPORTED}
+        at: Counter[str] = Counter()
         try:
-            exported = read_exported(Disk(), str(self._settings.events_directory / EXPORTED))
+            for shard, directory in self._events_directories():
+                exported = read_exported(Disk(), str(directory / EXPORTED))
+                for lane, each in exported.lanes.items() if exported is not None else ():
+                    at[lane if lane == JOURNAL else name_of(lane, shard)] += each.at
         except (OSError, ValueError):
             return None
-        ends = {lane: end for lane, end in _ends(state).items() if lane not in UNEXPORTED}
-        at = {lane: each.at for lane, each in exported.lanes.items()} if exported is not None else {}
-        return sum(max(0, end - at.get(lane, 0)) for lane, end in ends.items())
+        return sum(max(0, end - at[lane]) for lane, end in ends.items())
+
+    def _events_directories(self) -> list[tuple[int, Path]]:
+        """Returns the directories of events of all shards that run. Raises OSError, ValueError."""
+        known = known_shards(self._settings.node_run_directory)
+        if not known:
+            return [(0, self._settings.events_directory)]
+        return [(each.number, of_shard(self._settings, each.number).events_directory) for each in known]
 
     def _traced(self) -> Progress | None:
         """Returns how far the traces are; None if that is not known, or there are none."""
-        if not self._settings.traces.endpoint:
-            return None
+        if not self._settings.traces.endpoint or known_shards(self._settings.node_run_directory):
+            return None  # each of several shards has its own
         try:
             return read_progress(Disk(), progress_directory(self._settings))
         except (OSError, ValueError):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from mailcore.faults import Code
 from mailcore.lab.lab import Lab
 from mailcore.lookup.browse import lane_order
 from mailcore.queue.queue_id import shard_of
-from tests.end_to_end.appliance import COMMAND
+from tests.end_to_end.appliance import COMMAND, free_port
 from tests.eventually import PATIENCE_S
 from tests.running.running_core import recipients_of
 from tests.running.running_shards import RunningShards, running_shards
@@ -238,21 +240,46 @@ async def test_events_of_all_shards_come_once_over_one_cursor(tmp_path: Path) ->
         assert batch["events"], queue_id
 
 
-async def test_the_command_line_shows_all_shards(tmp_path: Path) -> None:
-    async with Lab(REFUSING) as lab, running_shards(tmp_path, lab, SLOWLY) as core:
+async def test_the_command_line_shows_all_shards_or_says_that_it_does_not(tmp_path: Path) -> None:
+    port = free_port()
+    sections: dict[str, dict[str, object]] = {
+        **SLOWLY,
+        "export": {"enabled": True},
+        "metrics": {"listen": f"127.0.0.1:{port}"},
+    }
+    async with Lab(REFUSING) as lab, running_shards(tmp_path, lab, sections) as core:
         queue_ids = await waiting(core)
 
-        async def waypost(*arguments: str) -> str:
+        async def waypost(*arguments: str, status: int = 0) -> str:
             process = await asyncio.create_subprocess_exec(
-                str(COMMAND), *arguments, "--config", str(core.config), stdout=asyncio.subprocess.PIPE
+                *(str(COMMAND), *arguments, "--config", str(core.config)),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
             )
             out, _ = await process.communicate()
-            assert process.returncode == 0, arguments
+            assert process.returncode == status, out.decode()
             return out.decode()
 
         listed = await waypost("queue", "list", "--limit", "1000")
         assert all(queue_id in listed for queue_id in queue_ids)
         assert str(MESSAGES) in await waypost("queue", "size")
         assert "manager@1" in await waypost("status")
-        assert f"{MESSAGES}" in await waypost("queue", "hold", "--all", "--yes", "--why", "a test")
+        assert "incoming.0@1" in await waypost("export")
+        assert json.loads(await waypost("export", "--now", "--json"))["rows"] >= 2 * MESSAGES
+        assert json.loads(await waypost("export", "--json"))["behind_bytes"] == 0
+
+        # The page of the metrics is one, and has the mail of all.
+        page = await asyncio.to_thread(
+            lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode()
+        )
+        for text in (page, await waypost("metrics")):
+            assert f"waypost_queue_messages {MESSAGES}\n" in text
+            assert "waypost_export_lag_bytes 0\n" in text
+
+        # A backup of one queue is no backup of the mail.
+        assert "this Waypost has 2" in await waypost("backup", "--queue", str(tmp_path / "with.tar.zst"), status=2)
+        await waypost("backup", str(tmp_path / "without.tar.zst"))
+
+        held = await waypost("queue", "hold", "--all", "--yes", "--why", "a test")
+        assert f"{MESSAGES} messages" in held
         assert (await core.ask("size"))["lanes"]["hold"]["messages"] == MESSAGES
