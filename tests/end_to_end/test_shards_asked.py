@@ -276,6 +276,16 @@ async def test_the_command_line_shows_all_shards_or_says_that_it_does_not(tmp_pa
             assert f"waypost_queue_messages {MESSAGES}\n" in text
             assert "waypost_export_lag_bytes 0\n" in text
 
+        # The doctor looks at each; its other findings depend on this machine.
+        process = await asyncio.create_subprocess_exec(
+            *(str(COMMAND), "doctor", "--json", "--config", str(core.config)), stdout=asyncio.subprocess.PIPE
+        )
+        findings = json.loads((await process.communicate())[0])["findings"]
+        states = {(each["subject"], each["what"]): each["state"] for each in findings}
+        assert {states["shards", f"shard {number}"] for number in (0, 1)} == {"good"}
+        assert {states["identity", what] for what in ("queue", "queue of shard 1")} == {"good"}
+        assert ("lag", "export of shard 1") in states
+
         # A backup of one queue is no backup of the mail.
         assert "this Waypost has 2" in await waypost("backup", "--queue", str(tmp_path / "with.tar.zst"), status=2)
         await waypost("backup", str(tmp_path / "without.tar.zst"))
