@@ -68,7 +68,9 @@ def _run(arguments: argparse.Namespace) -> int:
     if path.exists():
         raise UsageError(f"backup: {path} already exists; give another name")
     shards = all_of(settings)
-    if (arguments.queue or arguments.reports) and len(shards) > 1:  # a part of the mail is no backup of the mail
+    if (arguments.queue or arguments.reports) and len(
+        shards
+    ) > 1:  # a backup of a part of the mail would pass for one of all
         places = ", ".join(str(each.place) for each in shards)
         raise UsageError(
             f"backup: --queue and --reports save one queue, and this Waypost has {len(shards)}, in {places}: save them with"

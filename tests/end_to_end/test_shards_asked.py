@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ import pytest
 
 from mailcore.config.known_shards import known_shards
 from mailcore.control.client import ControlClient, ControlError, Refused
+from mailcore.control.protocol.operation import Access
+from mailcore.control.protocol.table import OPERATIONS, ArgumentError, check
 from mailcore.faults import Code
 from mailcore.lab.lab import Lab
 from mailcore.lookup.browse import lane_order
@@ -143,6 +146,69 @@ async def test_numbers_are_sums_and_an_absent_shard_is_named(tmp_path: Path) -> 
             return (size["messages"], size["unheard"]) == (MESSAGES, [])
 
         await core.eventually(whole, "all to be counted again")
+
+
+async def test_every_answer_of_several_shards_is_of_its_type(tmp_path: Path) -> None:
+    """The portal reads answers as their types, and calls another answer that of another version."""
+    sections: dict[str, dict[str, object]] = {
+        **SLOWLY,
+        "export": {"enabled": True},
+        "metrics": {"listen": f"127.0.0.1:{free_port()}"},
+    }
+    async with Lab(REFUSING) as lab, running_shards(tmp_path, lab, sections) as core:
+        queue_ids = await waiting(core)
+        assert (await core._run("export", "--cut"))[0] == 0
+        now = time.time()
+        message = {"queue_id": queue_ids[0]}
+        arguments: dict[str, dict[str, Any]] = {
+            **dict.fromkeys(("show", "explain", "history", "headers", "data"), message),
+            "working": {"queue_ids": queue_ids},
+            "search": {"sender": "author@sender.example"},
+            "size_at": {"time": now},
+            "list_at": {"time": now},
+            "resolve": {"address": "a@any.example"},
+            "check_changes": {"changes": [{"scope": "", "parameter": "minimal_backoff_time", "value": 3}]},
+            "change_matching": {"change": "hold", "filter": {}, "dry_run": True},
+            "kept_text": {},
+            "simulate": {"duration_s": 60.0},
+            "settings_effects": {
+                "changes": [{"key": ["routes", "any.example"], "value": "relay:[127.0.0.1]:1"}],
+                "hops": 0,
+            },
+        }
+        left_out = {"kept_text", "kept_use"}  # of files, which are not there
+        reads = [each for each in OPERATIONS.values() if each.access is Access.READ and each.name not in left_out]
+        asked = {
+            "list",
+            "state",
+            "size",
+            "destinations",
+            "positions",
+            "disks",
+            "processes",
+            "events",
+            *arguments,
+        } - left_out
+        for operation in [*reads, *(OPERATIONS[name] for name in asked)]:
+            given = arguments.get(operation.name, {})
+            try:
+                check(operation.name, given)
+            except ArgumentError:
+                continue  # it needs arguments, and is asked of the first shard
+            async for part in core.control.ask_parts(operation.name, operation.result, given):
+                assert isinstance(part, operation.result)
+                asked.discard(operation.name)
+        assert asked == set()
+        past = await core.ask("size_at", time=now)
+        assert (past["messages"], past["recipients"]) == (MESSAGES, MESSAGES)
+        found = []
+        cursor: str | None = ""
+        while cursor is not None:
+            page = await core.ask("list_at", time=now, cursor=cursor, limit=5)
+            found += page["items"]
+            cursor = page["cursor"]
+        assert sorted(each["queue_id"] for each in found) == sorted(queue_ids)
+        assert [each["arrived_at"] for each in found] == sorted(each["arrived_at"] for each in found)
 
 
 async def test_a_change_of_all_that_match_has_one_count_over_all_shards(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from mailcore.control.several.lists import as_of
 from mailcore.control.several.steps import Answers, Question, Steps, add, emitted
 
 __all__ = [
-    "ages", "destinations", "disks", "outcomes", "ping", "positions", "processes", "service_times", "simulate", "size",
-    "size_at", "state",
+    "ages", "destinations", "disks", "effects", "outcomes", "ping", "positions", "processes", "service_times", "simulate",
+    "size", "size_at", "state",
 ]  # fmt: skip
 
 AGES_SHOWN = 1_000  # rows
@@ -371,6 +371,15 @@ def service_times(question: Question) -> Steps:
     for key in ("examined", "destinations_left_out", "unread_files"):
         merged[key] = sum(each[key] for each in found)
     yield emitted({"done": True, "times": merged})
+
+
+def effects(question: Question) -> Steps:
+    """Gives what a change of settings would do to the mail of the first shard: it is not complete."""
+    answer = yield from question.ask(question.numbers[0])
+    for part in ("queued", "clients", "signatures"):
+        if answer.get(part) is not None:
+            answer[part]["complete"] = False
+    yield emitted(answer)
 
 
 def simulate(question: Question) -> Steps:

@@ -23,6 +23,7 @@ from mailcore.control.several.numbers import (
     ages,
     destinations,
     disks,
+    effects,
     outcomes,
     ping,
     positions,
@@ -44,7 +45,7 @@ def _of_the_node(question: Question) -> Steps:
 
 
 _NODE = (
-    "certificates", "transports", "parameters", "check_changes", "settings", "settings_change", "settings_effects",
+    "certificates", "transports", "parameters", "check_changes", "settings", "settings_change",
     "settings_history", "settings_return", "kept", "kept_make", "kept_put", "kept_remove", "kept_text", "kept_use",
     "users", "user_put", "user_remove", "routes", "resolve", "log", "places", "cut", "inject",
 )  # fmt: skip
@@ -77,6 +78,7 @@ WAYS: dict[str, Way] = {
     "outcomes": outcomes,
     "service_times": service_times,
     "simulate": simulate,
+    "settings_effects": effects,
 }
 
 
