@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 __all__ = ["Several"]
 
 C = TypeVar("C")
+CONTROL_SOCKET = "control.sock"  # in the run directory
 
 
 class Several(Generic[C]):
     """Keeps the clients of one kind. ``path`` is that of the socket of a queue that is alone."""
 
     def __init__(self, path: str) -> None:
-        self._directory = Path(os.path.dirname(path))
+        directory, name = os.path.split(path)
+        self._directory = Path(directory) if name == CONTROL_SOCKET else None  # the exporter is asked as it is
         self._shards: list[KnownShard] = []
         self._clients: dict[str, C] = {}  # by their path: a shard that comes again may be elsewhere
         self._session: Session | None = None
@@ -34,8 +36,9 @@ class Several(Generic[C]):
     def look(self) -> bool:
         """Looks for the list of shards; returns whether there are several."""
         self._shards = []
-        with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-            self._shards = known_shards(self._directory)
+        if self._directory is not None:
+            with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+                self._shards = known_shards(self._directory)
         return bool(self._shards)
 
     def taking(self, operation: str, arguments: dict[str, Any]) -> Taking:
@@ -51,7 +54,7 @@ class Several(Generic[C]):
     def client(self, shard: int, make: Callable[[str], C]) -> C:
         """Returns the client of a shard."""
         (directory,) = [each.run_directory for each in self._shards if each.number == shard]
-        path = str(directory / "control.sock")
+        path = str(directory / CONTROL_SOCKET)
         if path not in self._clients:
             self._clients[path] = make(path)
         return self._clients[path]

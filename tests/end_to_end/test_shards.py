@@ -9,6 +9,7 @@ import asyncio
 import os
 import signal
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from tests.end_to_end.appliance import alive, free_port
 from tests.end_to_end.test_reload import Clients, edit, reload, reloaded
 from tests.eventually import eventually
 from tests.running.running_core import recipients_of, route_to
-from tests.running.running_shards import running_shards
+from tests.running.running_shards import RunningShards, running_shards
 
 MESSAGES = 40  # each goes to any shard: that one of three gets none of them happens once in four million
 
@@ -220,3 +221,31 @@ async def test_a_shard_whose_queue_is_gone_is_not_begun_anew_and_others_work(tmp
         (tmp_path / "away").rename(core.home / "shards/01/queue")
         await core.until(lambda: core.processes().get("manager@1"), "the manager of the other shard")
         await core.until_all_removed([await core.send_to(1, "b@any.example")])
+
+
+def is_there(core: RunningShards, name: str) -> bool:
+    return name in core.processes()
+
+
+async def test_what_was_acknowledged_survives_kills_in_all_shards(tmp_path: Path) -> None:
+    async with (
+        Lab(["slow(0.01)+reject(0.1, 450):127.0.0.1:0"]) as lab,
+        running_shards(tmp_path, lab, {"deliverer": {"processes": 2}}) as core,
+    ):
+        with Clients(core.port) as clients:
+            for victim in (
+                "receiver.0@1", "manager", "deliverer.0@1", "control", "manager@1", "supervisor@1", "receiver.0",
+                "deliverer.0", "supervisor@0", "control@1",
+            ):  # fmt: skip
+                await core.until(partial(is_there, core, victim), victim)
+                await core.kill_now(victim)
+                await asyncio.sleep(0.2)
+        await core.ready()
+        await core.control.close()
+        await core.until_empty()
+        arrived = Counter(arrival.id for arrival in lab.messages)
+        assert set(clients.acknowledged) - set(arrived) == set(), "acknowledged and not delivered"
+        # What is in flight when a manager or a deliverer is killed may come twice: one window each, of 20.
+        twice = [name for name, times in arrived.items() if times > 1]
+        assert len(twice) <= 6 * 20
+        assert len(clients.acknowledged) > 50

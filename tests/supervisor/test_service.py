@@ -95,10 +95,11 @@ def hello(port: int) -> smtplib.SMTP:
     return client
 
 
+@pytest.mark.parametrize("shards", [1, 2])
 def test_with_a_socket_of_systemd_no_connection_is_refused_while_the_core_is_away(
-    notified: socket.socket, tmp_path: Path
+    shards: int, notified: socket.socket, tmp_path: Path
 ) -> None:
-    appliance = Appliance(tmp_path, {}, {"receiver": {"processes": 2}})
+    appliance = Appliance(tmp_path, {}, {"receiver": {"processes": 2}, "core": {"shards": shards}})
     with socket.socket() as listener:
         listener.bind(appliance.address)
         listener.listen(16)
@@ -107,6 +108,7 @@ def test_with_a_socket_of_systemd_no_connection_is_refused_while_the_core_is_awa
             until_ready(notified)
             hello(appliance.port).close()
             receivers = {name: pid for name, pid in appliance.processes().items() if name.startswith("receiver")}
+            assert len(receivers) == 2
             shared = listener.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT)
             assert not shared  # so that what they accept came from this very socket
             os.killpg(core.pid, signal.SIGKILL)
