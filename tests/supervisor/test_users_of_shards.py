@@ -90,4 +90,5 @@ async def test_in_all_shards_each_writes_where_it_must_and_nowhere_else(place: P
             )  # fmt: skip
             assert json.loads(done.stdout)["unheard"] == []
         finally:
+            await core.control.close()
             core.stop()
