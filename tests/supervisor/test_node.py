@@ -19,10 +19,14 @@ from mailcore.config.settings import Settings
 from mailcore.config.shards import of_shard
 from mailcore.lab.lab import Lab
 from mailcore.supervisor import node as node_module
+from mailcore.supervisor import preparation
+from mailcore.supervisor.listen import listen
 from mailcore.supervisor.node import Node, Shard
 from mailcore.supervisor.pulse import Pulse
+from mailcore.supervisor.reloading import Plan
 from mailcore.supervisor.shard import NodeService, OfNode
-from tests.end_to_end.appliance import alive
+from mailcore.supervisor.supervisor import Supervisor
+from tests.end_to_end.appliance import alive, free_port
 from tests.eventually import PATIENCE_S, eventually
 from tests.receiver.running_receiver import settings_in
 from tests.running.running_shards import running_shards
@@ -128,6 +132,24 @@ def test_systemd_is_answered_while_any_shard_works(node: Node, tmp_path: Path, m
     silence(0)
     node._notify()
     assert told == ["alive"]
+
+
+@pytest.mark.parametrize("shard", [None, 0, 1])
+def test_an_address_of_a_reload_may_be_that_of_another_shard_already(
+    shard: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node's process has looked at it, before any shard listens there."""
+    monkeypatch.setattr(preparation, "LOCK_WAIT_S", 0.0)
+    settings = settings_in(tmp_path)
+    settings = settings if shard is None else of_shard(settings, shard)
+    for directory in (settings.log_directory, settings.run_directory):
+        directory.mkdir(parents=True, exist_ok=True)
+    address = f"127.0.0.1:{free_port()}"
+    with listen(address):
+        new = replace(settings, receiver=replace(settings.receiver, listen=(*settings.receiver.listen, address)))
+        watching = Supervisor(settings, {}, settings.run_directory / "settings.json")
+        why = watching._take_over(Plan(new, frozenset(), ()))
+    assert (why == "") == (shard is not None), why
 
 
 async def test_systemd_hears_once_that_all_shards_are_ready_and_none_of_their_lines(
