@@ -22,6 +22,7 @@ from mailcore.lab.lab import Lab
 from mailcore.lookup.browse import lane_order
 from mailcore.queue.queue_id import shard_of
 from tests.end_to_end.appliance import COMMAND, free_port
+from tests.end_to_end.test_settings import changed, known
 from tests.eventually import PATIENCE_S
 from tests.running.running_core import recipients_of
 from tests.running.running_shards import RunningShards, running_shards
@@ -359,3 +360,30 @@ async def test_the_command_line_shows_all_shards_or_says_that_it_does_not(tmp_pa
         held = await waypost("queue", "hold", "--all", "--yes", "--why", "a test")
         assert f"{MESSAGES} messages" in held
         assert (await core.ask("size"))["lanes"]["hold"]["messages"] == MESSAGES
+
+
+async def test_a_managed_setting_comes_into_force_in_all_shards(tmp_path: Path) -> None:
+    async with Lab(["accept:127.0.0.1:0"]) as lab, running_shards(tmp_path, lab) as core:
+        before = core.processes()
+        await changed(core, "set", "bounce.bounce_size_limit", "40000")
+
+        async def is_in_force() -> bool:
+            found = await known(core)
+            return bool(found["in_force"]) and not found["waiting"]
+
+        await core.eventually(is_in_force, "the change to be in force")
+        await core.ready()
+        after = core.processes()
+        assert {
+            name: after[name] != before[name] for name in ("manager", "manager@1", "receiver.0", "supervisor@1")
+        } == {
+            "manager": True,
+            "manager@1": True,
+            "receiver.0": False,
+            "supervisor@1": False,
+        }
+        for number in (0, 1):
+            stored = json.loads((core.run_directory / "shards" / f"{number:02}" / "settings.json").read_text())
+            assert stored["bounce"]["bounce_size_limit"] == 40000
+        queue_ids = await core.send_many(6)
+        await core.until_all_removed(queue_ids)
