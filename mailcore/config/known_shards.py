@@ -5,10 +5,11 @@ It stands apart from ``shards``: who asks needs no settings.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+import msgspec
 
 __all__ = ["SHARDS", "KnownShard", "forget_known", "known_shards", "name_of", "write_known"]
 
@@ -35,7 +36,7 @@ def write_known(run_directory: Path, known: Sequence[KnownShard]) -> None:
         for each in known
     ]
     new = run_directory / f"{SHARDS}.new"
-    new.write_text(json.dumps(rows))
+    new.write_bytes(msgspec.json.encode(rows))
     new.chmod(0o644)
     new.replace(run_directory / SHARDS)
 
@@ -48,7 +49,7 @@ def forget_known(run_directory: Path) -> None:
 def known_shards(run_directory: Path) -> list[KnownShard]:
     """Returns the shards that run on this node, by number; none if the queue is alone. Raises OSError, ValueError."""
     try:
-        rows = json.loads((run_directory / SHARDS).read_bytes())
+        rows = msgspec.json.decode((run_directory / SHARDS).read_bytes())
     except FileNotFoundError:
         return []
     return [KnownShard(int(each["number"]), run_directory / each["run"], bool(each["open"])) for each in rows]

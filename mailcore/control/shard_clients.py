@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mailcore.config.known_shards import KnownShard, known_shards
-from mailcore.control.several.step import Taking
 
 if TYPE_CHECKING:
+    from mailcore.control.several.step import Taking
     from mailcore.control.several.steps import Session
 
 __all__ = ["Several"]
@@ -44,6 +44,7 @@ class Several(Generic[C]):
     def taking(self, operation: str, arguments: dict[str, Any]) -> Taking:
         """Returns the steps of a question."""
         # Most nodes have one queue, and a command takes a third of its time to load what it needs.
+        from mailcore.control.several.step import Taking
         from mailcore.control.several.steps import Session
         from mailcore.control.several.ways import steps_of
 
