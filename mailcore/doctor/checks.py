@@ -42,7 +42,6 @@ from mailcore.doctor import (
     rewriting,
     routes,
     secrets,
-    shards,
     sync,
     tlsa,
     traces,
@@ -50,6 +49,7 @@ from mailcore.doctor import (
 )
 from mailcore.doctor.finding import Finding, not_known, warn
 from mailcore.doctor.host import Host
+from mailcore.doctor.shards import in_each
 
 __all__ = ["ALONE", "CHECKS", "Check", "in_order", "run_checks"]
 
@@ -66,17 +66,16 @@ class Check(NamedTuple):
 ALONE = (Check("disk", sync.look, 10.0),)
 CHECKS = (
     Check("processes", processes.look, 5.0),
-    Check("shards", shards.look, 10.0),
     Check("ports", ports.look, 10.0),
     Check("names", names.look, 8.0),
     Check("reverse", reverse.look, 8.0),
     Check("clients", clients.look, 8.0),
     Check("clock", clock.look, 6.0),
     Check("disk", disk.look, 5.0),
-    Check("identity", shards.in_each(identity.look_at_identity), 5.0),
+    Check("identity", in_each(identity.look_at_identity), 5.0),
     Check("permissions", permissions.look, 5.0),
-    Check("lag", shards.in_each(lag.look), 12.0),
-    Check("retired", shards.in_each(retired.look), 12.0),
+    Check("lag", in_each(lag.look), 12.0),
+    Check("retired", in_each(retired.look), 12.0),
     Check("maildrop", maildrop.look, 5.0),
     Check("certificates", certificates.look, 12.0),
     Check("tlsa", tlsa.look, 12.0),

@@ -349,7 +349,7 @@ async def test_the_command_line_shows_all_shards_or_says_that_it_does_not(tmp_pa
         )
         findings = json.loads((await process.communicate())[0])["findings"]
         states = {(each["subject"], each["what"]): each["state"] for each in findings}
-        assert {states["shards", f"shard {number}"] for number in (0, 1)} == {"good"}
+        assert {states["processes", f"shard {number}"] for number in (0, 1)} == {"good"}
         assert {states["identity", what] for what in ("queue", "queue of shard 1")} == {"good"}
         assert ("lag", "export of shard 1") in states
 
