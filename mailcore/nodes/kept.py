@@ -23,7 +23,7 @@ from mailcore.log.segment import base_of, name_of, retired_base_of
 from mailcore.queue.lanes import DELETED, HOLD, JOURNAL, LOCAL, is_incoming
 from mailcore.queue.restored import NAME as RESTORED
 from mailcore.replication.batch import Ends
-from mailcore.replication.files import Changes, make_equal
+from mailcore.replication.files import Changes, extend, make_equal
 from mailcore.replication.snapshot import Part, Snapshot
 
 __all__ = [
@@ -116,10 +116,10 @@ def make_managers(snapshot: Snapshot, disk: Disk, settings: Settings) -> Changes
 
 
 def make_lane(snapshot: Snapshot, disk: Disk, settings: Settings, lane: str) -> Changes:
-    """Makes the end of a lane what the database says, for the process that alone writes it. As ``make_equal``.
+    """Writes what the end of a lane lacks here, for the process that alone appends to it. As ``extend``.
 
     Each batch was written here before the next one was committed. So only the last one can be missing, behind what the last
-    segment here has.
+    segment here has. Bytes that are there stay: the manager may have marked them.
     """
     directory = os.path.join(settings.queue_directory, lane)
     names = disk.list(directory) if disk.is_directory(directory) else []
@@ -130,7 +130,7 @@ def make_lane(snapshot: Snapshot, disk: Disk, settings: Settings, lane: str) -> 
         base = base_of(name)
         return base is not None and base >= first
 
-    return make_equal(Part(snapshot, f"{QUEUE}/{lane}", name_of(first)), disk, directory, concerns)
+    return extend(Part(snapshot, f"{QUEUE}/{lane}", name_of(first)), disk, directory, concerns)
 
 
 def set_aside(disk: Disk, settings: Settings, name: str) -> int:

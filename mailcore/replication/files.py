@@ -26,7 +26,7 @@ from mailcore.replication.batch import offsets_in
 from mailcore.replication.faults import StoreError
 from mailcore.replication.snapshot import ChunkPlace, Part, Snapshot, StoredFile
 
-__all__ = ["Changes", "NameRefused", "make_equal"]
+__all__ = ["Changes", "NameRefused", "extend", "make_equal"]
 
 ZEROS_BYTES = 1 << 20  # compared or written at once
 
@@ -74,6 +74,39 @@ def make_equal(snapshot: Snapshot | Part, disk: Disk, directory: str, concerns: 
     while name is not None:
         _delete(disk, directory, name, concerns, changes)
         name = next(local, None)
+    return changes
+
+
+def extend(snapshot: Snapshot | Part, disk: Disk, directory: str, concerns: Callable[[str], bool]) -> Changes:
+    """Writes what files that are only appended to lack behind their end, and changes no byte that is here.
+
+    For a process that begins again while others run: the bytes here were committed, and another process may have marked some of
+    them, which no store has yet. As ``make_equal`` otherwise; a name below another directory is not expected.
+    """
+    changes = Changes()
+    disk.make_directory(directory)
+    for file in _checked(snapshot.files()):
+        if not concerns(file.name) or file.data is not None:
+            continue
+        path = os.path.join(directory, file.name)
+        size = disk.size_of(path) if disk.exists(path) else -1
+        if size >= file.length:
+            continue
+        if size < 0:
+            fd = disk.create(path)
+            changes.made.append(file.name)
+        else:
+            fd = disk.open_write(path)
+            changes.fetched.append(file.name)
+        try:
+            here = max(size, 0)
+            missing = [place for place in file.chunks if place.at + place.length > here]
+            for place, data in snapshot.fetch(missing):
+                skipped = max(0, here - place.at)
+                disk.write(fd, [data[skipped:]], place.at + skipped)
+                changes.bytes_fetched += place.length - skipped
+        finally:
+            disk.close(fd)
     return changes
 
 

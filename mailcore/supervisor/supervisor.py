@@ -74,7 +74,6 @@ ASKED_TO_END = ("receiver", "manager", "deliverer")  # by a reload; the others h
 BEGIN_S = 30.0  # a process that has not begun its work by then is named in the result of a reload
 RELOAD_LOOK_S = 0.02  # between two looks at the children while a reload is under way
 RECEIVERS_FIRST_S = 5.0  # the other processes start at the latest then; until then receivers have the processor
-OWNER_FIRST_S = 1.0  # the same for a shard: its lease is kept by the manager, and must not run out before it starts
 SHARD = "WAYPOST_SHARD_LOST"  # for the owner step: how the shard was lost
 LOST = {SHARD_LOST: "lost", SHARD_BACK: "back"}  # exit status of a child -> how the shard was lost
 REFUSED_REST_S = 5.0  # under systemd, whose RestartSec is shorter
@@ -203,12 +202,15 @@ class Supervisor:
 
     def _run(self) -> str:
         """Starts the processes and restarts them. Returns what became of the shard when it is lost, and never without one."""
+        if self.settings.nodes.is_on:  # the lease that the owner step kept must not run out before the manager has it
+            for child in self.children:
+                if child.role == "manager":
+                    self._start(child)
         receivers = [child for child in self.children if child.role == "receiver"]
         for child in receivers:
             self._start(child)
-        first_s = OWNER_FIRST_S if self.settings.nodes.is_on else RECEIVERS_FIRST_S
-        until_begun([child.pulse for child in receivers if child.pulse is not None], first_s)
-        others = [child for child in self.children if child.role != "receiver"]
+        until_begun([child.pulse for child in receivers if child.pulse is not None], RECEIVERS_FIRST_S)
+        others = [child for child in self.children if child.role != "receiver" and child.process is None]
         for child in sorted(others, key=lambda child: child.role not in DELIVERING):
             with contextlib.suppress(Exception):  # _start says it
                 prepare_role(self.roles[child.role])
@@ -256,6 +258,9 @@ class Supervisor:
                 self._start(owner, {SHARD: lost} if lost else {})
                 self._publish()
                 self.service.ready()  # systemd would end a spare that is not
+                for name in ("manager", "receiver"):  # so that they start within the lease that the owner step leaves
+                    with contextlib.suppress(Exception):  # _start says it
+                        prepare_role(self.roles[name])
             with contextlib.suppress(OSError):
                 self.service.status((self.settings.run_directory / OWNER_WAITS).read_text(encoding="utf-8"))
             self.service.alive()

@@ -52,6 +52,13 @@ MUTATIONS = [
         f"{TESTS}/test_kept.py -k receiver",
     ),
     Mutation(
+        "a receiver that begins takes the manager's marks back",
+        "mailcore/nodes/kept.py",
+        "    return extend(Part(",
+        "    return make_equal(Part(",
+        f"{TESTS}/test_kept.py -k marks",
+    ),
+    Mutation(
         "a process that is fenced begins again, and the others continue",
         "mailcore/supervisor/supervisor.py",
         "                    if status in LOST:\n",

@@ -118,6 +118,15 @@ def test_a_receiver_gets_the_batch_that_was_committed_and_not_written_here(store
     assert stored.read(f"queue/journal/{FIRST}") == b"journal and more, by the manager at this moment"
 
 
+def test_a_receiver_leaves_the_marks_that_the_manager_has_made_and_not_committed(stored: Stored) -> None:
+    stored.path(f"{LANE}/{SECOND}").write_bytes(b"#ec")
+    stored.make(lambda shown: kept.make_lane(shown, Disk(), stored.settings, "incoming.0"))
+    assert stored.read(f"{LANE}/{SECOND}") == b"#econd"
+    stored.path(f"{LANE}/{SECOND}").write_bytes(b"#econ#")
+    assert not stored.make(lambda shown: kept.make_lane(shown, Disk(), stored.settings, "incoming.0")).any
+    assert stored.read(f"{LANE}/{SECOND}") == b"#econ#"
+
+
 def test_a_receiver_leaves_the_segments_that_were_whole_to_the_manager(stored: Stored) -> None:
     stored.path(f"{LANE}/{FIRST}").rename(stored.path(f"{LANE}/{retired_name_of(0)}"))  # it retires one at this moment
     changes = stored.make(lambda shown: kept.make_lane(shown, Disk(), stored.settings, "incoming.0"))

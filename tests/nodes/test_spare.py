@@ -79,8 +79,12 @@ async def test_receivers_that_begin_without_a_database_refuse_clients_until_it_i
                     reader, writer = await asyncio.open_connection(*node.address)
                 except OSError:
                     return False
-                line = await reader.readline()
-                writer.close()
+                try:
+                    line = await reader.readline()
+                except ConnectionError:  # the sockets of the receiver before
+                    return False
+                finally:
+                    writer.close()
                 return line.startswith(b"421 4.3.0 Error: the database does not answer")
 
             await node.until(refused, "421")
