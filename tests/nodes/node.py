@@ -54,7 +54,9 @@ class Node(Appliance):
 
     def is_spare(self) -> bool:
         """The owner step waits for another owner."""
-        return set(self.processes()) == {"supervisor", "owner"} and "is its spare" in self.said()
+        said = self.said()
+        waits = said.rfind("is its spare") > said.rfind("the shard is ours")
+        return set(self.processes()) == {"supervisor", "owner"} and waits
 
     def signal_all(self, number: signal.Signals) -> None:
         """To each process; the supervisor hears of a stop first, and of a continuation last."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mailcore.lab.lab import Lab
-from tests.end_to_end.appliance import alive
+from tests.end_to_end.appliance import Appliance, alive
 from tests.eventually import eventually
 from tests.nodes.node import Node
 from tests.nodes.test_ways_in import SMALL, over_smtp
@@ -59,6 +59,18 @@ async def test_systemd_hears_from_a_spare_that_waits_and_its_supervisor_loads_no
         finally:
             node.stop()
             systemd.socket.close()
+
+
+async def test_a_queue_that_is_alone_loads_nothing_of_a_database(tmp_path: Path) -> None:
+    appliance = Appliance(tmp_path, {}, {"export": {"enabled": True}})
+    await appliance.start()
+    try:
+        processes = appliance.processes()
+        assert {"supervisor", "receiver.0", "manager", "control", "deliverer.0", "exporter"} <= processes.keys()
+        assert [name for name, pid in processes.items() if has_driver(pid)] == []
+        assert not (appliance.home / "run" / "shard.json").exists()
+    finally:
+        appliance.stop()
 
 
 async def test_receivers_that_begin_without_a_database_refuse_clients_until_it_is_there(

@@ -192,3 +192,32 @@ async def test_a_manager_that_is_stopped_costs_the_shard_and_its_receivers_ackno
     assert not comparison.lost, comparison
     assert not comparison.strangers, comparison
     assert comparison.repeated <= WINDOW, comparison
+
+
+@pytest.mark.parametrize("swaps", [2, pytest.param(6, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
+async def test_two_nodes_are_killed_in_turn_and_each_continues_with_the_files_that_it_had(
+    own_cluster: Cluster, tmp_path: Path, swaps: int
+) -> None:
+    ledger = Ledger()
+    async with Lab(HOPS) as lab, nodes(tmp_path, own_cluster, lab, "a", "b") as made:
+        owner, spare = made
+        for number in range(swaps):
+            client = LoadClient(owner.address, ledger, name=f"k{number}-", timeout_s=10.0)
+            async with standing_still(lab):
+                await client.send(Corpus(MESSAGES, seed=2 * number))
+            more = LoadClient(owner.address, ledger, name=f"m{number}-", timeout_s=10.0)
+            load = asyncio.create_task(more.send(Corpus(10 * MESSAGES, seed=2 * number + 1)))
+            await asyncio.sleep(0.5 + 0.3 * (number % 3))
+            owner.kill_all()
+            load.cancel()
+            await spare.ready()
+            owner.launch()
+            await owner.until(owner.is_spare, f"{owner.name} to be the spare")
+            owner, spare = spare, owner
+        comparison = await judged(owner, ledger, lab)
+        print(f"\n{len(ledger.acknowledged)} acknowledged, {comparison}")
+        assert own_cluster.primary.sql("select epoch from waypost.shard") == [(str(swaps + 1),)]
+    assert len(ledger.acknowledged) > swaps * MESSAGES
+    assert not comparison.lost, comparison
+    assert not comparison.strangers, comparison
+    assert comparison.repeated <= swaps * WINDOW, comparison
