@@ -411,7 +411,7 @@ class Manager:
 async def _run(settings: Settings, held: HeldShard | None = None) -> None:
     loop = asyncio.get_running_loop()
     store, lease = (None, None) if held is None else (held.store, held.lease)
-    manager = Manager(settings, loop, store=store, lease=lease, shares=shares_directory())
+    manager = Manager(settings, loop, store=store, lease=lease, shares=shares_directory(settings))
 
     def broken(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Ends the process after an unexpected error: the manager is crash-only."""

@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
 
+from mailcore.config.settings import Settings
 from mailcore.frames import Shares, SharesKept
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.election import LockElection
@@ -53,10 +54,11 @@ REASON_CHARACTERS = 300
 NEWS_S = 3.0  # a new giver has heard from all shards after that
 
 
-def shares_directory() -> Path | None:
-    """Returns where the queues of this host share their limits; None if this queue is alone."""
-    name = os.environ.get(SHARES, "")
-    return Path(name) if name else None
+def shares_directory(settings: Settings) -> Path | None:
+    """Returns where the queues of this host share their limits, as the shards of a node do; None if this queue is alone."""
+    if name := os.environ.get(SHARES, ""):
+        return Path(name)
+    return None if settings.shard is None else settings.run_directory.parent
 
 
 def boot_time() -> float:

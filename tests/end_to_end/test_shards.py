@@ -23,6 +23,7 @@ from tests.end_to_end.test_reload import Clients, edit, reload, reloaded
 from tests.eventually import eventually
 from tests.running.running_core import recipients_of, route_to
 from tests.running.running_shards import RunningShards, running_shards
+from tests.shares.counting_sink import sinking
 
 MESSAGES = 40  # each goes to any shard: that one of three gets none of them happens once in four million
 
@@ -49,6 +50,28 @@ async def test_mail_comes_to_all_shards_and_each_message_leaves_once(shards: int
             assert (await core.ask_shard(number, "size"))["messages"] == 0
             state = await core.ask_shard(number, "state")
             assert state["counters"]["accepted"] == len([each for each in queue_ids if shard_of(each) == number])
+
+
+async def test_law_shares_a_limit_holds_over_all_shards_also_when_managers_are_killed(tmp_path: Path) -> None:
+    """law: shares-within-limit."""
+    limit = {"transports.smtp": {"destination_concurrency_limit": 5}}
+    async with (
+        Lab(["accept:127.0.0.1:0"]) as lab,
+        sinking(takes_s=0.1) as sink,
+        running_shards(tmp_path, lab, limit, shards=3, route=f"smtp:[127.0.0.1]:{sink.port}") as core,
+    ):
+
+        def more_than(taken: int) -> bool:
+            return len(sink.messages) >= taken + 10
+
+        queue_ids = await core.send_many(150)
+        assert {shard_of(queue_id) for queue_id in queue_ids} == {0, 1, 2}
+        for name in sorted(name for name in core.processes() if name.startswith("manager")):
+            await core.kill_now(name)
+            await eventually(partial(more_than, len(sink.messages)), "more mail at the next hop")
+        await core.until_all_removed(queue_ids)
+        assert {each for _, each in sink.messages} == set(addresses(150))
+        assert 1 < sink.most <= 5
 
 
 async def test_a_shard_without_a_manager_stops_no_other_and_loses_nothing(tmp_path: Path) -> None:

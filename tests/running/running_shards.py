@@ -99,10 +99,10 @@ class RunningShards(RunningCore):
 
 @asynccontextmanager
 async def running_shards(
-    directory: Path, lab: Lab, sections: Sections | None = None, *, shards: int = 2
+    directory: Path, lab: Lab, sections: Sections | None = None, *, shards: int = 2, route: str = ""
 ) -> AsyncIterator[RunningShards]:
-    """All mail goes to the first hop."""
-    core = RunningShards(directory, {"*": route_to(lab, 0)}, sections, shards=shards)
+    """All mail goes to the first hop, or along ``route``."""
+    core = RunningShards(directory, {"*": route or route_to(lab, 0)}, sections, shards=shards)
     await core.start()
     try:
         yield core
