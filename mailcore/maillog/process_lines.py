@@ -27,6 +27,16 @@ class ProcessLines(Lines):
         self._line("master", f"fatal: not started: {free(why)}")
         self._object("start_refused", why=why)
 
+    def shard_waits(self, why: str) -> None:
+        """Logs why no process of a shard starts yet."""
+        self._warning("master", f"shard: {free(why)}")
+        self._object("shard_waits", why=why)
+
+    def shard_owned(self, shard: str, epoch: int, seconds_taken: float) -> None:
+        """Logs that a shard is ours and its files are here."""
+        self._line("master", f"shard {word(shard)} is ours: epoch {int(epoch)}, after {seconds_taken:.1f} s")
+        self._object("shard_owned", shard=shard, epoch=int(epoch), seconds=round(seconds_taken, 3))
+
     def adopted(self, name: str, directory: str, who: str) -> None:
         """Logs that an operator made a directory one of this home (``waypost identity adopt``)."""
         self._line("master", f"identity: {word(directory)} is the {word(name)} directory by order of {free(who)}")

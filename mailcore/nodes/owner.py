@@ -308,7 +308,7 @@ class _Saying:
             self._tell(words)
         if words and (words != self._last or now - self._logged_at >= SAID_S):
             self._logged_at = now
-            self._log.failed("owner", words)
+            self._log.shard_waits(words)
             self._log.flush()
         self._last = words
 
@@ -326,5 +326,7 @@ def main(settings: Settings, _: int) -> None:
             )
         print(f"waypost: {words}" if words else "waypost: the shard is ours", file=sys.stderr, flush=True)
 
-    OwnerStep(settings, lost=os.environ.pop(LOST, ""), say=_Saying(log, tell)).run()
+    began = time.monotonic()
+    row = OwnerStep(settings, lost=os.environ.pop(LOST, ""), say=_Saying(log, tell)).run()
+    log.shard_owned(row.name, row.epoch, time.monotonic() - began)
     log.flush()

@@ -165,6 +165,8 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
     log.session_failed("192.0.2.7", "ValueError()")
     log.failed("manager", "the home is locked")
     log.start_refused("the spool directory /s is empty")
+    log.shard_waits("shard north belongs to a; this node is its spare")
+    log.shard_owned("north", 2, 9.04)
     log.adopted("spool", "/s", "anna")
     log.routes_read(2, 1, 3)
     log.routes_refused(["/r:1: 'x' must have a route behind it"], in_use=True)
@@ -189,6 +191,8 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
     assert "waypost/master: fatal: process manager: the home is locked" in found
     assert "waypost/master: fatal: not started: the spool directory /s is empty" in found
     assert "waypost/trivial-rewrite: route_maps: 2 files in use, 1 route, 3 fallbacks" in found
+    assert "waypost/master: warning: shard: shard north belongs to a; this node is its spare" in found
+    assert "waypost/master: shard north is ours: epoch 2, after 9.0 s" in found
     then = "the routes read before stay in use"
     assert f"waypost/trivial-rewrite: warning: route_maps: /r:1: 'x' must have a route behind it; {then}" in found
     assert [each["event"] for each in objects(tmp_path)] == [
@@ -197,7 +201,7 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
         "window_changed", "started", "recovered", "child_ended", "record_set_aside", "positions_damaged",
         "sync_failed", "disk_full",
         "stopped_accepting", "accepting_again", "accepting_paused", "stress", "stress_ended", "lane_lags",
-        "refusals_not_recorded", "session_failed", "failed", "start_refused", "adopted",
+        "refusals_not_recorded", "session_failed", "failed", "start_refused", "shard_waits", "shard_owned", "adopted",
         "routes_read", "routes_refused",
     ]  # fmt: skip
 
