@@ -53,7 +53,13 @@ __all__ = [
     "DEFAULT_ROUTE", "DIRECTORIES", "HOME_DEFAULT", "SECTIONS", "SHIPPED_TRANSPORTS", "Bounce", "Control",
     "Core", "Deliverer", "Destination", "Esmtp", "Export", "Maildrop", "Metrics", "Portal", "Queue", "Receiver", "Relay",
     "Reports", "Scheduler", "Settings", "Supervisor", "Tls", "TlsPolicy", "Transport", "shard_place",
+    "shares_in",
 ]  # fmt: skip
+
+
+def shares_in(run_directory: Path) -> Path:
+    """Returns the directory in which the managers of a node's shards meet."""
+    return run_directory / "shares"
 
 
 def shard_place(directory: Path, number: int) -> Path:
@@ -186,6 +192,11 @@ class Settings:
     def node_run_directory(self) -> Path:
         """Returns the run directory of the node: what is the same for all its shards."""
         return self.run_directory if self.shard is None else self.run_directory.parent.parent
+
+    @property
+    def shares_directory(self) -> Path | None:
+        """Returns the directory in which the managers of a node's shards share limits; None if the queue is alone."""
+        return None if self.shard is None else shares_in(self.node_run_directory)
 
     @property
     def shard_directories(self) -> list[Path]:

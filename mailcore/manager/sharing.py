@@ -58,7 +58,7 @@ def shares_directory(settings: Settings) -> Path | None:
     """Returns where the queues of this host share their limits, as the shards of a node do; None if this queue is alone."""
     if name := os.environ.get(SHARES, ""):
         return Path(name)
-    return None if settings.shard is None else settings.run_directory.parent
+    return settings.shares_directory
 
 
 def boot_time() -> float:

@@ -31,7 +31,7 @@ import setproctitle
 
 from mailcore.config.document import ConfigError
 from mailcore.config.known_shards import KnownShard, name_of, write_known
-from mailcore.config.settings import Settings, shard_place
+from mailcore.config.settings import Settings, shard_place, shares_in
 from mailcore.config.shards import DRAINED, of_shard, shards_of
 from mailcore.config.values import listen_address
 from mailcore.counted import counted
@@ -497,6 +497,8 @@ def main(
         for name in _OF_A_QUEUE_ALONE:
             (settings.run_directory / name).unlink(missing_ok=True)
         users.prepare_run(settings)
+        # Receivers and deliverers of other users do not enter it.
+        shares_in(settings.run_directory).mkdir(mode=0o700, exist_ok=True)
         store_settings(settings, settings.run_directory / SETTINGS_NAME)
     except (HomeError, ConfigError, OSError) as error:
         say(f"{error}; free disk space and inodes" if isinstance(error, OSError) and is_full(error) else str(error))
