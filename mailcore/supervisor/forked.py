@@ -26,12 +26,18 @@ def end_with(parent: int) -> bool:
 
 
 def run_and_exit(work: Callable[[], int]) -> NoReturn:
-    """Runs ``work`` and ends this process with the status that it returns; 1 after an error, whose traceback is printed."""
+    """Runs ``work`` and ends this process with the status that it returns; 1 after an error, whose traceback is printed.
+
+    ``sys.exit`` with words prints them, as a program of its own does.
+    """
     status = 1
     try:
         status = work()
     except SystemExit as error:
-        status = error.code if isinstance(error.code, int) else 1
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+        if isinstance(error.code, str):
+            with contextlib.suppress(OSError):
+                os.write(2, f"{error.code}\n".encode(errors="backslashreplace"))
     except BaseException:  # nothing may return into the code that forked
         with contextlib.suppress(OSError):
             os.write(2, traceback.format_exc().encode())

@@ -115,6 +115,16 @@ def test_a_child_may_end_with_a_status_of_its_own(tmp_path: Path, capfd: pytest.
     assert capfd.readouterr().err == ""
 
 
+def test_the_words_of_an_exit_are_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """They are why the process ended: a lane that is locked, an address that cannot be used."""
+
+    def exits(settings: Settings, number: int) -> None:
+        sys.exit("waypost: receiver 0: the lane is locked")
+
+    assert ended(start(Role(lambda: exits), order_in(tmp_path, []))) == 1
+    assert "waypost: receiver 0: the lane is locked\n" in capfd.readouterr().err
+
+
 def test_a_child_can_be_killed_and_a_second_kill_reaches_no_other_process(tmp_path: Path) -> None:
     child = start(Role(lambda: lambda settings, number: time.sleep(PATIENCE_S)), order_in(tmp_path, []))
     assert child.poll() is None
