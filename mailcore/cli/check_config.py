@@ -68,10 +68,12 @@ def _run(arguments: argparse.Namespace) -> int:
             complain_fault(Fault(Code.INVALID, fault))
         return WRONG_USE
     values: dict[str, Any] = dataclasses.asdict(settings, dict_factory=_strings_for_paths)
-    del (
-        values["written"],
-        values["source"],
-    )  # they say which of them the file sets, and where it is, and are none themselves
+    for each in (
+        "written",
+        "source",
+        "shard",
+    ):  # they say where the settings come from and for which queue, and are none
+        del values[each]
     tuned = [] if arguments.file_only else _tuned_faults(settings)
     users, not_checked = ([], []) if arguments.file_only else _users_faults(settings)
     said = (

@@ -279,6 +279,9 @@ class Hop:
         if self._server is not None:
             self._server.close()
             self.abort_sessions()
+            for _ in range(2):  # connections that were accepted before become sessions in the next turns of the loop
+                await asyncio.sleep(0)
+                self.abort_sessions()
             await self._server.wait_closed()
             self._server = None
 

@@ -27,12 +27,13 @@ NAMES = "abc"
 class Queues:
     """The queues a, b and c; mail of each has a sender of that name."""
 
-    def __init__(self, directory: Path, sink: CountingSink, **transport: object) -> None:
+    def __init__(self, directory: Path, sink: CountingSink, backoff_s: float = 1.0, **transport: object) -> None:
         self.sink = sink
         self.cores: dict[str, RunningCore] = {}
         sections: dict[str, dict[str, object]] = {
             "transports.smtp": {"destination_concurrency_limit": LIMIT, **transport},
             "deliverer": {"connection_idle_s": 2.0, "processes": 2},
+            "scheduler": {"minimal_backoff_time": backoff_s, "maximal_backoff_time": max(2.0, backoff_s)},
         }
         for name in NAMES:
             (directory / name).mkdir()
@@ -96,10 +97,12 @@ async def queues(
 
 
 async def test_law_shares_all_have_a_part_and_one_alone_has_all_of_it(queues: Queues) -> None:
+    queues.sink.takes_s = 2.0  # until all have mail, however long that takes
     for name in "ab":
         await queues.accept(name, 100)
     await queues.accept("c", 400)
     await eventually(lambda: all(queues.in_use), "a connection of each")
+    queues.sink.takes_s = 0.1
     await eventually(lambda: sum(queues.in_use) == LIMIT, "all of the limit in use")
     await queues.until("the last one alone", 0, 0, LIMIT)
     assert queues.sink.most == LIMIT
@@ -158,6 +161,9 @@ async def test_a_rate_over_all_is_never_exceeded(queues: Queues) -> None:
     assert (len(times) - len(NAMES)) / (times[-1] - times[0]) <= 10.5
 
 
+@pytest.mark.parametrize(
+    "queues", [{"backoff_s": 60.0}], indirect=True
+)  # so long is it dead: until all have heard of it
 async def test_what_one_queue_found_dead_the_others_do_not_try(queues: Queues, sink: CountingSink) -> None:
     sink.takes_s = 3600.0
     await queues.accept("b", 1)

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import cast
 
+from tests.eventually import eventually
+
 __all__ = ["CountingSink", "sinking"]
 
 
@@ -24,6 +26,7 @@ class CountingSink:
         self.messages: list[tuple[float, str]] = []
         self.by_sender: collections.Counter[str] = collections.Counter()
         self.port = 0
+        self.is_closed = False
 
     def count(self) -> None:
         """Looks at what is there now."""
@@ -45,6 +48,9 @@ class _Session(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self.sink.sessions.add(self)
+        if self.sink.is_closed:  # it was accepted before
+            self._transport.abort()
+            return
         self.sink.connections += 1
         self.sink.count()
         self._say(b"421 4.3.2 not now" if self.sink.refuses else b"220 sink.example ESMTP")
@@ -103,7 +109,13 @@ async def sinking(takes_s: float = 0.05) -> AsyncIterator[CountingSink]:
     sink = CountingSink(takes_s)
     server = await asyncio.get_running_loop().create_server(lambda: _Session(sink), "127.0.0.1", 0)
     sink.port = server.sockets[0].getsockname()[1]
-    async with server:
+    try:
         yield sink
+    finally:
+        server.close()
+        sink.is_closed = True
         for session in list(sink.sessions):
             session._transport.abort()
+        for _ in range(3):  # what was accepted is made, and then lost
+            await asyncio.sleep(0)
+        await eventually(lambda: not sink.sessions, "the end of all sessions")
