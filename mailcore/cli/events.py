@@ -68,7 +68,7 @@ def _run(arguments: argparse.Namespace) -> int:
     lines, left, lost = JsonLines(), arguments.limit, 0
     with control_client(arguments) as control:
         while True:
-            limit = min(left or EVENTS_MAX, EVENTS_MAX)
+            limit = min(left, EVENTS_MAX) if arguments.limit else EVENTS_MAX
             wait = WAIT_S_MAX if arguments.follow else 0.0
             asked = given | {"after": after, "limit": limit, "wait_s": wait}
             batch = control.ask("events", EventBatch, asked, timeout_s=ANSWER_S)
