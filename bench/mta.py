@@ -44,6 +44,9 @@ class Mta(Protocol):
     def manager_cpu_s(self) -> float:
         """Of the one that owns the queue."""
 
+    def database_cpu_s(self) -> float:
+        """Of the database servers that work for this relay alone."""
+
 
 MAIN_CF = """\
 # Durability as shipped: cleanup syncs each queue file before the 250. Faster than shipped: no inflow delay, no DNS.
@@ -169,6 +172,9 @@ class Postfix:
                     return cpu_s(pid)
         return 0.0
 
+    def database_cpu_s(self) -> float:
+        return 0.0
+
 
 def waypost_command() -> list[str]:
     """The ``waypost`` beside this interpreter."""
@@ -178,21 +184,29 @@ def waypost_command() -> list[str]:
 class Waypost:
     """``waypost mailcore`` with its defaults; ``more`` is further TOML, ``receiver`` that of its section.
 
-    ``checkout``: the source of another state of the project, to be compared with this one.
+    ``checkout``: the source of another state of the project, to be compared with this one. ``name``: of one among several.
     """
 
     name = "waypost"
 
     def __init__(
-        self, directory: Path, next_port: int, more: str = "", checkout: Path | None = None, receiver: str = ""
+        self,
+        directory: Path,
+        next_port: int,
+        more: str = "",
+        checkout: Path | None = None,
+        receiver: str = "",
+        name: str = "",
     ) -> None:
         if checkout is not None:
             self.name = "checkout"
+        self.name = name or self.name
         self._checkout = checkout
-        self.home = directory / self.name
+        own = self.name.replace(" ", "-")
+        self.home = directory / own
         self.home.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
-        self.config = directory / f"{self.name}.toml"
+        self.config = directory / f"{own}.toml"
         lines = [
             f"home = {json.dumps(str(self.home))}",
             "[receiver]",
@@ -203,7 +217,7 @@ class Waypost:
             more,
         ]
         self.config.write_text("\n".join(lines) + "\n")
-        self._out = directory / f"{self.name}.out"
+        self._out = directory / f"{own}.out"
         self._process: subprocess.Popen[bytes] | None = None
 
     @staticmethod
@@ -270,6 +284,9 @@ class Waypost:
     def manager_cpu_s(self) -> float:
         processes = json.loads((self.home / "run" / "processes.json").read_text())
         return sum(cpu_s(pid) for name, pid in processes.items() if name.partition("@")[0] == "manager")
+
+    def database_cpu_s(self) -> float:
+        return 0.0
 
 
 class WaypostWithMilter(Waypost):

@@ -11,21 +11,37 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bench.copy import copy
 from bench.load import SENDER_DOMAIN, Sink, Source
 from bench.mta import Mta, Postfix, Waypost, WaypostThatSigns, WaypostWithMilter
 from bench.processes import wait_until
-from bench.turns import Meter, Run, Turns, file_system, medians, parse, parser, refusal, work_directory
+from bench.turns import (
+    Meter,
+    Run,
+    Turns,
+    file_system,
+    medians,
+    pairs,
+    parse,
+    parser,
+    refusal,
+    runs_of,
+    work_directory,
+)
 
-__all__ = ["main", "measure"]
+__all__ = ["MODES", "SHARDS_TARGET", "Measure", "main", "measure", "warm", "with_shards"]
 
 MODES = {"reconnecting": False, "persistent": True}
 FEATURES = {"milter": "a milter", "dkim": "a DKIM signature"}  # by the name of the relay
 SHARDS_TARGET = 1.05  # wanted: two queues cost at most this much of the CPU of one
 BESIDE_TARGET = 0.95  # wanted: the relay loses less than 5 %
+WARMING = 200  # messages; a first run fills caches and starts Postfix's processes
+
+Measure = Callable[[Mta, str, int], Run]
 
 
 def measure(relay: Mta, sink: Sink, source: Source, mode: str, messages: int) -> Run:
@@ -45,8 +61,25 @@ def measure(relay: Mta, sink: Sink, source: Source, mode: str, messages: int) ->
     return run
 
 
-def _of(runs: list[Run], relay: str, mode: str) -> list[Run]:
-    return [run for run in runs if (run.relay, run.mode) == (relay, mode)]
+@contextmanager
+def warm(
+    source: Source, directory: Path, modes: Sequence[str], messages: int, make: Callable[[int], Mapping[str, Mta]]
+) -> Iterator[tuple[Mapping[str, Mta], Measure]]:
+    """Starts a sink and the relays that ``make`` makes for its port, and ends them, whatever happens in between.
+
+    Yields the relays, each after a first run, and what measures a run of one of them.
+    """
+    with ExitStack() as stack:
+        sink = Sink(directory)
+        stack.callback(sink.stop)
+        sink.start()
+        relays = make(sink.port)
+        for relay in relays.values():
+            stack.callback(relay.stop)
+            relay.start()
+            for mode in modes:
+                measure(relay, sink, source, mode, min(WARMING, messages))
+        yield relays, lambda relay, mode, many: measure(relay, sink, source, mode, many)
 
 
 def report(turns: Turns, names: Sequence[str], modes: Sequence[str]) -> list[str]:
@@ -58,7 +91,7 @@ def report(turns: Turns, names: Sequence[str], modes: Sequence[str]) -> list[str
     middle: dict[tuple[str, str], tuple[float, float]] = {}
     for mode in modes:
         for name in names:
-            mine = _of(runs, name, mode)
+            mine = runs_of(runs, name, mode)
             rates = sorted(run.rate for run in mine)
             rate, cpu = middle[name, mode] = medians(mine)
             manager = statistics.median(run.manager_ms for run in mine)
@@ -76,12 +109,9 @@ def report(turns: Turns, names: Sequence[str], modes: Sequence[str]) -> list[str
     if {"checkout", "waypost"} <= set(names):
         for mode in modes:
             (rate_c, cpu_c), (rate_w, cpu_w) = middle["checkout", mode], middle["waypost", mode]
-            pairs = [
-                new.rate / old.rate
-                for new, old in zip(_of(runs, "waypost", mode), _of(runs, "checkout", mode), strict=True)
-            ]
             line = f"{mode}: {rate_w / rate_c:.3f} x the checkout's rate (wanted {BESIDE_TARGET}), median of the pairs "
-            lines.append(line + f"{statistics.median(pairs):.3f}, {cpu_w / cpu_c:.2f} x its CPU")
+            paired = pairs(runs, "waypost", "checkout", mode)
+            lines.append(line + f"{paired:.3f}, {cpu_w / cpu_c:.2f} x its CPU")
     for name in [each for each in names if each.endswith(" shards") and "waypost" in names]:
         for mode in modes:
             (rate_s, cpu_s), (rate_w, cpu_w) = middle[name, mode], middle["waypost", mode]
@@ -119,6 +149,11 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return parse(options, argv, short=1_000)
 
 
+def with_shards(directory: Path, next_port: int, shards: int) -> Waypost:
+    """Returns a Waypost with as many queues."""
+    return Waypost(directory, next_port, f"[core]\nshards = {shards}", name=f"{shards} shards")
+
+
 def _relays(given: argparse.Namespace, directory: Path, next_port: int) -> dict[str, Mta]:
     kinds = [kind for kind in (Postfix, Waypost) if given.only is None or kind.name in given.only]
     relays: list[Mta] = [kind(directory, next_port) for kind in kinds]
@@ -129,49 +164,28 @@ def _relays(given: argparse.Namespace, directory: Path, next_port: int) -> dict[
     if given.dkim:
         relays.append(WaypostThatSigns(directory, next_port, SENDER_DOMAIN))
     for limit in given.inline_limit or ():
-        below = directory / str(limit)
-        below.mkdir()
-        relays.append(Waypost(below, next_port, f"[queue]\ninline_limit = {limit}"))
-        relays[-1].name = f"limit {limit >> 10}k"
-    for shards in given.shards or ():
-        below = directory / f"shards-{shards}"
-        below.mkdir()
-        relays.append(Waypost(below, next_port, f"[core]\nshards = {shards}"))
-        relays[-1].name = f"{shards} shards"
+        name = f"limit {limit >> 10}k"
+        relays.append(Waypost(directory, next_port, f"[queue]\ninline_limit = {limit}", name=name))
+    relays += [with_shards(directory, next_port, shards) for shards in given.shards or ()]
     return {relay.name: relay for relay in relays}
 
 
 def _measure_all(given: argparse.Namespace, modes: Sequence[str], directory: Path, turns: Turns) -> list[str]:
     """Measures everything; returns the names of the relays."""
     source = Source(sessions=given.sessions, size_bytes=given.size, recipients=given.recipients)
-    sink = Sink(directory)
-    sink.start()
-    relays = _relays(given, directory, sink.port)
-    try:
-        for relay in relays.values():
-            relay.start()
-            for mode in modes:  # a first run fills caches and starts Postfix's processes
-                measure(relay, sink, source, mode, min(200, given.messages))
+    with warm(source, directory, modes, given.messages, lambda port: _relays(given, directory, port)) as (relays, run):
         for mode in modes:
 
             def one(name: str, mode: str = mode) -> Run:
                 if name == "copy":
                     return copy(directory, given.size, given.messages)
-                return measure(relays[name], sink, source, mode, given.messages)
+                return run(relays[name], mode, given.messages)
 
             turns.take([*relays, *(["copy"] if given.copy else [])], given.rounds, one)
         if not given.no_syncs:
             turns.count_syncs(
-                relays,
-                directory,
-                given.messages,
-                modes,
-                lambda _, relay, mode, many: measure(relay, sink, source, mode, many),
+                relays, directory, given.messages, modes, lambda _, relay, mode, many: run(relay, mode, many)
             )
-    finally:
-        for relay in relays.values():
-            relay.stop()
-        sink.stop()
     return list(relays)
 
 

@@ -34,9 +34,11 @@ __all__ = [
     "Turns",
     "file_system",
     "medians",
+    "pairs",
     "parse",
     "parser",
     "refusal",
+    "runs_of",
     "table",
     "work_directory",
 ]
@@ -57,9 +59,11 @@ class Run:
     seconds: float  # until the last message was where it was to come
     cpu_ms: float  # of the relay, per message
     manager_ms: float  # the part of it that is the manager's (Postfix: qmgr's)
-    foreign: float  # share of the machine that went to neither relay nor source nor sink
+    foreign: float  # share of the machine that went to neither relay nor its database nor source nor sink
     accepted_s: float = 0.0  # until the last message was acknowledged; 0: not measured
     written_bytes: float = 0.0  # by the device of the relay's queue, per message; with --own-disk, for this relay alone
+    database_ms: float = 0.0  # of CPU, per message: of the database servers that work for this relay
+    commits: float = 0.0  # of that database, per message
 
     @property
     def rate(self) -> float:
@@ -73,14 +77,15 @@ class Meter:
     def __init__(self, name: str, relay: Mta, sink: Sink) -> None:
         self._name, self._relay, self._sink = name, relay, sink
         self._cpu, self._manager, self._written = relay.cpu_s(), relay.manager_cpu_s(), written_bytes(relay.home)
-        self._known, self._busy = self._cpu + sink.cpu_s() + own_cpu_s(), machine_cpu_s()
+        self._database = relay.database_cpu_s()
+        self._known, self._busy = self._cpu + self._database + sink.cpu_s() + own_cpu_s(), machine_cpu_s()
         self._begun = time.monotonic()
 
     def run(self, mode: str, messages: int, seconds: float, accepted_s: float = 0.0) -> Run:
         """Waits until the relay has settled; returns the run, whose clock the caller has read."""
         time.sleep(SETTLE_S)
-        cpu = self._relay.cpu_s()
-        used = cpu + self._sink.cpu_s() + own_cpu_s() - self._known
+        cpu, database = self._relay.cpu_s(), self._relay.database_cpu_s()
+        used = cpu + database + self._sink.cpu_s() + own_cpu_s() - self._known
         busy = machine_cpu_s() - self._busy - used
         return Run(
             self._name,
@@ -92,6 +97,7 @@ class Meter:
             max(0.0, busy / ((time.monotonic() - self._begun) * (os.cpu_count() or 1))),
             accepted_s,
             (written_bytes(self._relay.home) - self._written) / messages,
+            (database - self._database) * 1000 / messages,
         )
 
 
@@ -146,10 +152,11 @@ class Turns:
             for name in names if number % 2 == 0 else names[::-1]:
                 run = measure(name)
                 self.runs.append(run)
+                database = f" and {run.database_ms:.3f} the database" if run.database_ms else ""
                 accepted = f", accepted after {run.accepted_s:.1f} of {run.seconds:.1f} s" if run.accepted_s else ""
                 print(
                     f"{run.mode} {number + 1}/{rounds} {run.relay}: {run.rate:.0f} msg/s, {run.cpu_ms:.2f} ms CPU "
-                    f"({run.manager_ms:.2f} the manager){accepted}, others took {run.foreign:.0%}".strip(),
+                    f"({run.manager_ms:.2f} the manager){database}{accepted}, others took {run.foreign:.0%}".strip(),
                     file=sys.stderr,
                     flush=True,
                 )
@@ -186,6 +193,17 @@ class Turns:
         many = sum(run.foreign > FOREIGN_MAX for run in self.runs)
         words = f"No result: in {many} of {len(self.runs)} runs others took more than {FOREIGN_MAX:.0%} of the machine."
         return [words] if many else []
+
+
+def runs_of(runs: Sequence[Run], relay: str, mode: str) -> list[Run]:
+    """Returns the runs of one relay in one mode, in their order."""
+    return [run for run in runs if (run.relay, run.mode) == (relay, mode)]
+
+
+def pairs(runs: Sequence[Run], relay: str, peer: str, mode: str) -> float:
+    """Returns the median of a relay's rates over those of a peer in the same round."""
+    rounds = zip(runs_of(runs, relay, mode), runs_of(runs, peer, mode), strict=True)
+    return statistics.median(mine.rate / its.rate for mine, its in rounds)
 
 
 def medians(runs: Sequence[Run]) -> tuple[float, float]:

@@ -20,7 +20,7 @@ from mailcore.replication.parameters import Host, StoreParameters
 from mailcore.replication.schema import make_schema
 from tests.eventually import PATIENCE_S, eventually_blocking
 
-__all__ = ["Cluster", "Server", "Template", "made_template"]
+__all__ = ["Cluster", "Server", "Template", "made_template", "programs"]
 
 SUPERUSER = "postgres"
 ROLE = "waypost"  # has no rights but to its database
@@ -266,8 +266,9 @@ class Template:
 
 
 @contextmanager
-def made_template() -> Iterator[Template]:
-    directory = Path(tempfile.mkdtemp(prefix="wp-store-"))
+def made_template(below: Path | None = None, *, more: str = "", segment_mb: int = 1) -> Iterator[Template]:
+    """Makes the servers below a directory, by default that of temporary files. ``more``: settings that replace ours."""
+    directory = Path(tempfile.mkdtemp(prefix="wp-store-", dir=below))
     os.chmod(directory, 0o755)
     _give(directory)
     server = Server(directory / "template")
@@ -276,10 +277,10 @@ def made_template() -> Iterator[Template]:
         _give(server.directory)
         _run(
             server.directory, programs() / "initdb", "--pgdata", server.data, "--auth", "trust", "--username", SUPERUSER,
-            "--encoding", "UTF8", "--no-sync", "--data-checksums", "--wal-segsize", "1",
+            "--encoding", "UTF8", "--no-sync", "--data-checksums", "--wal-segsize", str(segment_mb),
         )  # fmt: skip
         with (server.data / "postgresql.conf").open("a") as file:
-            file.write(SETTINGS)
+            file.write(SETTINGS + more)
         server.start()
         server.sql(f"create role {ROLE} login; grant pg_read_all_stats to {ROLE}", database="postgres")
         server.sql(f"create database waypost owner {ROLE}", database="postgres")
