@@ -65,7 +65,7 @@ def measure(relay: Mta, sink: Sink, source: Source, mode: str, messages: int) ->
 def warm(
     source: Source, directory: Path, modes: Sequence[str], messages: int, make: Callable[[int], Mapping[str, Mta]]
 ) -> Iterator[tuple[Mapping[str, Mta], Measure]]:
-    """Starts a sink and the relays that ``make`` makes for its port, and ends them, whatever happens in between.
+    """Starts a sink and the relays that ``make`` makes for its port, and ends them, also after an error.
 
     Yields the relays, each after a first run, and what measures a run of one of them.
     """

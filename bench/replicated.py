@@ -1,4 +1,4 @@
-"""What it costs to keep the queue on two database servers: ``python -m bench.replicated [--short]``.
+"""The cost of keeping the queue on two database servers: ``python -m bench.replicated [--short]``.
 
 source -> relay -> sink as in bench.relay: Waypost alone, Waypost whose queue PostgreSQL and a synchronous standby keep, and
 Waypost with two queues, in turn, medians. Both servers run on the same cores, and are idle during the turns of the others.
