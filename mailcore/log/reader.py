@@ -119,14 +119,7 @@ class LaneReader:
 
         With ``durable`` None (for tools), the newest segment is read up to its last valid record.
         """
-        later = self._bases[bisect.bisect_right(self._bases, base) :]
-        ends = []
-        for other in later:
-            end = self._previous_ends.get(other)
-            if end is None and self.segment(other) is not None:
-                end = self._previous_ends[other]
-            if end is not None:
-                ends.append(end)
+        ends = self._ends_said_after(base)
         if durable is not None:
             ends.append(durable)
         segment = self.segment(base)
@@ -135,6 +128,20 @@ class LaneReader:
         if not ends:
             return segment.end_of_records()
         return min(*ends, segment.file_end)
+
+    def said_end(self, base: int) -> int | None:
+        """Returns the lowest end that later segments name: what was written behind it was cut off; None if none names one."""
+        return min(self._ends_said_after(base), default=None)
+
+    def _ends_said_after(self, base: int) -> list[int]:
+        ends = []
+        for other in self._bases[bisect.bisect_right(self._bases, base) :]:
+            end = self._previous_ends.get(other)
+            if end is None and self.segment(other) is not None:
+                end = self._previous_ends[other]
+            if end is not None:
+                ends.append(end)
+        return ends
 
     def records(self, start: int, durable: int | None = None) -> Iterator[Record]:
         """Yields the records from ``start`` up to ``durable``, over all segments; reports damage and continues after it."""

@@ -125,8 +125,9 @@ def _records(
                     return
         if following is None:
             return
-        after = reader.segment(following)
-        if end < durable and after is not None and after.header.previous_end > (end := max(at, end)):
+        # The lowest, and not that of the next segment: a later start may have cut off what the next one was written behind.
+        said = reader.said_end(base)
+        if end < durable and said is not None and said > (end := max(at, end)):
             yield Deleted(end, min(to, following))  # a segment between these two is deleted
         at = following
 
