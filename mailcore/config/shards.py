@@ -64,7 +64,7 @@ def are_several(settings: Settings) -> bool:
 
 
 def all_of(settings: Settings) -> list[Settings]:
-    """Returns the settings of every shard that has files here, also of those that are drained: for who reads files.
+    """Returns the settings of every shard that has files here, also of those that are drained: for readers of files.
 
     A queue that is alone has its own, unchanged.
     """

@@ -21,7 +21,7 @@ def event(number: int) -> Event:
 
 
 class Answers:
-    """A control process with so many events."""
+    """A control process that has ``count`` events."""
 
     def __init__(self, count: int) -> None:
         self.count = count

@@ -41,7 +41,7 @@ async def test_mail_that_is_held_or_deleted_or_waits_is_mail(tmp_path: Path) -> 
         await core.order("release", queue_id)
         await core.eventually(is_empty, "an empty queue")
         away = replace(load(core.config), run_directory=tmp_path)
-        assert not await asyncio.to_thread(is_drained, away)  # nobody answers: in doubt there is mail
+        assert not await asyncio.to_thread(is_drained, away)  # no process answers: in doubt there is mail
 
 
 async def test_events_that_are_not_exported_keep_a_shard(tmp_path: Path) -> None:

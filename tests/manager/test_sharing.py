@@ -139,7 +139,7 @@ async def test_mail_for_a_new_destination_does_not_wait_for_a_beat(host: Host, n
     assert queue.questions == before + 1
     queue.end(1)
     await queue.until(lambda: queue_id not in queue.manager.context.queue.active)
-    assert queue.questions == before + 1, "nobody waits for it"
+    assert queue.questions == before + 1, "no queue waits for it"
 
 
 async def test_a_share_may_be_asked_for_before_there_is_mail(host: Host, no_beat: None) -> None:

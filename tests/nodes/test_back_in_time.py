@@ -1,4 +1,4 @@
-"""A database is restored to an earlier time: mail that was delivered since is held, what comes anew is delivered.
+"""A database is restored to an earlier time: mail that was delivered since is held, and new mail is delivered.
 
 Proves law: never-back-in-time (docs/laws.md).
 """
