@@ -83,6 +83,7 @@ class Folded:
     messages: dict[str, Known] = field(default_factory=dict)
     named: dict[str, int] = field(default_factory=dict)  # lane -> the highest offset any record names
     started: dict[str, int] = field(default_factory=dict)  # lane of the manager's -> the highest offset with a START
+    arrived: dict[str, Start] = field(default_factory=dict)  # lane of a receiver -> the START with the highest offset
     places: list[tuple[int, Place]] = field(default_factory=list)  # (journal offset, replacement or bounce)
     # (place, recipients, resting) of the messages that left their lane since the counts were taken
     taken: list[tuple[Place, int, Mapping[str, int]]] = field(default_factory=list)
@@ -162,6 +163,8 @@ def _start(folded: Folded, record: Record, counted_to: int) -> None:
     lane = start.place.lane
     if not is_incoming(lane):
         folded.started[lane] = max(folded.started.get(lane, -1), start.place.offset)
+    elif lane not in folded.arrived or folded.arrived[lane].place.offset < start.place.offset:
+        folded.arrived[lane] = start
     if record.offset >= counted_to and start.resting:
         folded.taken.append((start.place, start.recipients - start.deleted, start.resting))
     requested = folded.requested.get(start.queue_id)

@@ -29,6 +29,7 @@ from mailcore.log.lane import LaneWriter
 from mailcore.log.positions import (
     NAME,
     LanePosition,
+    Pair,
     PositionsDamaged,
     RestartPositions,
     damaged_positions,
@@ -48,7 +49,7 @@ from mailcore.queue.rebuild import continued, positions_from_files
 from mailcore.queue.records import Place, decode_envelope
 from mailcore.queue.spool import Spool
 from mailcore.queue.suffix import state_known
-from mailcore.queue.totals import totals_at_start
+from mailcore.queue.totals import plus, totals_at_start
 
 __all__ = ["Recovered", "recover"]
 
@@ -128,6 +129,8 @@ def recover(
         folded = _read_journal(disk, queue, positions)
         logged_to, read_bytes = positions.journal_end, max(0, folded.end - positions.suffix)
         positions = _confirmed(queue, positions, folded)
+        believed = os.path.join(directory, NAME) not in damaged and positions is stored
+        positions, arrived = _arrived(queue, positions, folded)
         for place, recipients, resting in folded.taken:
             queue.sizes.leave(place.lane, place.offset, recipients, resting)
         end = max(folded.end, positions.suffix)
@@ -150,9 +153,7 @@ def recover(
         _state_anew(queue, working)
         queue.requested.restore(queue.journal, folded.requested)
         queue.totals, queue.totals_continued = totals_at_start(
-            stored, folded, finished, queue.sizes, clock(),
-            # The current positions are the newest: the previous ones are not needed.
-            believed=os.path.join(directory, NAME) not in damaged and positions is stored, restored_at=restored_at,
+            stored, folded, finished, queue.sizes, clock(), arrived=arrived, believed=believed, restored_at=restored_at
         )  # fmt: skip
         checkpoints = Checkpoints(queue, positions, suffix_bytes_max, keeper)
         checkpoint = checkpoints.take()
@@ -245,6 +246,29 @@ def _confirmed(queue: Queue, positions: RestartPositions, folded: Folded) -> Res
                 count, _ = counts_of(envelope, lane)
                 queue.sizes.rest(lane, count, envelope.resting or {"": count})
     return msgspec.structs.replace(positions, lanes=lanes)
+
+
+def _arrived(queue: Queue, positions: RestartPositions, folded: Folded) -> tuple[RestartPositions, Pair]:
+    """Returns the positions with the ends of the receivers' lanes behind each START, and the mail counted for that.
+
+    A START names an envelope that is durable (law: read-only-durable), and all before it in its lane is. Its receiver will
+    report a higher end; the positions that are written before that must not have a START of a message that lies beyond them:
+    readers of both would learn of attempts first, and of the message's arrival later (law: feed-misses-nothing).
+    """
+    lanes = dict(positions.lanes)
+    total = (0, 0)
+    for lane, start in folded.arrived.items():
+        recorded = lanes.get(lane, LanePosition(0, 0, 0))
+        if start.place.offset < recorded.end:
+            continue
+        record = queue.reader(lane).read(start.place.offset)
+        if record is None or record.type != RecordType.ENVELOPE:
+            continue
+        envelope = decode_envelope(record.body)  # law: believe-only-a-match
+        if (envelope.queue_id, envelope.generation) == (start.queue_id, start.generation):
+            total = plus(total, queue.count_arrived(lane, recorded.end, record.end))
+            lanes[lane] = msgspec.structs.replace(recorded, end=record.end)
+    return (msgspec.structs.replace(positions, lanes=lanes), total) if total[0] else (positions, total)
 
 
 def _open_lanes(disk: Disk, queue: Queue, positions: RestartPositions, folded: Folded) -> None:

@@ -2,8 +2,9 @@
 
 Law: the totals are exact, or begin again and say why. They are taken in the same turn as the restart positions, which say up to
 where in the journal and in each lane everything is counted. A start adds the verdicts and ends that the journal has above that
-place; mail above the ends of the receivers' lanes is counted when it becomes readable. A record that the start does not
-believe is not counted: what it did is done and counted again. Totals that do not fit the queue, or may not, are not continued.
+place, and the mail in receivers' lanes that its STARTs prove; other mail above the ends of these lanes is counted when it
+becomes readable. A record that the start does not believe is not counted: what it did is done and counted again. Totals that do
+not fit the queue, or may not, are not continued.
 
 Keeps law: totals-continue (docs/laws.md).
 """
@@ -33,12 +34,14 @@ def totals_at_start(
     *,
     believed: bool,
     restored_at: float,
+    arrived: Pair = (0, 0),
 ) -> tuple[Totals, bool]:
     """Returns the totals as of the end of a recovery, and whether they began before. Sets what ``sizes`` lost before.
 
-    ``stored``: the restart positions that were read. ``finished``: the messages whose FINISH was believed. ``believed``: the
-    positions are the newest ones, and the journal did not prove more than they say. ``restored_at``: when the queue was
-    restored from a backup; 0.0 if it never was.
+    ``stored``: the restart positions that were read. ``finished``: the messages whose FINISH was believed. ``arrived``: mail
+    in receivers' lanes that the journal proves to lie above their stored ends. ``believed``: the positions are the newest ones,
+    and the journal did not prove more of the manager's lanes. ``restored_at``: when the queue was restored from a backup; 0.0
+    if it never was.
     """
     size = sizes.summary()
     queued = (size.messages, size.recipients)
@@ -55,13 +58,13 @@ def totals_at_start(
     verdicts = {status: before.by_status.get(status, 0) + folded.verdicts.get(status, 0) for status in Status}
     over = [known for known in finished if known.ended_at >= stored.journal_end and known.place.lane != DELETED]
     ended = len(over) + folded.passed[0]
-    accepted = {**before.accepted, Origin.SMTP: plus(before.accepted.get(Origin.SMTP, (0, 0)), folded.passed)}
+    accepted = plus(before.accepted.get(Origin.SMTP, (0, 0)), plus(folded.passed, arrived))
     totals = msgspec.structs.replace(
         before,
         undeleted=plus(before.undeleted, (0, sum(known.deleted for known in over))),  # and returned to the sender
         finished=before.finished + ended,
         by_status=verdicts,
-        accepted=accepted if folded.passed[0] else before.accepted,
+        accepted={**before.accepted, Origin.SMTP: accepted} if accepted[0] else before.accepted,
     )
     for scope, amounts in terms(totals, queued).items():
         if differing := difference(scope, amounts):

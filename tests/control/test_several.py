@@ -227,6 +227,86 @@ def test_a_message_is_handed_in_to_shards_in_turn_and_to_none_that_drains() -> N
     assert set(taken) == {"of 0", "of 1"}
 
 
+class GrowingEvents:
+    """Events of shards that grow; a stretch ends where they ended when it was begun, as in a feed, and a look takes a few."""
+
+    def __init__(self, numbers: range, looked: int) -> None:
+        self.events: dict[int, list[str]] = {number: [] for number in numbers}
+        self.looked = looked
+        self.away: set[int] = set()
+
+    def grow(self, shard: int, count: int) -> None:
+        events = self.events[shard]
+        events += [f"{shard}.{len(events) + each}" for each in range(count)]
+
+    def answer(self, shard: int, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if shard in self.away:
+            raise ControlError("away", code=Code.UNAVAILABLE)
+        after = str(arguments["after"])
+        at, to = map(int, ["0", "0"] if after == "oldest" else after.split(":"))
+        to = to if to > at else len(self.events[shard])
+        end = min(to, at + min(arguments["limit"], self.looked))
+        events = [{"queue_id": each} for each in self.events[shard][at:end]]
+        return {"events": events, "start": f"{at}:{to}", "cursor": f"{end}:{to}", "more": end < to, "lost": []}
+
+
+@given(
+    st.integers(1, 3),
+    st.integers(1, 4),
+    st.integers(1, 6),
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 5), st.booleans()), max_size=30),
+)
+def test_events_come_once_and_from_its_start_a_batch_comes_again_whatever_happened_since(
+    shards: int, limit: int, looked: int, growth: list[tuple[int, int, bool]]
+) -> None:
+    feed = GrowingEvents(range(shards), looked)
+    asked = Shards(feed.answer, tuple(range(shards)))
+    found: list[str] = []
+    after = "oldest"
+
+    def ids(batch: dict[str, Any]) -> list[str]:
+        return [each["queue_id"] for each in batch["events"]]
+
+    def take() -> bool:
+        nonlocal after
+        batch = asked.ask("events", after=after, limit=limit)
+        for shard in range(shards):
+            feed.grow(shard, 1)  # before it is asked for again
+        again, place = list[str](), batch["start"]
+        while len(again) < len(batch["events"]):  # as a webhook does after its process was killed
+            rest = asked.ask("events", after=place, limit=len(batch["events"]) - len(again))
+            again += ids(rest)
+            place = rest["cursor"]
+        assert again == ids(batch)
+        found.extend(again)
+        after = place if len(found) % 2 and again else batch["cursor"]  # it continues behind what it sent
+        return bool(batch["more"])
+
+    for shard, count, is_away in growth:
+        feed.grow(shard % shards, count)
+        feed.away = {(shard + 1) % shards} if is_away and shards > 1 else set()
+        take()
+        feed.away = set()
+    for _ in range(sum(map(len, feed.events.values())) + shards):
+        take()
+    told = {number: [each for each in found if each.startswith(f"{number}.")] for number in feed.events}
+    for number, events in feed.events.items():
+        assert told[number] == events[: len(told[number])]
+        assert len(told[number]) or not growth
+
+
+def test_a_shard_that_is_away_is_not_replaced_when_its_events_are_asked_for_again() -> None:
+    feed = GrowingEvents(range(2), 10)
+    shards = Shards(feed.answer)
+    feed.grow(0, 3)
+    batch = shards.ask("events", after="oldest", limit=10)
+    feed.grow(1, 3)
+    feed.away = {0}
+    assert shards.ask("events", after=batch["cursor"], limit=10)["events"] == [{"queue_id": f"1.{n}"} for n in range(3)]
+    with pytest.raises(ControlError, match="away"):
+        shards.ask("events", after=batch["start"], limit=10)
+
+
 def test_a_cursor_of_shards_is_read_by_a_queue_that_is_alone_again() -> None:
     assert part_of('shards:{"0":"abc","1":"def"}', 0, "oldest") == "abc"
     assert part_of('shards:{"1":"def"}', 0, "oldest") == "oldest"

@@ -291,8 +291,9 @@ async def test_events_of_all_shards_come_once_over_one_cursor(tmp_path: Path) ->
             batch = await core.ask("events", after=after, limit=5)
             found.extend(batch["events"])
             assert batch["lost"] == []
-            again = await core.ask("events", after=batch["start"], limit=5)
-            assert again["events"] == batch["events"]
+            if batch["events"]:
+                again = await core.ask("events", after=batch["start"], limit=5)
+                assert again["events"] == batch["events"]
             after = batch["cursor"]
             return len(found) >= 2 * MESSAGES
 

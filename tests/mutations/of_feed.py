@@ -41,8 +41,8 @@ MUTATIONS = [
     Mutation(
         "a deleted segment between two others is passed over",
         "mailcore/events/feed/live.py",
-        "if end < durable and after is not None",
-        "if end < 0 and after is not None",
+        "if end < durable and said is not None and",
+        "if end < 0 and said is not None and",
         f"{FEED} -k deleted_unexported",
     ),
     Mutation(
@@ -79,5 +79,33 @@ MUTATIONS = [
         "return 200 <= self.status < 300",
         "return 200 <= self.status < 400",
         f"{SENDER} -k only_behind_what_was_taken",
+    ),
+    Mutation(
+        "the first restart positions of a start do not cover mail of which the journal speaks",
+        "mailcore/queue/recovery.py",
+        "        if start.place.offset < recorded.end:",
+        "        if start.place.offset >= 0:",
+        "tests/queue/test_checkpoint.py -k first_positions_after_a_start",
+    ),
+    Mutation(
+        "mail that a start finds in a receiver's lane is counted nowhere",
+        "mailcore/queue/totals.py",
+        "plus(folded.passed, arrived)",
+        "folded.passed",
+        "tests/queue/test_totals.py -k journal_proves",
+    ),
+    Mutation(
+        "events that are asked for again may be of another shard",
+        "mailcore/control/several/lists.py",
+        "Turn(number, alone=True)",
+        "Turn(following)",
+        "tests/control/test_several.py -k comes_again",
+    ),
+    Mutation(
+        "a shard that is away is replaced when its events are asked for again",
+        "mailcore/control/several/lists.py",
+        "Turn(number, alone=True)",
+        "Turn(number)",
+        "tests/control/test_several.py -k away_is_not_replaced",
     ),
 ]

@@ -114,8 +114,8 @@ MUTATIONS = [
     Mutation(
         "a reader looks at the next header only",
         "mailcore/log/reader.py",
-        "        later = self._bases[bisect.bisect_right(self._bases, base) :]\n",
-        "        later = self._bases[bisect.bisect_right(self._bases, base) :][:1]\n",
+        "        for other in self._bases[bisect.bisect_right(self._bases, base) :]:\n",
+        "        for other in self._bases[bisect.bisect_right(self._bases, base) :][:1]:\n",
         f"{LANE} tests/log/test_reader.py",
     ),
     Mutation(

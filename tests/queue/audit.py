@@ -74,6 +74,11 @@ def audit(
         _check_states(resting, outside)
     if not rebuilt:
         _check_sizes(machine, [*found.values(), *bounces.values()])
+    if not machine.damage:
+        for lane, start in machine.recovered.folded.arrived.items():
+            assert machine.checkpoints.newest.lanes[lane].end > start.place.offset, (
+                "attempts, and the arrival is not covered"
+            )
     return machine
 
 

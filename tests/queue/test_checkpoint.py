@@ -288,3 +288,33 @@ def test_the_journal_is_kept_from_where_the_older_positions_want_it(machine: Sim
         machine.checkpoint()
         assert bases(machine, JOURNAL)[0] <= machine.checkpoints.older.suffix
     assert bases(machine, JOURNAL)[0] > 0
+
+
+def test_the_first_positions_after_a_start_cover_each_message_of_which_the_journal_speaks(
+    machine: SimulatedMachine,
+) -> None:
+    """The receiver has said more since the last positions; who reads both learns of the arrival first."""
+    machine.checkpoint()
+    for active in take_in(machine, 5):
+        deliver(machine, active)
+    machine.sync()
+    known = machine.checkpoints.newest.lanes[INCOMING].end
+    machine.accept()  # not reported yet
+    reported = machine.receiver.durable
+    began = machine.queue.runners[INCOMING].readable_end
+    again = recover(
+        machine.disk.kill(),
+        HOME,
+        SPOOL,
+        segment_bytes=SEGMENT_BYTES,
+        names_counted=10,
+        undo_time_s=UNDO_S,
+        clock=machine.clock,
+        salt=machine.salt,
+        on_damage=machine.damage.append,
+    )
+    assert known < began == again.checkpoints.newest.lanes[INCOMING].end < reported
+    assert again.queue.sizes.summary().messages == 0
+    assert again.queue.count_arrived(INCOMING, began, reported) == (1, 1)
+    assert again.queue.sizes.summary().messages == 1
+    assert not machine.damage

@@ -72,6 +72,13 @@ def test_mail_that_was_passed_on_is_in_and_out_at_once() -> None:
     assert all(difference(scope, amounts) == 0 for scope, amounts in terms(totals, (4, 9)).items())
 
 
+def test_mail_in_a_receivers_lane_that_the_journal_proves_is_accepted() -> None:
+    totals, continued = at_start(Folded(), sizes(6, 12), arrived=(2, 3))
+    assert continued
+    assert totals.accepted == {Origin.SMTP: (7, 13)}
+    assert all(difference(scope, amounts) == 0 for scope, amounts in terms(totals, (6, 12)).items())
+
+
 @pytest.mark.parametrize(("lane", "end"), [(DELETED, 100), ("incoming.0", 300)])
 def test_an_end_that_is_counted_is_not_counted_again(lane: str, end: int) -> None:
     """That of a deleted message was counted with its deletion."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from mailcore.control.control_errors import ControlError, Refused
 from mailcore.control.several.steps import Answers, Question, Steps, emitted, first_of
-from mailcore.control.shard_cursor import PREFIX, read, written
+from mailcore.control.shard_cursor import PREFIX, Turn, read, turn_in, written
 from mailcore.faults import Code
 from mailcore.lookup.browse import lane_order
 from mailcore.lookup.feed import NOW, OLDEST
@@ -220,42 +220,60 @@ def _place(text: str, first: int) -> tuple[int, str]:
 
 
 def events(question: Question) -> Steps:
-    """Gives some events of all shards: those of a message are in one, so that they stay in order."""
+    """Gives some events of one shard: of the first in turn that has some. Those of a message are in one, so they stay in order.
+
+    The answer's ``start`` is of that shard alone, as others may have events by then: so the same limit gives the same again.
+    """
     arguments = question.arguments
-    limit, wait_s = arguments.get("limit", 100), arguments.get("wait_s", 0.0)
+    wait_s, waited = arguments.get("wait_s", 0.0), 0.0
     # A shard that the cursor does not know began after it.
     cursors = _cursors(arguments.get("after", OLDEST), question.numbers, OLDEST)
-    starts = dict(cursors)
-    order = sorted(cursors)
-    found: list[Any] = []
-    lost: list[str] = []
-    more = False
-    waited = 0.0
-    away: dict[int, ControlError] = {}
+    turn = _turn(arguments.get("after", OLDEST), sorted(cursors))
+    order = [each for each in sorted(cursors) if each >= turn.shard] + [
+        each for each in sorted(cursors) if each < turn.shard
+    ]
     while True:
-        for number in order:
-            left = limit - len(found)
-            if left <= 0:
-                more = True
-                break
-            wait = min(WAIT_S, wait_s - waited) if wait_s > waited and not found else 0.0
-            asked = {**arguments, "after": cursors[number], "limit": left, "wait_s": wait}
+        away: dict[int, ControlError] = {}
+        more = False
+        for place, number in enumerate(order[:1] if turn.alone else order):
+            wait = min(WAIT_S, wait_s - waited) if wait_s > waited else 0.0
             try:
-                batch = yield from question.ask(number, asked)
+                batch = yield from question.ask(number, {**arguments, "after": cursors[number], "wait_s": wait})
             except ControlError as error:
-                if error.code is not Code.UNAVAILABLE or cursors[number] == NOW:
+                if turn.alone or error.code is not Code.UNAVAILABLE or cursors[number] == NOW:
                     raise
                 away[number] = error  # its events come later
                 continue
             waited += wait if not batch["events"] else 0.0
-            if cursors[number] in (NOW, OLDEST):
-                starts[number] = batch["start"]
-            cursors[number] = batch["cursor"]
-            found += batch["events"]
-            lost += [f"shard {number}: {words}" for words in batch["lost"]]
             more = more or batch["more"]
+            start = cursors | {number: batch["start"]}
+            cursors[number] = batch["cursor"]
+            if batch["events"] or batch["lost"]:
+                following = order[(place + 1) % len(order)]
+                again = turn.alone and batch["more"] and len(batch["events"]) < arguments.get("limit", 100)
+                yield emitted(
+                    {
+                        "events": batch["events"],
+                        "start": written(start, Turn(number, alone=True)),
+                        "cursor": written(cursors, turn if again else Turn(following)),
+                        "more": more or len(order) > 1,  # the others were not asked behind this
+                        "lost": [f"shard {number}: {words}" for words in batch["lost"]],
+                    }
+                )
+                return
         if len(away) >= len(order):
             raise first_of(away)
-        if found or lost or waited >= wait_s:
-            break
-    yield emitted({"events": found, "start": _cursor(starts), "cursor": _cursor(cursors), "more": more, "lost": lost})
+        if waited >= wait_s:
+            turn = turn if turn.alone and more else Turn(order[0])
+            here = written(cursors, turn)
+            yield emitted({"events": [], "start": here, "cursor": here, "more": more, "lost": []})
+            return
+
+
+def _turn(text: str, numbers: list[int]) -> Turn:
+    """Returns whose turn it is: the first shard's, if the cursor does not say, or names one that is gone. Raises Refused."""
+    try:
+        turn = turn_in(text)
+    except ValueError:
+        turn = None  # ``_read`` says so
+    return turn if turn is not None and turn.shard in numbers else Turn(numbers[0])
