@@ -18,7 +18,7 @@ from typing import Protocol
 
 from bench.processes import Trace, cpu_s, end_group, free_port, listening, tree, wait_until
 
-__all__ = ["Mta", "Postfix", "Waypost", "WaypostThatSigns", "WaypostWithMilter", "waypost_command"]
+__all__ = ["Direct", "Mta", "Postfix", "Waypost", "WaypostThatSigns", "WaypostWithMilter", "waypost_command"]
 
 START_S = 60.0
 
@@ -46,6 +46,36 @@ class Mta(Protocol):
 
     def database_cpu_s(self) -> float:
         """Of the database servers that work for this relay alone."""
+
+
+class Direct:
+    """No relay: the source sends to the sink, which is the most that any relay between them could do."""
+
+    name = "direct"
+    pid = 0
+
+    def __init__(self, directory: Path, next_port: int) -> None:
+        self.home = directory / "direct"
+        self.home.mkdir()
+        self.port = next_port
+
+    def start(self, trace: Trace | None = None) -> None:
+        """Does nothing."""
+
+    def stop(self) -> None:
+        """Does nothing."""
+
+    def cpu_s(self) -> float:
+        """Returns 0.0."""
+        return 0.0
+
+    def manager_cpu_s(self) -> float:
+        """Returns 0.0."""
+        return 0.0
+
+    def database_cpu_s(self) -> float:
+        """Returns 0.0."""
+        return 0.0
 
 
 MAIN_CF = """\

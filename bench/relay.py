@@ -1,7 +1,8 @@
 """How fast a relay relays, beside Postfix in the same run: ``python -m bench.relay [--short]``.
 
 source -> relay -> sink, the relays in turn, medians (bench.turns). The clock runs from the start of the source until the **last
-message is at the sink**. With ``--copy``, a plain copy of the same bytes through loopback and disk takes turns with them.
+message is at the sink**. With ``--copy``, a plain copy of the same bytes through loopback and disk takes turns with them; with
+``--direct``, the source and the sink without a relay do.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from bench.copy import copy
 from bench.load import SENDER_DOMAIN, Sink, Source
-from bench.mta import Mta, Postfix, Waypost, WaypostThatSigns, WaypostWithMilter
+from bench.mta import Direct, Mta, Postfix, Waypost, WaypostThatSigns, WaypostWithMilter
 from bench.processes import wait_until
 from bench.turns import (
     Meter,
@@ -124,6 +125,13 @@ def report(turns: Turns, names: Sequence[str], modes: Sequence[str]) -> list[str
             (rate_f, cpu_f), (rate_w, cpu_w) = middle[name, mode], middle["waypost", mode]
             line = f"{mode}: with {what} {rate_f / rate_w:.2f} x the rate without, {cpu_f / cpu_w:.2f} x its CPU"
             lines.append(f"{line} ({cpu_f - cpu_w:+.2f} ms a message)")
+    if Direct.name in names:
+        for mode in modes:
+            rate = middle[Direct.name, mode][0]
+            others = [name for name in names if name != Direct.name]
+            lines += [
+                f"{mode}: {name} {middle[name, mode][0] / rate:.0%} of the rate without a relay" for name in others
+            ]
     if copies := [run for run in runs if run.relay == "copy"]:
         rate, _ = medians(copies)
         lines.append(f"copied through loopback and disk alone: {rate:.0f} messages a second")
@@ -138,6 +146,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     options.add_argument("--milter", action="store_true", help="Waypost with one milter that accepts all, in turn")
     options.add_argument("--dkim", action="store_true", help="Waypost that signs each message (RSA-2048), in turn")
     options.add_argument("--copy", action="store_true", help="a plain copy through loopback and disk, in turn")
+    options.add_argument("--direct", action="store_true", help="the source and the sink without a relay, in turn")
     options.add_argument(
         "--inline-limit", type=int, nargs="+", metavar="BYTES", help="Waypost with each of these, in turn"
     )
@@ -167,6 +176,8 @@ def _relays(given: argparse.Namespace, directory: Path, next_port: int) -> dict[
         name = f"limit {limit >> 10}k"
         relays.append(Waypost(directory, next_port, f"[queue]\ninline_limit = {limit}", name=name))
     relays += [with_shards(directory, next_port, shards) for shards in given.shards or ()]
+    if given.direct:
+        relays.append(Direct(directory, next_port))
     return {relay.name: relay for relay in relays}
 
 
@@ -184,7 +195,11 @@ def _measure_all(given: argparse.Namespace, modes: Sequence[str], directory: Pat
             turns.take([*relays, *(["copy"] if given.copy else [])], given.rounds, one)
         if not given.no_syncs:
             turns.count_syncs(
-                relays, directory, given.messages, modes, lambda _, relay, mode, many: run(relay, mode, many)
+                {name: relay for name, relay in relays.items() if name != Direct.name},
+                directory,
+                given.messages,
+                modes,
+                lambda _, relay, mode, many: run(relay, mode, many),
             )
     return list(relays)
 

@@ -45,7 +45,7 @@ def _of(runs: Sequence[dict[str, Any]], **fields: str) -> list[dict[str, Any]]:
 
 
 def relay_rows(results: Any, ours: str = "waypost") -> list[Row]:
-    """Makes a row for each mode, and one of each against a plain copy if there was one."""
+    """Makes a row for each mode, and one of each against the source and the sink alone, and a plain copy, if they were run."""
     runs, syncs = results["runs"], results["syncs"]
     rows = []
     for mode in dict.fromkeys(run["mode"] for run in runs if run["relay"] == ours):
@@ -62,6 +62,10 @@ def relay_rows(results: Any, ours: str = "waypost") -> list[Row]:
                 foreign=max(run["foreign"] for run in mine + its),
             )
         )
+        if alone := _of(runs, relay="direct", mode=mode):
+            most = _rate(alone)
+            name = f"{mode}, as a share of source and sink without a relay"
+            rows.append(Row(name, "of their rate", _rate(mine) / most, _rate(its) / most))
         if copies := _of(runs, relay="copy"):
             rows.append(Row(f"{mode}, as a share of a plain copy", "of its rate", _rate(mine) / _rate(copies)))
     return rows

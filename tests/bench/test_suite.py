@@ -12,7 +12,7 @@ from bench.__main__ import main, read_part, run_part
 from bench.mta import Postfix
 from bench.suite import PARTS, WANTED, Part, Scale, Wanted
 from bench.suite_page import Done, page
-from bench.suite_rows import Row
+from bench.suite_rows import Row, relay_rows
 
 ABOUT = [("cores", "2")]
 BY_NAME = {part.name: part for part in PARTS}
@@ -57,6 +57,20 @@ def test_one_of_two_goals_is_enough() -> None:
     assert line_of(text, "1 MB, persistent").endswith("| reached |")
     text = page([done("relay-1m", relayed(120.0, 100.0), dataclasses.replace(copied, ours=0.3))], WANTED, ABOUT)
     assert line_of(text, "1 MB, persistent").endswith("| **40%** |")
+
+
+def test_what_source_and_sink_do_without_a_relay_is_no_plain_copy() -> None:
+    runs = [
+        {"relay": relay, "mode": mode, "messages": 100, "seconds": seconds, "cpu_ms": 1.0, "foreign": 0.0}
+        for relay, mode, seconds in (
+            ("waypost", "persistent", 1.0), ("postfix", "persistent", 2.0), ("direct", "persistent", 0.5), ("copy", "", 0.1),
+        )
+    ]  # fmt: skip
+    rows = relay_rows({"runs": runs, "syncs": {}})
+    alone = next(row for row in rows if "without a relay" in row.what)
+    assert (alone.ours, alone.peer) == (0.5, 0.25)
+    text = page([Done(BY_NAME["relay-1m"], Scale.BRIEF, "", 0.0, 1.0, tuple(rows), "")], WANTED, ABOUT)
+    assert "0.10 of a plain copy's rate" in line_of(text, "1 MB, persistent")
 
 
 def test_a_figure_of_a_part_that_did_not_run_or_failed_is_not_measured() -> None:
