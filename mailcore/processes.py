@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from mailcore.deliverer.mta_sts import StsPolicies
     from mailcore.deliverer.sealing import Sealing
     from mailcore.deliverer.tls_counting import TlsCounting
+    from mailcore.events.exporter import OpenDisk
     from mailcore.manager.leasing import HeldShard
     from mailcore.pickup.verification import Verifier
     from mailcore.receiver.stored import ReceiverStores
@@ -197,7 +198,17 @@ async def _tls_reports(settings: Settings, *_: object) -> None:
 def _exporter() -> Main:
     from mailcore.events import exporter
 
-    return partial(exporter.main, _start_traces)
+    return partial(exporter.main, _start_traces, _events_disk)
+
+
+def _events_disk(settings: Settings) -> OpenDisk | None:
+    if not settings.nodes.is_on:  # else the exporter does not load it
+        return None
+    from mailcore.events.write.stored_disk import StoredDisk
+    from mailcore.nodes.stored_events import open_events
+
+    open_store = open_events(settings)
+    return lambda beats: StoredDisk(beats, str(settings.events_directory), open_store)
 
 
 def _start_traces(settings: Settings) -> None:

@@ -17,7 +17,7 @@ import select
 import socket
 import time
 import zoneinfo
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -28,13 +28,14 @@ from mailcore.control.access import group_id, peer_of
 from mailcore.control.client import ControlClient, ControlError
 from mailcore.control.protocol.operation import Access
 from mailcore.events.apart import ChildFailed, at_once, in_a_child
+from mailcore.events.beating_disk import BeatingDisk
 from mailcore.events.write.cutoff import CutFailed, take_cut
 from mailcore.events.write.export import Export, Exported, ends_of
 from mailcore.events.write.retention import remove_old
 from mailcore.events.write.windows import Windows
 from mailcore.faults import Code, Fault, FaultError
 from mailcore.frames import FrameDecoder, Request, Response, WireError, encode
-from mailcore.log.disk import Buffer, Disk, Locked, is_full
+from mailcore.log.disk import Disk, Locked, is_full
 from mailcore.log.positions import PositionsTooNew
 from mailcore.log.segment import Damage, SegmentTooNew
 from mailcore.maillog.maillog import MailLog
@@ -57,49 +58,26 @@ CUT_SHARE = 50  # a cut that takes t seconds is followed by a pause of 50 t, exc
 CONTROL_S = 5.0
 EXPECTED = (OSError, CutFailed, PositionsTooNew, SegmentTooNew)  # of the work of a child; others are faults of ours
 R = TypeVar("R")
-
-
-class BeatingDisk(Disk):
-    """A disk whose calls show the supervisor that the export makes progress; a cut may take longer than any time limit."""
-
-    def __init__(self, beats: Beats) -> None:
-        super().__init__()
-        self._beats = beats
-
-    def read(self, fd: int, length: int, offset: int) -> bytes:
-        """Reads, as ``Disk`` does."""
-        self._beats.now()
-        return super().read(fd, length, offset)
-
-    def write(self, fd: int, buffers: Sequence[Buffer], offset: int) -> None:
-        """Writes, as ``Disk`` does."""
-        self._beats.now()
-        super().write(fd, buffers, offset)
-
-    def unlink(self, path: str) -> None:
-        """Removes a name, as ``Disk`` does."""
-        self._beats.now()
-        super().unlink(path)
-
-    def lock(self, path: str) -> int:
-        """Takes a lock, as ``Disk`` does."""
-        self._beats.now()
-        return super().lock(path)
+OpenDisk = Callable[[Beats], Disk]
 
 
 class Exporter:
-    """Exports when it is due, samples windows, and answers requests on its socket. ``apart`` runs what writes files."""
+    """Exports when it is due, samples windows, and answers requests on its socket.
+
+    ``apart`` runs what writes and removes files; ``open_disk`` returns the disk with these files.
+    """
 
     def __init__(
         self,
         settings: Settings,
         apart: Callable[[Callable[[], Any], tuple[type[Exception], ...]], Any] = at_once,
+        open_disk: OpenDisk = BeatingDisk,
     ) -> None:
         self.settings = settings
         self._apart = apart
         self.log = MailLog(settings.log_directory)
         self._beats = Beats()
-        disk = BeatingDisk(self._beats)
+        disk = open_disk(self._beats)
         events = str(settings.events_directory)
         self.disk, self.events = disk, events
         self.export = Export(disk, str(settings.queue_directory), events, self._damaged, self._lost)
@@ -155,16 +133,19 @@ class Exporter:
             if self._cut_is_due(now - self._settled_s):
                 began = time.monotonic()
                 settled = now - self._settled_s
-                cut, _ = self._written(lambda: take_cut(self.export, now, settled=settled))
+                self._written(lambda: self._cut(now, settled))
                 self._cut_rest_until = now + CUT_SHARE * (time.monotonic() - began)
-                # The positions of a slow manager may be of before midnight: then another cut. One that is away writes no more.
-                reached = cut.at if settled - COVERED_S_MAX < cut.at < settled else settled
-                self.export.save(msgspec.structs.replace(self.export.state(), cut_at=reached))
-                remove_old(self.disk, self.events, now, self.settings.export.keep_days)
+                self._written(lambda: remove_old(self.disk, self.events, now, self.settings.export.keep_days))
             elif self.export.is_due():
                 self._written(self.export.run)
         if self.windows.due(now):
             self._write_windows()
+
+    def _cut(self, now: float, settled: float) -> None:
+        cut, _ = take_cut(self.export, now, settled=settled)
+        # The positions of a slow manager may be of before midnight: then another cut. One that is away writes no more.
+        reached = cut.at if settled - COVERED_S_MAX < cut.at < settled else settled
+        self.export.save(msgspec.structs.replace(self.export.state(), cut_at=reached))
 
     def _written(self, work: Callable[[], R]) -> R:
         """Does work that writes files, in a child. Raises its errors, and ChildFailed."""
@@ -254,7 +235,7 @@ class Exporter:
         with self.export.locked(LOCK_WAIT_S):
             state = self.export.state()
             if state.zone != zone:
-                self.export.save(msgspec.structs.replace(state, zone=zone))
+                self._written(lambda: self.export.save(msgspec.structs.replace(state, zone=zone)))
         return zone
 
     def _everything(self) -> Exported:
@@ -310,11 +291,21 @@ def _request_of(client: socket.socket) -> Request | None:
     return None
 
 
-def main(start_traces: Callable[[Settings], None], settings: Settings, number: int) -> None:
-    """Runs until it is killed. There is one exporter, number 0. ``start_traces``: beside it, if the settings want them."""
+def main(
+    start_traces: Callable[[Settings], None],
+    disk_of: Callable[[Settings], OpenDisk | None],
+    settings: Settings,
+    number: int,
+) -> None:
+    """Runs until it is killed. There is one exporter, number 0.
+
+    ``start_traces``: beside it, if the settings want them. ``disk_of``: returns what opens the disk of the event files, if a
+    store keeps them; it waits until all that the store has is here.
+    """
     os.nice(NICE)
     # The tracer is a thread, and a process with threads must not fork.
-    exporter = Exporter(settings, at_once if settings.traces.endpoint else in_a_child)
+    apart = at_once if settings.traces.endpoint else in_a_child
+    exporter = Exporter(settings, apart, disk_of(settings) or BeatingDisk)
     try:
         start_traces(settings)
     except Exception as error:  # a fault of traces must not keep events from being exported

@@ -1,7 +1,8 @@
 """Which files of a home the store keeps, under which names, and making them what the database says.
 
 Kept are the segments of all lanes and of the journal, living or retired, restart positions, the marker of a restored queue,
-and spool files. Left alone are locks, identities, indexes, notes of damage, the ballast, and all that has another name.
+spool files, and event files with their cuts and the exported position (``stored_events``). Left alone are locks, identities,
+indexes, notes of damage, the ballast, and all that has another name.
 
 An index describes records that were committed, so it stays right when its segment is fetched; the sweep removes those
 whose segment is gone.
@@ -27,10 +28,13 @@ from mailcore.replication.files import Changes, extend, make_equal
 from mailcore.replication.snapshot import Part, Snapshot
 
 __all__ = [
+    "EVENTS",
+    "EXPORTED_POSITIONS",
     "QUEUE",
     "SPOOL",
     "directories_of",
     "ends_in",
+    "is_of_events",
     "kept_files",
     "make_all",
     "make_lane",
@@ -38,15 +42,21 @@ __all__ = [
     "set_aside",
 ]
 
-QUEUE, SPOOL = "queue", "spool"
+QUEUE, SPOOL, EVENTS = "queue", "spool", "events"
 _SMALL = (RESTART, PREVIOUS, RESTORED)
 _LANE = re.compile(r"(incoming|retry)\.[0-9]+")
 _SPOOLED = re.compile(r"[0-9a-f]{2}/[^./][^/]*")
+_OF_EVENTS = re.compile(r"dt=\d{4}-\d{2}-\d{2}/[^./][^/]*\.parquet|cuts/[^./][^/]*\.(json|jsonl)")
+EXPORTED_POSITIONS = "_exported/positions.json"  # of events, as ``queue.exported`` names it
 
 
 def directories_of(settings: Settings) -> dict[str, str]:
     """Returns the names in the store of the directories that it keeps."""
-    return {str(settings.queue_directory): QUEUE, str(settings.spool_directory): SPOOL}
+    return {
+        str(settings.queue_directory): QUEUE,
+        str(settings.spool_directory): SPOOL,
+        str(settings.events_directory): EVENTS,
+    }
 
 
 def is_of_queue(name: str) -> bool:
@@ -60,6 +70,11 @@ def is_of_queue(name: str) -> bool:
 def is_of_spool(name: str) -> bool:
     """Returns True for a spool file."""
     return _SPOOLED.fullmatch(name) is not None
+
+
+def is_of_events(name: str) -> bool:
+    """Returns True for a file of the directory of events that the store keeps."""
+    return name == EXPORTED_POSITIONS or _OF_EVENTS.fullmatch(name) is not None
 
 
 def _is_lane(name: str) -> bool:

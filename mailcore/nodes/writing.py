@@ -38,7 +38,15 @@ from mailcore.replication.store import ShardStore
 from mailcore.replication.writer import StoreWriter
 from mailcore.supervisor.ending import SHARD_BACK, SHARD_LOST
 
-__all__ = ["ControlWriters", "ManagerWriters", "ReceiverWriters", "open_control", "open_manager", "open_receiver"]
+__all__ = [
+    "ControlWriters",
+    "ManagerWriters",
+    "Opening",
+    "ReceiverWriters",
+    "open_control",
+    "open_manager",
+    "open_receiver",
+]
 
 AGAIN_S = 0.5
 NOTED_S = 60.0  # between two notes of what the database has confirmed
@@ -83,7 +91,7 @@ def end_process(fault: Fault, *, status: int = SHARD_LOST) -> NoReturn:
     os._exit(status)
 
 
-class _Opening:
+class Opening:
     """The shard as the owner step left it to this process."""
 
     def __init__(self, settings: Settings, disk: Disk | None = None) -> None:
@@ -154,7 +162,7 @@ class _Opening:
 
 def open_receiver(settings: Settings, number: int) -> ReceiverWriters:
     """Returns the parts of a receiver. Raises StoreRefused, OSError."""
-    opening = _Opening(settings)
+    opening = Opening(settings)
     lane = opening.store(f"r{number}")
     uploads = opening.store(f"u{number}")
     name = incoming(number)
@@ -164,7 +172,7 @@ def open_receiver(settings: Settings, number: int) -> ReceiverWriters:
 
 def open_control(settings: Settings) -> ControlWriters:
     """Returns the parts of the control process. Raises StoreRefused, OSError."""
-    opening = _Opening(settings)
+    opening = Opening(settings)
     store, pickup = opening.store(CONTROL), opening.store(PICKUPS)
     name = incoming(PICKUP)
     opening.make(lambda shown: kept.make_lane(shown, opening.disk, settings, name))
@@ -173,7 +181,7 @@ def open_control(settings: Settings) -> ControlWriters:
 
 def open_manager(settings: Settings) -> ManagerWriters:
     """Returns the parts of the manager. The lease is kept from the first moment. Raises StoreRefused, OSError."""
-    opening = _Opening(settings)
+    opening = Opening(settings)
     owned = opening.owned
     rows: list[ShardRow] = []
 
@@ -197,7 +205,7 @@ def _end_of(store: ShardStore, lane: str) -> int | None:
     return None if end is None else end[1]
 
 
-def _note_forever(opening: _Opening) -> None:
+def _note_forever(opening: Opening) -> None:
     """Keeps the node's memory of what the database has confirmed (law: never-back-in-time)."""
     while True:
         time.sleep(NOTED_S)

@@ -79,4 +79,25 @@ MUTATIONS = [
         "                    count = 0\n",
         f"{TESTS}/test_owner.py -k back_in_time",
     ),
+    Mutation(
+        "an event file has its name before the database has it",
+        "mailcore/events/write/stored_disk.py",
+        "        name = self._name(new)\n        if name",
+        "        name = self._name(new)\n        super().replace(old, new)\n        old = new\n        if name",
+        "tests/events/test_stored_disk.py -k refuses",
+    ),
+    Mutation(
+        "an event file gets its name in the database with its first piece",
+        "mailcore/events/write/stored_disk.py",
+        "            part = part_of(name)\n",
+        "            part = name\n",
+        "tests/events/test_stored_disk.py -k in_pieces",
+    ),
+    Mutation(
+        "event files that the database does not have stay among the others",
+        "mailcore/nodes/stored_events.py",
+        "if name not in stored]",
+        "if name in stored and name not in stored]",
+        f"{TESTS}/test_stored_events.py -k put_aside",
+    ),
 ]

@@ -18,6 +18,7 @@ Keeps law: feed-misses-nothing (docs/laws.md).
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -40,6 +41,8 @@ from mailcore.lookup.feed import NOW, OLDEST, Batch, Chosen, Event, EventsGone
 from mailcore.queue.exported import UNEXPORTED
 from mailcore.queue.identity import HOME, SHOWN, read_identity
 from mailcore.queue.lanes import JOURNAL
+from mailcore.queue.restored import read_restored
+from mailcore.queue.shard_copy import read_copy
 
 __all__ = ["EventFeed", "open_feed"]
 
@@ -120,7 +123,14 @@ class EventFeed:
         return []
 
     def _identity(self) -> str:
-        if not self._log:
+        """Returns what tells the log from others: of a shard that several nodes have in turn, it is the shard's."""
+        if not self._log and (copy := read_copy(self._disk, self._queue)) is not None:
+            restored_at = read_restored(
+                self._disk, self._queue
+            ).restored_at  # offsets are used again behind a database's past
+            text = f"{copy.system} {copy.shard} {restored_at}"
+            self._log = hashlib.sha256(text.encode()).hexdigest()[:SHOWN]
+        elif not self._log:
             own = read_identity(self._disk, HOME, self._home)
             self._log = "" if own is None else own.identity[:SHOWN]
         return self._log
