@@ -112,7 +112,8 @@ class Nodes:
     )
     patroni: tuple[str, ...] = texts(
         (),
-        "addresses of Patroni's REST API, which is asked whether synchronous_mode_strict is on",
+        "addresses of Patroni's REST API, which is asked whether synchronous_mode_strict is on; the authority in sslrootcert "
+        "must have signed the certificate of an https address, if the database has one",
         _patroni,
         values.distinct,
         special={"": "Patroni is not asked"},

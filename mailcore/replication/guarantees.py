@@ -178,7 +178,7 @@ def _ask_patroni(parameters: StoreParameters, findings: Findings) -> None:
         )
         return
     try:
-        fault = judge_config(read_config(parameters.patroni, parameters.connect_timeout_s))
+        fault = judge_config(read_config(parameters.patroni, parameters.connect_timeout_s, parameters.tls_root))
     except PatroniUnread as error:
         findings.unseen.append(f"Patroni could not be asked whether synchronous_mode_strict is on: {error}")
         return

@@ -7,6 +7,7 @@ return as if they were kept by two servers.
 from __future__ import annotations
 
 import http.client
+import ssl
 import urllib.parse
 
 import msgspec
@@ -29,17 +30,23 @@ class _Config(msgspec.Struct):
     synchronous_mode_strict: bool = False
 
 
-def read_config(addresses: tuple[str, ...], timeout_s: float) -> bytes:
-    """Returns the answer of the first member that gives its configuration (``GET /config``). Raises PatroniUnread."""
+def read_config(addresses: tuple[str, ...], timeout_s: float, tls_root: str = "") -> bytes:
+    """Returns the answer of the first member that gives its configuration (``GET /config``). Raises PatroniUnread.
+
+    ``tls_root``: PEM file of the authority that signed the members' certificates; "": those that the host trusts.
+    """
     reasons = []
     for address in addresses:
         url = urllib.parse.urlsplit(address)
         if url.scheme not in ("http", "https") or not url.hostname:
             reasons.append(f"{address}: not an address of HTTP")
             continue
-        make = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
-        connection = make(url.hostname, url.port or 8008, timeout=timeout_s)
+        port = url.port or 8008
+        connection = http.client.HTTPConnection(url.hostname, port, timeout=timeout_s)
         try:
+            if url.scheme == "https":
+                context = ssl.create_default_context(cafile=tls_root or None)
+                connection = http.client.HTTPSConnection(url.hostname, port, timeout=timeout_s, context=context)
             connection.request("GET", f"{url.path.rstrip('/')}/config")
             answer = connection.getresponse()
             data = answer.read(ANSWER_BYTES_MAX)

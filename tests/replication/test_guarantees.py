@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+import ssl
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +22,7 @@ from mailcore.replication.guarantees import Findings, look, open_checked
 from mailcore.replication.parameters import Host, StoreParameters
 from mailcore.replication.patroni import PatroniUnread, judge_config, read_config
 from tests.eventually import PATIENCE_S, eventually_blocking
+from tests.made_certificates import Authority
 from tests.replication.cluster import Cluster, Template, programs
 
 GOOD = {"synchronous_mode": True, "synchronous_mode_strict": True, "ttl": 20}
@@ -165,7 +168,7 @@ def test_a_pooler_that_lends_a_server_for_a_session_is_not(cluster: Cluster) -> 
 
 
 @contextmanager
-def patroni(status: int, body: bytes) -> Iterator[str]:
+def patroni(status: int, body: bytes, context: ssl.SSLContext | None = None) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(status if self.path == "/config" else 404)
@@ -176,10 +179,12 @@ def patroni(status: int, body: bytes) -> Iterator[str]:
             """Says nothing."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        if context is not None:
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}"
+            yield f"http{'s' if context else ''}://localhost:{server.server_port}"
         finally:
             server.shutdown()
             thread.join()
@@ -208,6 +213,25 @@ def test_patroni_that_does_not_answer_is_not_taken_for_strict(cluster: Cluster) 
         findings = found_by(cluster, patroni=(address,))
     assert findings.faults == []
     assert "status 503" in findings.unseen[0]
+
+
+def test_patroni_with_tls_is_believed_if_the_authority_of_the_database_signed_it(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    authority = Authority()
+    issued = authority.issue("localhost")
+    (tmp_path / "root.pem").write_text(authority.pem)
+    (tmp_path / "other.pem").write_text(Authority("Other CA").pem)
+    (tmp_path / "server.pem").write_text(issued.certificate + issued.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "server.pem")
+    with patroni(200, json.dumps(GOOD).encode(), context) as address:
+        assert json.loads(read_config((address,), PATIENCE_S, str(tmp_path / "root.pem"))) == GOOD
+        for root in (str(tmp_path / "other.pem"), "", str(tmp_path / "missing.pem")):
+            with pytest.raises(PatroniUnread):
+                read_config((address,), PATIENCE_S, root)
+        found = found_by(cluster, patroni=(address,), tls_root=str(tmp_path / "root.pem"))
+    assert (found.faults, found.unseen) == ([], [])
 
 
 def test_what_is_not_patroni_is_not_understood() -> None:
