@@ -233,7 +233,7 @@ class Appliance:
 
     async def _greets(self) -> bool:
         try:
-            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+            reader, writer = await asyncio.open_connection(*self.address)
         except OSError:
             return False
         try:
