@@ -202,10 +202,12 @@ def rendered(template: str) -> str:
     variables |= {
         **dict.fromkeys(("waypost_core_venv", "waypost_portal_venv", "waypost_current_venv"), f"/{VENV}"),
         "waypost_portal_socket": "0.0.0.0:443",
+        "waypost_is_node": False,
     }
     environment = jinja2.Environment(trim_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined)  # noqa: S701
     environment.filters["urlsplit"] = environment.filters["trim"]  # of another database, which this is not
     environment.tests["match"] = lambda text, pattern: re.match(pattern, text) is not None
+    environment.filters["bool"] = bool
     environment.filters["quote"] = environment.filters["trim"]
     text = environment.from_string((ROLES / template).read_text()).render(variables)
     return text.replace("# Made by Ansible.", "# Of the Debian package.")

@@ -45,7 +45,9 @@ def environment(place: Path) -> dict[str, str]:
 
 def defaults() -> dict[str, object]:
     """The collection's variables with their defaults, for an inventory."""
-    found: dict[str, object] = yaml.safe_load((COLLECTION / "roles/waypost/defaults/main.yml").read_text())
+    found: dict[str, object] = {}
+    for path in sorted(COLLECTION.glob("roles/*/defaults/main.yml")):
+        found |= yaml.safe_load(path.read_text())
     return found
 
 

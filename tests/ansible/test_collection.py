@@ -54,23 +54,29 @@ def test_the_linter_has_nothing_to_say_in_its_strictest_profile(tmp_path: Path) 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("playbook", [SITE, "waypost.appliance.uninstall"])
+@pytest.mark.parametrize("playbook", [SITE, "waypost.appliance.uninstall", "waypost.appliance.queue_database"])
 def test_the_playbook_reads_well(tmp_path: Path, playbook: str) -> None:
     done = play(tmp_path, playbook, inventory(), "--syntax-check")
     assert done.returncode == 0, done.stdout
 
 
-def test_each_variable_has_a_type_and_a_default_that_is_none_but_the_version() -> None:
-    read = (COLLECTION / "roles/waypost/meta/argument_specs.yml").read_text()
-    options = yaml.safe_load(read)["argument_specs"]["main"]["options"]
-    defaults = yaml.safe_load((COLLECTION / "roles/waypost/defaults/main.yml").read_text())
-    assert set(options) == {"waypost_version", *defaults}
+def options_of(role: str) -> dict[str, Any]:
+    read = (COLLECTION / f"roles/{role}/meta/argument_specs.yml").read_text()
+    found: dict[str, Any] = yaml.safe_load(read)["argument_specs"]["main"]["options"]
+    return found
+
+
+@pytest.mark.parametrize(("role", "needed"), [("waypost", {"waypost_version"}), ("queue_database", set())])
+def test_each_variable_has_a_type_and_a_default_that_is_none_but_the_version(role: str, needed: set[str]) -> None:
+    options = options_of(role)
+    defaults = yaml.safe_load((COLLECTION / f"roles/{role}/defaults/main.yml").read_text())
+    assert set(options) == {*needed, *defaults}
     assert all({"type", "description"} <= set(option) for option in options.values())
 
 
-def test_what_is_secret_is_not_shown() -> None:
-    read = (COLLECTION / "roles/waypost/meta/argument_specs.yml").read_text()
-    options = yaml.safe_load(read)["argument_specs"]["main"]["options"]
+@pytest.mark.parametrize("role", ["waypost", "queue_database"])
+def test_what_is_secret_is_not_shown(role: str) -> None:
+    options = options_of(role)
     secret = {name for name in options if "password" in name or name.endswith("_url")}
     assert secret == {name for name, option in options.items() if option.get("no_log")}
 

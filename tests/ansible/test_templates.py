@@ -13,7 +13,10 @@ import pytest
 import yaml
 
 from mailcore.config.load import load
+from mailcore.config.nodes import database_of
+from mailcore.replication.patroni import judge_config
 from tests.ansible.playing import COLLECTION, defaults, play
+from tests.nodes.patroni_cluster import DYNAMIC
 from tests.test_tidy import ROOT
 
 UNITS = ("core", "portal", "watch", "webhooks", "worker", "beat", "redis", "firewall")
@@ -37,13 +40,18 @@ BY_NAME: dict[str, object] = {
     "waypost_database_url": "postgresql://u:secret@db.example.org/waypost",
 }
 PACKAGE: dict[str, object] = {"waypost_package": True}
+NODE: dict[str, object] = {"waypost_shard": "north", "waypost_nodes_password": "aSecret-1"}
+SERVERS = ("db1.example", "db2.example", "192.0.2.53")
 
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Writes every template for hosts with other variables in one play; returns the directory of each host's files."""
     group = subprocess.run(["id", "-gn"], capture_output=True, text=True, check=True).stdout.strip()
-    found = {name: tmp_path_factory.mktemp(name) for name in ("rendered", "elsewhere", "by_name", "package")}
+    found = {
+        name: tmp_path_factory.mktemp(name)
+        for name in ("rendered", "elsewhere", "by_name", "package", "node", "server")
+    }
     common = {
         "collection": str(COLLECTION),
         "templates": [str(template) for template in sorted(COLLECTION.glob("roles/*/templates/*.j2"))],
@@ -58,9 +66,25 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     host = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     hosts = {
         name: {**host, **defaults(), "place": str(found[name]), **common, **more}
-        for name, more in (("rendered", {}), ("elsewhere", ELSEWHERE), ("by_name", BY_NAME), ("package", PACKAGE))
+        for name, more in (
+            ("rendered", {}),
+            ("elsewhere", ELSEWHERE),
+            ("by_name", BY_NAME),
+            ("package", PACKAGE),
+            ("node", NODE),
+            ("server", {}),
+        )
     }
-    done = play(tmp_path_factory.mktemp("play"), str(ROOT / "tests/ansible/render.yml"), {"all": {"hosts": hosts}})
+    others = {"db2": {"queue_database_address": SERVERS[1]}, "db3": {"queue_database_address": SERVERS[2]}}
+    hosts["server"]["queue_database_address"] = SERVERS[0]
+    children = {
+        "rendering": {"hosts": hosts},
+        "waypost_nodes": {"hosts": {"node": {}}},
+        "queue_database": {"hosts": {"server": {}, **others}},
+    }
+    done = play(
+        tmp_path_factory.mktemp("play"), str(ROOT / "tests/ansible/render.yml"), {"all": {"children": children}}
+    )
     assert done.returncode == 0, done.stdout
     for place in found.values():
         for name, text in json.loads((place / "made.json").read_text()).items():
@@ -201,3 +225,52 @@ def test_with_the_package_only_the_environment_is_another(places: dict[str, Path
         assert ours == wheels.replace("/opt/waypost/0.0.1/", "/usr/lib/waypost/").replace(
             "/opt/waypost/current/", "/usr/lib/waypost/"
         )
+
+
+def test_a_node_is_told_of_its_shard_and_of_all_servers_of_its_database(places: dict[str, Path]) -> None:
+    settings = load(places["node"] / "waypost.toml", look_at_certificate=False)
+    nodes = settings.nodes
+    assert (nodes.node, nodes.shard, nodes.password_file) == ("node", "north", "/etc/waypost/database-password")
+    assert nodes.patroni == tuple(f"https://{server}:8008" for server in SERVERS)
+    database = database_of(nodes.database)
+    assert database.hosts == tuple((server, 5432) for server in SERVERS)
+    assert (database.tls_mode, database.tls_root) == ("verify-full", "/etc/waypost/database-authority.pem")
+    assert load(places["rendered"] / "waypost.toml", look_at_certificate=False).nodes.is_on is False
+
+
+def test_systemd_does_not_listen_for_a_node_which_may_itself(places: dict[str, Path]) -> None:
+    """A client of a spare would wait in the backlog of systemd, and not go to the node that takes mail."""
+    unit = (places["node"] / "waypost-core.service").read_text()
+    assert "waypost-core.socket" not in unit
+    assert unit.count("CAP_KILL CAP_NET_BIND_SERVICE\n") == 2
+    alone = (places["rendered"] / "waypost-core.service").read_text()
+    assert "Requires=waypost-core.socket" in alone
+    assert "CAP_NET_BIND_SERVICE" not in alone
+
+
+def test_the_servers_of_a_database_keep_mail_on_two(places: dict[str, Path]) -> None:
+    """What docs/nodes.md and the tests over Patroni have."""
+    config = yaml.safe_load((places["server"] / "config.yml").read_text())
+    told = config["bootstrap"]["dcs"]
+    assert judge_config(json.dumps(told).encode()) is None
+    tested = {key: value for key, value in DYNAMIC.items() if key != "postgresql"}
+    assert tested == {key: told[key] for key in tested}
+    assert "data-checksums" in config["bootstrap"]["initdb"]
+    assert config["etcd"]["hosts"] == [f"{server}:2379" for server in SERVERS]
+    assert not [line for line in config["postgresql"]["pg_hba"] if line.split()[0] not in ("local", "hostssl")]
+
+
+def test_patroni_of_debian_12_does_not_use_the_api_over_which_a_primary_that_was_cut_off_takes_its_lock_back() -> None:
+    systems = yaml.safe_load((COLLECTION / "roles/queue_database/vars/main.yml").read_text())["queue_database_systems"]
+    assert {name: system["api"] for name, system in systems.items()} == {"Debian-12": "etcd", "Debian-13": "etcd3"}
+
+
+def test_etcd_answers_nobody_without_a_certificate(places: dict[str, Path]) -> None:
+    lines = (places["server"] / "etcd").read_text().splitlines()
+    settings = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+    assert settings["ETCD_INITIAL_CLUSTER"] == ",".join(
+        f"{name}=https://{server}:2380" for name, server in zip(("server", "db2", "db3"), SERVERS, strict=True)
+    )
+    assert settings["ETCD_CLIENT_CERT_AUTH"] == settings["ETCD_PEER_CLIENT_CERT_AUTH"] == "true"
+    assert not [value for value in settings.values() if "http://" in value]
+    assert settings["ETCD_ENABLE_V2"] == "true"

@@ -37,6 +37,9 @@ DEFAULTS = yaml.safe_load((COLLECTION / "roles/waypost/defaults/main.yml").read_
     "waypost_portal_version": "0.1.0",
     "waypost_hostname": "mx1.example.org",
     "waypost_public_name": "mx1.example.org",
+    "waypost_node": "mx1",
+    "waypost_nodes_database": "",
+    "waypost_nodes_patroni": [],
 }
 CONFIGURATION = """home = "/var/lib/waypost"
 [receiver]
@@ -147,6 +150,9 @@ def test_none_is_a_value_of_nothing(name: str) -> None:
         ("waypost_settings", {"scheduler": None}),
         ("waypost_settings", {"queue_directory": {}}),
         ("waypost_settings", {"portal": {"listen": "127.0.0.1:9000"}}),
+        ("waypost_settings", {"nodes": {"shard": "north"}}),
+        ("waypost_nodes_patroni", "http://db1:8008"),
+        ("waypost_nodes_password", "two words"),
         ("waypost_settings", {"receiver": {"listen": ["0.0.0.0:26"]}}),
         ("waypost_home", "var"),
         ("waypost_home", "/"),
@@ -179,7 +185,11 @@ def test_reports_need_a_portal() -> None:
 
 
 def test_a_secret_is_not_told() -> None:
-    for name, value in (("waypost_redis_password", "my secret"), ("waypost_database_url", "my secret")):
+    for name, value in (
+        ("waypost_redis_password", "my secret"),
+        ("waypost_nodes_password", "my secret"),
+        ("waypost_database_url", "my secret"),
+    ):
         told = faults(**{name: value, "waypost_database": "other"})
         assert told
         assert not [each for each in told if "secret" in each]

@@ -50,6 +50,10 @@ OF = {  # section and name of a setting ("": any) -> the variable that sets it
     ("portal", "public_url"): "waypost_public_name",
     ("reports", "zone"): "waypost_time_zone",
     ("", "home"): "waypost_home",
+    ("nodes", "database"): "waypost_nodes_database",
+    ("nodes", "node"): "waypost_node",
+    ("nodes", "shard"): "waypost_shard",
+    ("nodes", "patroni"): "waypost_nodes_patroni",
 }
 LISTS = (
     "waypost_listen",
@@ -58,6 +62,7 @@ LISTS = (
     "waypost_relay_networks",
     "waypost_relay_domains",
     "waypost_https_listen",
+    "waypost_nodes_patroni",
 )
 LISTS_OF_FIREWALL = ("waypost_firewall_admin_networks", "waypost_firewall_ports")
 MAPPINGS = ("waypost_routes", "waypost_settings")
@@ -73,6 +78,7 @@ OURS = {  # set by variables and roles; other roles depend on them
     "receiver": ("listen", "tls_certificate", "tls_key"),
     "control": ("group",),
     "portal": ("listen", "public_url", "database_url"),
+    "nodes": ("database", "password_file", "node", "shard", "patroni"),
 }
 PACKAGE_HOME = "/var/lib/waypost"
 DEB = b"!<arch>\n"  # ar(5)
@@ -344,11 +350,11 @@ def _of_secrets(values: dict[str, Any]) -> list[str]:
         faults.append("waypost_database_url is wrong; allowed: a URL where waypost_database is other, and else nothing")
     elif url and not re.fullmatch(r"postgres(ql)?://[^\s'\"\\]+/[^\s'\"\\/]+", url):
         faults.append("waypost_database_url is wrong; allowed: postgresql://USER:PASSWORD@HOST:PORT/NAME")
-    password = str(values["waypost_redis_password"])
-    if password and not PASSWORD.fullmatch(password):
-        faults.append(
-            "waypost_redis_password is wrong; allowed: 8 to 200 letters, digits and _ . ~ + / = -, or nothing"
-        )
+    faults += [
+        f"{name} is wrong; allowed: 8 to 200 letters, digits and _ . ~ + / = -, or nothing"
+        for name in ("waypost_redis_password", "waypost_nodes_password")
+        if str(values[name]) and not PASSWORD.fullmatch(str(values[name]))
+    ]
     return faults
 
 
