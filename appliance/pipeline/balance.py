@@ -28,7 +28,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
@@ -37,10 +37,12 @@ from appliance.pipeline.cuts import Cut, before, between
 from appliance.pipeline.days import Day
 from appliance.pipeline.events import EventFile, nothing
 from appliance.pipeline.missing import Gap
+from appliance.pipeline.shard_cuts import Ends, displaced
+from appliance.pipeline.shards import shard_column, shard_number
 from appliance.pipeline.silver import Silver, outcome, read
 from mailcore.balance import Scope, difference, ends
 
-__all__ = ["BALANCED", "UNBALANCED", "UNCHECKED", "Balance", "Suspect", "added", "balance", "suspects"]
+__all__ = ["BALANCED", "UNBALANCED", "UNCHECKED", "Balance", "ShardBalance", "Suspect", "added", "balance", "suspects"]
 
 BALANCED, UNBALANCED, UNCHECKED = "balanced", "unbalanced", "unchecked"
 SUSPECTS_MAX = 1_000  # named; how many there are is said
@@ -88,6 +90,7 @@ class Balance:
     suspects_left_out: int = 0
     gaps: list[Gap] = field(default_factory=list)
     altered: list[Altered] | None = None  # counters that the files do not agree with; None: not compared
+    shards: list[ShardBalance] = field(default_factory=list)  # of several, by number
 
     def of_day(self, totals: Mapping[str, Any], repeated: int) -> Balance:
         """Returns the balance with the amounts of the day's ``totals``. ``repeated``: outcomes that these leave out."""
@@ -125,46 +128,144 @@ class Balance:
         """Returns the balance as values for the report's JSON."""
         altered = None if self.altered is None else [vars(each) for each in self.altered]
         lists = {"suspects": [vars(each) for each in self.suspects], "gaps": [vars(each) for each in self.gaps]}
-        return vars(self) | lists | {"altered": altered}
+        told = vars(self) | lists | {"altered": altered}
+        if self.shards:
+            return told | {"shards": [each.told() for each in self.shards]}
+        del told["shards"]
+        return told
+
+    def with_shards(self, shards: Sequence[ShardBalance]) -> Balance:
+        """Returns the balance of all shards, given that of each. It is balanced only if each is, and unknown if one is."""
+        unknown = [each.why for each in shards if each.why]
+        red = [f"shard {each.shard}" for each in shards if each.balance.state == UNBALANCED]
+        words, state = self.words, self.state
+        if red:
+            if state != UNBALANCED:
+                words = "It does not balance."
+            words, state = f"{words} Not balanced: {', '.join(red)}.", UNBALANCED
+        found = replace(self, shards=list(shards))
+        if unknown:
+            unsaid = f"The balance is unknown: {'; '.join(unknown)}."
+            words = f"{words} {unsaid}" if state == UNBALANCED else unsaid
+            state = UNBALANCED if state == UNBALANCED else UNCHECKED
+            numbers: dict[str, Any] = dict.fromkeys(
+                ("queued_at_start", "queued_at_end", "counted_at_start", "counted_at_end", "difference")
+            )
+            found = replace(found, message_by_message=None, begin=None, end=None, moved=0, **numbers)
+        return replace(found, state=state, words=words)
+
+
+@dataclass(frozen=True)
+class ShardBalance:
+    """The balance of one of several shards; its amounts are those of the day, as in ``Balance.of_day``."""
+
+    shard: int
+    balance: Balance
+    closed: bool = False  # it was empty at the end, and takes no mail any more
+    why: str = ""  # its balance is unknown
+
+    def told(self) -> dict[str, Any]:
+        """Returns it as values for the report's JSON; gaps, counters and messages are among those of the whole."""
+        if self.balance.state == UNCHECKED:  # not zero: its numbers are not known
+            return {"shard": self.shard, "closed": self.closed, "balances": None, "words": self.balance.words}
+        left_out = ("suspects", "suspects_left_out", "gaps", "altered", "shards")
+        told = {name: value for name, value in vars(self.balance).items() if name not in left_out}
+        balances = {BALANCED: True, UNBALANCED: False}.get(self.balance.state)
+        return {"shard": self.shard, "closed": self.closed, "balances": balances, **told}
+
+    def compared(self, gaps: Sequence[Gap], altered: Sequence[Altered] | None) -> ShardBalance:
+        """Returns it, given what is missing of this shard and the counters that its files do not agree with."""
+        own = [each for each in gaps if shard_number(each.lane) == self.shard]
+        differing = None if altered is None else [each for each in altered if shard_number(each.lane) == self.shard]
+        if self.balance.state == UNCHECKED:
+            return self
+        return replace(self, balance=self.balance.without(own).compared(differing))
 
 
 def balance(
-    session: SparkSession, silver: Sequence[Silver], first: Cut | None, last: Cut | None, day: Day | None = None
+    session: SparkSession,
+    silver: Sequence[Silver],
+    first: Cut | None,
+    last: Cut | None,
+    day: Day | None = None,
+    shards: Sequence[Ends] = (),
 ) -> Balance:
-    """Returns the balance of the events between the cuts; ``silver``: the UTC days that contain them, and the ``day``."""
+    """Returns the balance of the events between the cuts; ``silver``: the UTC days that contain them, and the ``day``.
+
+    ``shards``: of several, which the cuts are of; then the balance has that of each.
+    """
     if first is None or last is None or first is last:
         which = "the start and the end" if first is last else "the start" if first is None else "the end"
-        return Balance(UNCHECKED, f"The queue was not counted at {which} of the day, so the balance is unknown.")
+        found = Balance(UNCHECKED, f"The queue was not counted at {which} of the day, so the balance is unknown.")
+        return replace(found, shards=[_of_shard((), each) for each in shards])
     inside = between(first, last)
     checked = first.checksum is not None and last.checksum is not None
     beside = _beside(inside, before(first, last), day)
 
-    near = inside | (beside != 0)
+    today = _today(day) if shards and day is not None else F.lit(False)
+    misplaced = displaced(shards)
+    near = inside | (beside != 0) | today
 
     def counted(number: Column) -> list[Column]:
-        return _counted(number, inside, beside, checked)
+        return [*_counted(number, inside, beside, today, checked), F.count_if(misplaced).alias("displaced")]
 
+    of = (shard_column() if shards else F.lit(0)).alias("shard")
     entered = F.lit(None).cast("string").alias("outcome")
     ended = read(session, silver, "attempt").where(near & (F.col("status") != "deferred"))
-    both = read(session, silver, "accepted").where(near).groupBy(entered).agg(*counted(size(F.col("recipients"))))
-    both = both.unionByName(ended.groupBy(outcome().alias("outcome")).agg(*counted(F.lit(1))))
+    both = read(session, silver, "accepted").where(near).groupBy(of, entered).agg(*counted(size(F.col("recipients"))))
+    both = both.unionByName(ended.groupBy(of, outcome().alias("outcome")).agg(*counted(F.lit(1))))
     if any("order" in each.kinds for each in silver):
         later = added(read(session, silver, "order").where(near))
-        both = both.unionByName(later.groupBy(entered).agg(*counted(F.col("n"))))
+        both = both.unionByName(later.groupBy(of, entered).agg(*counted(F.col("n"))))
     rows = both.collect()
-    came, went = ([row for row in rows if (row["outcome"] is None) is entering] for entering in (True, False))
+    found = _compared(rows, first, last)
+    for each in shards:
+        own = [row for row in rows if row["shard"] == each.shard]
+        found.shards.append(_of_shard(own, each))
+    return found
 
-    def amounts(measure: str, queued_at_start: int, queued_at_end: int) -> dict[str, Any]:
-        """Returns the terms of the equation, counted in recipients or as checksums."""
-        left = dict.fromkeys(ends(Scope.REPORT), 0) | {row["outcome"]: row[measure] for row in went}
-        accepted = sum(row[measure] for row in came)
-        return {"queued_at_start": queued_at_start, "accepted": accepted, **left, "queued_at_end": queued_at_end}
 
-    recipients = amounts("recipients", first.recipients, last.recipients)
+def _of_shard(rows: Sequence[Row], pair: Ends) -> ShardBalance:
+    """Returns the balance of one of several shards, with the amounts of the day."""
+    amounts = _amounts(rows, "today", 0, 0)
+    del amounts["queued_at_start"], amounts["queued_at_end"]
+    if pair.first is None or pair.last is None:
+        return _unknown(pair, pair.why)
+    found = _compared(rows, pair.first, pair.last)
+    if found.state == BALANCED and (many := sum(row["displaced"] for row in rows)):
+        events = "1 event is" if many == 1 else f"{many} events are"
+        return _unknown(
+            pair, f"{events} on the wrong side of a count of shard {pair.shard}: it was not taken when it says"
+        )
+    start = pair.first.recipients - found.moved
+    left = sum(amount for name, amount in amounts.items() if name != "accepted")
+    end = start + amounts["accepted"] - left - (found.difference or 0)
+    if min(start, end) < 0:
+        return ShardBalance(pair.shard, found, pair.closed)
+    found = replace(found, queued_at_start=start, queued_at_end=end, **amounts)
+    return ShardBalance(pair.shard, found, pair.closed)
+
+
+def _unknown(pair: Ends, why: str) -> ShardBalance:
+    return ShardBalance(pair.shard, Balance(UNCHECKED, f"The balance is unknown: {why}."), pair.closed, why)
+
+
+def _amounts(rows: Sequence[Row], measure: str, queued_at_start: int, queued_at_end: int) -> dict[str, Any]:
+    """Returns the terms of the equation, counted in recipients or as checksums."""
+    amounts = {"queued_at_start": queued_at_start, "accepted": 0, **dict.fromkeys(ends(Scope.REPORT), 0)}
+    for row in rows:
+        name = "accepted" if row["outcome"] is None else row["outcome"]
+        amounts[name] = amounts.get(name, 0) + row[measure]
+    return {**amounts, "queued_at_end": queued_at_end}
+
+
+def _compared(rows: Sequence[Row], first: Cut, last: Cut) -> Balance:
+    """Returns the balance of the events between two counts."""
+    recipients = _amounts(rows, "recipients", first.recipients, last.recipients)
     missing = difference(Scope.REPORT, recipients)
     by_message = None
     if first.checksum is not None and last.checksum is not None:
-        checksums = amounts("checksum", first.checksum, last.checksum)
+        checksums = _amounts(rows, "checksum", first.checksum, last.checksum)
         by_message = difference(Scope.REPORT, checksums) % _WRAPS == 0
     return Balance(
         state=BALANCED if missing == 0 and by_message is not False else UNBALANCED,
@@ -175,9 +276,14 @@ def balance(
         message_by_message=by_message,
         counted_at_start=first.recipients,
         counted_at_end=last.recipients,
-        moved=sum(row["beside"] for row in came) - sum(row["beside"] for row in went),
+        moved=sum(row["beside"] if row["outcome"] is None else -row["beside"] for row in rows),
         **recipients,
     )
+
+
+def _today(day: Day) -> Column:
+    at = F.unix_micros("at")
+    return (at >= int(day.begin * 1e6)) & (at < int(day.end * 1e6))
 
 
 def _beside(inside: Column, earlier: Column, day: Day | None) -> Column:
@@ -190,12 +296,13 @@ def _beside(inside: Column, earlier: Column, day: Day | None) -> Column:
     return F.when(since & until & earlier, 1).when(inside & ~since, -1).otherwise(0)
 
 
-def _counted(recipients: Column, inside: Column, beside: Column, checked: bool) -> list[Column]:
+def _counted(recipients: Column, inside: Column, beside: Column, today: Column, checked: bool) -> list[Column]:
     """Returns the columns with the number of recipients and their ``checksum`` between the cuts, as cuts have it, and the
-    number ``beside`` the first cut."""
+    numbers ``beside`` the first cut and of ``today``."""
     own = F.when(inside, recipients).otherwise(0)
     checksum = F.sum(F.crc32("queue_id") * own) if checked else F.lit(0)
     sums = {"recipients": F.sum(own), "checksum": checksum, "beside": F.sum(beside * recipients)}
+    sums["today"] = F.sum(F.when(today, recipients).otherwise(0))
     return [F.coalesce(each, F.lit(0)).cast("long").alias(name) for name, each in sums.items()]
 
 
@@ -225,8 +332,8 @@ def suspects(
     ``silver``, ``files``: as far back as there are any, so that all events of a message are read; a message that
     arrived before them is not suspected because its earlier events are missing."""
     queued = nothing(session, _QUEUED)
-    if last.ids is not None and last.ids.exists():
-        queued = session.read.schema(_QUEUED).json(str(last.ids))
+    if last.ids is not None and all(each.exists() for each in (last.ids, *last.more_ids)):
+        queued = session.read.schema(_QUEUED).json([str(each) for each in (last.ids, *last.more_ids)])
     judged = _judged(_by_message(session, silver, first, last), queued, told=last.ids is not None)
     rows = judged.orderBy("sure", "queue_id").limit(SUSPECTS_MAX).collect()
     more = judged.count() - len(rows) if len(rows) == SUSPECTS_MAX else 0
@@ -262,6 +369,7 @@ def _by_message(session: SparkSession, silver: Sequence[Silver], first: Cut, las
         *(F.sum(count).alias(count) for count in sides),
         F.countDistinct("number").alias("numbers"),
         F.max("here").alias("here"),
+        F.first(shard_column()).alias("shard"),
         F.array_distinct(F.collect_list(F.struct("lane", "offset"))).alias("events"),
     )
 
@@ -269,7 +377,8 @@ def _by_message(session: SparkSession, silver: Sequence[Silver], first: Cut, las
 def _judged(messages: DataFrame, queued: DataFrame, told: bool) -> DataFrame:
     """Returns the messages with an event between the cuts that do not add up, and why. ``told``: ``queued`` contains
     all queued messages."""
-    oldest = messages.where("accepted > 0").agg(F.min("queue_id").alias("oldest"))
+    # The ids of one shard are in the order of arrival, those of two are not.
+    oldest = messages.where("accepted > 0").groupBy("shard").agg(F.min("queue_id").alias("oldest"))
     left = queued.groupBy("queue_id").agg(F.sum("recipients").alias("queued"))
     known = F.col("accepted") > 0
     came = F.col("accepted") + F.col("added")
@@ -288,7 +397,8 @@ def _judged(messages: DataFrame, queued: DataFrame, told: bool) -> DataFrame:
     else:  # it was never put back into a lane: it has just arrived, or its end is missing
         unsure = known & (F.col("finished") == 0) & (F.col("replaced") == 0) & (without > 0)
         why = why.when(unsure, _UNSURE)
-    judged = messages.join(left, on="queue_id", how="left").crossJoin(F.broadcast(oldest)).withColumn("why", why)
+    judged = messages.join(left, on="queue_id", how="left")
+    judged = judged.join(F.broadcast(oldest), on="shard", how="left").withColumn("why", why)
     named = judged.where(F.col("why").isNotNull() & (F.col("here") == 1))
     return named.withColumn("came", came).withColumn("sure", F.when(F.col("why") == _UNSURE, 1).otherwise(0))
 
@@ -308,4 +418,4 @@ def _suspect(row: dict[str, Any], files: Sequence[EventFile]) -> Suspect:
 def _holding(files: Sequence[EventFile], lane: str, offset: int) -> str:
     own = sorted((each for each in files if each.lane == lane), key=lambda each: (each.begin, each.dt))
     index = bisect.bisect_right([each.begin for each in own], offset)
-    return f"dt={own[index - 1].dt}/{own[index - 1].path.name}" if index else ""
+    return own[index - 1].name if index else ""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +45,8 @@ from appliance.pipeline.days import HOUR_S, Day, utc_days
 from appliance.pipeline.events import Damage, EventFile, SetAside, fingerprint, look
 from appliance.pipeline.missing import missing
 from appliance.pipeline.rows import Unreadable
+from appliance.pipeline.shard_cuts import Ends, ends_of_shard, joined, known_before, stretch_of
+from appliance.pipeline.shards import Sources
 from appliance.pipeline.silver import VERSION as SILVER_VERSION
 from appliance.pipeline.silver import Silver, made, make
 from appliance.pipeline.store import VERSION, Store
@@ -84,6 +86,7 @@ class ReportBuilder:
     events: Path
     progress: Progress
     now: Callable[[], float] = time.time
+    shards: Sources = field(default_factory=dict)  # the events of further shards of the node, by number
 
     def __post_init__(self) -> None:
         self.aside = SetAside(self.store.root / "set_aside.json")
@@ -109,15 +112,29 @@ class ReportBuilder:
         for _ in range(DAMAGED_MAX):
             if dt in self._silver:
                 return
-            files, damaged = look(self.events, dt, self.aside)
+            files, damaged = self._look(dt)
             self._files[dt], self._damaged[dt] = files, damaged
             if made(self.store, dt, files) is None and not all_unchanged(files, self.aside):
                 continue
             try:
                 self._silver[dt] = make(self.store, dt, files)
             except Unreadable as error:
-                self.aside.found(f"dt={dt}/{error.file.path.name}", error.file.identity, error.cause)
+                self.aside.found(error.file.name, error.file.identity, error.cause)
         raise RuntimeError(f"more than {DAMAGED_MAX} damaged files on {dt}")
+
+    @property
+    def _sources(self) -> Sources:
+        return {0: self.events, **self.shards}
+
+    def _look(self, dt: str) -> tuple[list[EventFile], list[Damage]]:
+        """Returns the event files of a UTC day, of all shards, and those that are damaged."""
+        good: list[EventFile] = []
+        damaged: list[Damage] = []
+        for shard, events in sorted(self._sources.items()):
+            found, broken = look(events, dt, self.aside, shard)
+            good += found
+            damaged += broken
+        return good, damaged
 
     def partition(self, rows: int) -> None:
         """Sets the number of tasks of a step: one for each ``ROWS_PER_PARTITION`` rows; more would only cost time."""
@@ -132,11 +149,16 @@ class ReportBuilder:
         so_far = self.now() < day.end
         self._left_out = [self.aside.fault] if self.aside.fault else []
         dts = day.partitions()
-        cuts, unreadable = cuts_in(self.events)
-        first, last = ends(cuts, day)
-        balanced_dts = (
-            utc_days(min(first.at - HOUR_S, day.begin), max(last.at + HOUR_S, day.end)) if first and last else []
-        )
+        counted = {shard: cuts_in(events, shard) for shard, events in sorted(self._sources.items())}
+        cuts, unreadable = counted[0][0], [each for _, those in counted.values() for each in those]
+        pairs = self._pairs({shard: those for shard, (those, _) in counted.items()}, day, so_far)
+        first, last = self._whole(pairs, day, so_far) if pairs else ends(cuts, day)
+        both = [(first, last), *((pair.first, pair.last) for pair in pairs)]
+        known = [(begin.at, finish.at) for begin, finish in both if begin is not None and finish is not None]
+        balanced_dts = []
+        if known:
+            begin, finish = min(begin for begin, _ in known), max(finish for _, finish in known)
+            balanced_dts = utc_days(min(begin - HOUR_S, day.begin), max(finish + HOUR_S, day.end))
         self.progress("reading events", 0.02)
         self.silver(sorted({*dts, *balanced_dts}))
         silver = self.silver(dts)
@@ -145,7 +167,7 @@ class ReportBuilder:
             apart = beside.submit(tell_apart, day, silver, {})  # needs no Spark, which may still be starting
             self.partition(sum(each.rows for each in silver))
             facts = Facts(self.session, day, silver)
-            balancing = beside.submit(self._balance, first, last, balanced_dts, day)
+            balancing = beside.submit(self._balance, first, last, balanced_dts, day, pairs)
             self._tables(facts, aside, apart)
         self._ages(day, aside, last.at if last is not None and last.at < day.end else min(self.now(), day.end))
         self.progress("comparing with earlier days", 0.85)
@@ -153,7 +175,9 @@ class ReportBuilder:
         self.progress("balancing", 0.88)
         balanced = balancing.result().of_day(_total(aside), facts.repeated)
         facts.forget()
-        if first is not None and last is not None and first is not last:
+        if pairs and balanced.begin is not None:
+            balanced.words = stretch_of(pairs, day, so_far)[2] + balanced.words
+        elif not pairs and first is not None and last is not None and first is not last:
             balanced.words = stretch(cuts, day, first, last) + balanced.words
         told = self._told(day, aside, balanced, unreadable)
         told.content.update(
@@ -178,7 +202,7 @@ class ReportBuilder:
         return bool(said.get("zone") != day.zone or said.get("inputs") != self._inputs(day))
 
     def _inputs(self, day: Day) -> str:
-        files = [each for dt in day.partitions() for each in look(self.events, dt, self.aside)[0]]
+        files = [each for dt in day.partitions() for each in self._look(dt)[0]]
         return fingerprint(files, VERSION * 1000 + SILVER_VERSION)
 
     def _tables(self, facts: Facts, aside: Path, counting: Future[ToldApart]) -> None:
@@ -291,23 +315,62 @@ class ReportBuilder:
             "damaged": len(said.get("damaged") or ()),
         }
 
-    def _balance(self, first: Cut | None, last: Cut | None, dts: Sequence[str], day: Day | None = None) -> Balance:
-        silver = self.silver(dts)
-        found = balance(self.session, silver, first, last, day)
+    def _pairs(self, cuts: Mapping[int, Sequence[Cut]], day: Day, so_far: bool) -> list[Ends]:
+        """Returns the counts of each shard between which the day balances; none if the queue is alone."""
+        day_before = self._said(day.before(1))
+        before = known_before(day_before) or ({0} if day_before else set())
+        expected = before | known_before(self._said(day), also_closed=True)
+        if not self.shards and expected <= {0}:
+            return []
+        self.silver(day.partitions())
+        found = []
+        for shard, those in sorted(cuts.items()):
+            files = [each for dt in day.partitions() for each in self._files[dt] if each.shard == shard]
+            pair = ends_of_shard(shard, those, day, files, so_far=so_far, known=shard in before)
+            found += [] if pair is None else [pair]
+        gone = sorted(expected - cuts.keys())
+        found += [Ends(shard, why=f"the events of shard {shard} are not there") for shard in gone]
+        return [] if [each.shard for each in found] == [0] else found
+
+    def _whole(self, pairs: Sequence[Ends], day: Day, so_far: bool) -> tuple[Cut | None, Cut | None]:
+        """Returns the counts of all shards that were counted, as one at the beginning and one at the end."""
+        counted = [(pair.first, pair.last) for pair in pairs if pair.first is not None and pair.last is not None]
+        if not counted:
+            return None, None
+        begin, end, _ = stretch_of([pair for pair in pairs if not pair.why], day, so_far)
+        return joined([first for first, _ in counted], begin), joined([last for _, last in counted], end)
+
+    def _balance(
+        self,
+        first: Cut | None,
+        last: Cut | None,
+        dts: Sequence[str],
+        day: Day | None = None,
+        pairs: Sequence[Ends] = (),
+    ) -> Balance:
+        silver = self.silver(sorted({*dts, *(day.partitions() if pairs and day else ())}))
+        found = balance(self.session, silver, first, last, day, pairs)
         if found.state == UNCHECKED:
-            return found
+            return found.with_shards(found.shards) if pairs else found
         assert first is not None
         assert last is not None
         files = [each for dt in dts for each in self._files[dt]]
         if first.exported is not None and last.exported is not None:
-            found = found.without(missing(self.events, files, first.exported, last.exported))
-        found = found.compared(altered(self.session, silver, first, last))
+            gaps = missing(self.events, files, first.exported, last.exported, self.shards)
+            found = found.without(gaps)
+        differing = altered(self.session, silver, first, last)
+        found = found.compared(differing)
+        if pairs:
+            found = found.with_shards([each.compared(found.gaps, differing) for each in found.shards])
         if found.state == UNBALANCED:
             history = utc_days(first.at - HISTORY_DAYS * 24 * HOUR_S, last.at + HOUR_S)
-            known = self.silver([dt for dt in history if (self.events / f"dt={dt}").is_dir()])
+            known = self.silver([dt for dt in history if self._has_events(dt)])
             files = [each for day in known for each in self._files[day.dt]]
             found.suspects, found.suspects_left_out = suspects(self.session, known, first, last, files)
         return found
+
+    def _has_events(self, dt: str) -> bool:
+        return any((events / f"dt={dt}").is_dir() for events in self._sources.values())
 
     def _told(self, day: Day, aside: Path, balanced: Balance, unreadable: Sequence[str]) -> Told:
         row = _total(aside)
@@ -316,14 +379,12 @@ class ReportBuilder:
         damaged += unreadable
         damaged_files = len(damaged)  # files that a backup may have whole; what the export set aside is in no file
         damaged += [
-            f"dt={dt}/{each.path.name}: the export set aside {counted(each.damaged, 'damaged record')}"
+            f"{each.name}: the export set aside {counted(each.damaged, 'damaged record')}"
             for dt in day.partitions()
             for each in self._files[dt]
             if each.damaged
         ]
-        unsigned = [
-            f"dt={dt}/{each.path.name}" for dt in day.partitions() for each in self._files[dt] if not each.signed
-        ]
+        unsigned = [each.name for dt in day.partitions() for each in self._files[dt] if not each.signed]
         words = ["There are no events on this day."] if empty else []
         words.append(balanced.words)
         if damaged:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import shutil
 from pathlib import Path
+from types import MappingProxyType
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -17,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from appliance.pipeline.events import event_paths
 from appliance.pipeline.failure import in_short
+from appliance.pipeline.shards import Sources
 
 __all__ = ["NotShared", "check_shared"]
 
@@ -29,7 +31,7 @@ class NotShared(Exception):
     """Raised when the workers do not see the files of this host; the message names the directory and what to do."""
 
 
-def check_shared(session: SparkSession, events: Path, scratch: Path) -> None:
+def check_shared(session: SparkSession, events: Path, scratch: Path, shards: Sources = MappingProxyType({})) -> None:
     """Lets the workers write below ``scratch``, and open files of ``events``. Raises NotShared."""
     cores = session.sparkContext.defaultParallelism
     probe = scratch / "probe"
@@ -45,6 +47,11 @@ def check_shared(session: SparkSession, events: Path, scratch: Path) -> None:
     if written < tasks:
         where = f"{written} of {tasks} files that they wrote are on this host"
         raise NotShared(f"Spark's workers do not share {scratch.parent} ({where}); {ADVICE}")
+    for directory in (events, *shards.values()):
+        _check_read(session, directory)
+
+
+def _check_read(session: SparkSession, events: Path) -> None:
     some = [str(path) for path in itertools.islice(event_paths(events), FILES_MAX)]
     if not some:
         return

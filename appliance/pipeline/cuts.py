@@ -15,8 +15,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from appliance.pipeline.days import Day
+from appliance.pipeline.shards import file_of, lane_of
 
-__all__ = ["CountedLane", "Cut", "before", "between", "cuts_in", "ends", "nearest", "stretch"]
+__all__ = ["CountedLane", "Cut", "before", "between", "cuts_in", "ends", "nearest", "stretch", "words_from_to"]
 
 FAR_S = 2 * 3_600  # a cut further from a day's end than this says nothing of the day
 NEAR_S = 60  # midnight's own cut is some seconds late
@@ -43,42 +44,50 @@ class Cut:
     exported: Mapping[str, int] | None = None  # files of events have these lanes up to there; None: an older version's
     counted: Mapping[str, CountedLane] | None = None  # sums of the exported rows by lane; None: an older version's
     ids: Path | None = None  # a JSON line for each queued message, on request
+    more_ids: tuple[Path, ...] = ()  # of further shards
+    shard: int = 0  # of the node
+    closed: bool = False  # the shard was drained: nothing happens until it is started again
 
 
-def cuts_in(events: Path) -> tuple[list[Cut], list[str]]:
-    """Returns all cuts below ``events/cuts``, ordered by time, and the unreadable files with their errors."""
+def cuts_in(events: Path, shard: int = 0) -> tuple[list[Cut], list[str]]:
+    """Returns all cuts below ``events/cuts``, ordered by time, and the unreadable files with their errors. The lanes of
+    a shard but the first have the names of the node."""
     cuts, unreadable = [], []
     for path in sorted((events / "cuts").glob("*.json")):
         if path.name.startswith((".", "_")):
             continue
         try:
-            cuts.append(_read(path))
+            cuts.append(_read(path, shard))
         except (OSError, ValueError, KeyError, TypeError) as error:
-            unreadable.append(f"cuts/{path.name}: {type(error).__name__} {error}"[:300])
+            unreadable.append(f"{file_of(f'cuts/{path.name}', shard)}: {type(error).__name__} {error}"[:300])
     return sorted(cuts, key=lambda cut: cut.at), unreadable
 
 
-def _read(path: Path) -> Cut:
+def _read(path: Path, shard: int) -> Cut:
     said = json.loads(path.read_text(encoding="utf-8"))
+    if int(said.get("shard", 0)) != shard:
+        raise ValueError(f"it counts shard {said.get('shard', 0)}, and lies among those of shard {shard}")
     return Cut(
         at=float(said["at"]),
         messages=int(said["messages"]),
         recipients=int(said["recipients"]),
-        lanes=_positions(said.get("lanes")),
-        exported=None if said.get("exported") is None else _positions(said["exported"]),
-        counted=None if said.get("counted") is None else _counted(said["counted"]),
+        lanes=_positions(said.get("lanes"), shard),
+        exported=None if said.get("exported") is None else _positions(said["exported"], shard),
+        counted=None if said.get("counted") is None else _counted(said["counted"], shard),
         checksum=None if said.get("checksum") is None else int(said["checksum"]),
         ids=path.parent / Path(said["ids"]).name if said.get("ids") else None,
+        shard=shard,
+        closed=said.get("closed") is True,
     )
 
 
-def _positions(said: Mapping[str, int] | None) -> dict[str, int]:
-    return {str(lane): int(offset) for lane, offset in (said or {}).items()}
+def _positions(said: Mapping[str, int] | None, shard: int) -> dict[str, int]:
+    return {lane_of(str(lane), shard): int(offset) for lane, offset in (said or {}).items()}
 
 
-def _counted(said: Mapping[str, Any]) -> dict[str, CountedLane]:
+def _counted(said: Mapping[str, Any], shard: int) -> dict[str, CountedLane]:
     return {
-        str(lane): CountedLane(int(each["since"]), int(each["at"]), _positions(each["counts"]))
+        lane_of(str(lane), shard): CountedLane(int(each["since"]), int(each["at"]), _positions(each["counts"], 0))
         for lane, each in said.items()
     }
 
@@ -108,7 +117,12 @@ def stretch(cuts: Sequence[Cut], day: Day, first: Cut, last: Cut) -> str:
     so_far = last is cuts[-1] and last.at < day.end
     if not so_far and abs(first.at - day.begin) <= NEAR_S and abs(last.at - day.end) <= NEAR_S:
         return ""
-    return f"{'So far, from' if so_far else 'From'} {_clock(day, first.at)} to {_clock(day, last.at)}: "
+    return words_from_to(day, first.at, last.at, so_far)
+
+
+def words_from_to(day: Day, first: float, last: float, so_far: bool) -> str:
+    """Returns the beginning of a sentence that names a time of the day."""
+    return f"{'So far, from' if so_far else 'From'} {_clock(day, first)} to {_clock(day, last)}: "
 
 
 def _clock(day: Day, at: float) -> str:

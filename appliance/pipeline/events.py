@@ -27,6 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from appliance.pipeline.shards import file_of, lane_of
 from mailcore.events.checksum import check
 from mailcore.events.schema import VERSION
 
@@ -67,12 +68,18 @@ class EventFile:
     days: tuple[str, ...] = ()  # the UTC days its stretch has files on
     signed: bool = True  # whether it has checksums
     identity: str = ""  # changes with each write to the file, and when it is replaced
+    shard: int = 0  # of the node; ``lane`` has it, too
+
+    @property
+    def name(self) -> str:
+        """Returns the name as a report shows it."""
+        return file_of(f"dt={self.dt}/{self.path.name}", self.shard)
 
     @property
     def written(self) -> str:
         """Returns a text that identifies the file's rows: another for other rows, the same for a copy or a link of the
         file."""
-        return f"{self.dt}/{self.path.name} {self.size_bytes} {self.changed_ns}"
+        return f"{file_of(self.dt, self.shard)}/{self.path.name} {self.size_bytes} {self.changed_ns}"
 
 
 @dataclass(frozen=True)
@@ -146,34 +153,34 @@ def event_paths(events: Path, dt: str = "*") -> Iterator[Path]:
     return (path for path in events.glob(f"dt={dt}/*.parquet") if not path.name.startswith((".", "_")))
 
 
-def look(events: Path, dt: str, aside: SetAside) -> tuple[list[EventFile], list[Damage]]:
+def look(events: Path, dt: str, aside: SetAside, shard: int = 0) -> tuple[list[EventFile], list[Damage]]:
     """Returns the event files of a UTC day: the readable ones, judged by their footers, and the damaged ones."""
     good, damaged = [], []
     for path in sorted(event_paths(events, dt)):
         try:
             stat = path.stat()
         except OSError as error:  # a link that leads nowhere, or it is gone again
-            damaged.append(Damage.of(f"dt={dt}/{path.name}", error, ""))
+            damaged.append(Damage.of(file_of(f"dt={dt}/{path.name}", shard), error, ""))
             continue
-        identity = _identity(path, dt, stat)
+        identity = _identity(path, dt, stat, shard)
         damage = aside.of(identity)
         if damage is None:
             try:
-                good.append(read_footer(path, dt, stat))
+                good.append(read_footer(path, dt, stat, shard))
                 continue
             except (OSError, ValueError, pyarrow.ArrowException) as error:
-                damage = aside.found(f"dt={dt}/{path.name}", identity, error)
+                damage = aside.found(file_of(f"dt={dt}/{path.name}", shard), identity, error)
         damaged.append(damage)
     return good, damaged
 
 
-def _identity(path: Path, dt: str, stat: os.stat_result) -> str:
+def _identity(path: Path, dt: str, stat: os.stat_result, shard: int) -> str:
     """Returns a text that identifies the file's content. Size and modification time alone do not reveal a flipped byte,
     or a good file that ``cp -p`` restored."""
-    return f"{dt}/{path.name} {stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}"
+    return f"{file_of(dt, shard)}/{path.name} {stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}"
 
 
-def read_footer(path: Path, dt: str, stat: os.stat_result) -> EventFile:
+def read_footer(path: Path, dt: str, stat: os.stat_result, shard: int = 0) -> EventFile:
     """Raises OSError, ValueError or what Arrow raises: it is damaged, or none of ours."""
     named = _NAMED.fullmatch(path.name)
     if named is None:
@@ -186,6 +193,11 @@ def read_footer(path: Path, dt: str, stat: os.stat_result) -> EventFile:
     version = int(said.get("waypost.events", VERSION))
     if version > VERSION:
         raise ValueError(f"events of version {version}; this program knows {VERSION}")
+    if int(said.get("waypost.shard", 0)) != shard:
+        raise ValueError(
+            f"it has events of shard {said.get('waypost.shard', 0)}, and lies among those of shard {shard}: it was copied or"
+            " moved"
+        )
     if said.get("waypost.lane", named["lane"]) != named["lane"]:
         raise ValueError(f"its name says {named['lane']}, and it has events of {said['waypost.lane']}")
     if int(said.get("waypost.from") or named["begin"]) != int(named["begin"]):
@@ -207,7 +219,8 @@ def read_footer(path: Path, dt: str, stat: os.stat_result) -> EventFile:
     return EventFile(
         path=path,
         dt=dt,
-        lane=named["lane"],
+        lane=lane_of(named["lane"], shard),
+        shard=shard,
         begin=int(named["begin"]),
         end=None if end is None else int(end),
         size_bytes=stat.st_size,
@@ -219,7 +232,7 @@ def read_footer(path: Path, dt: str, stat: os.stat_result) -> EventFile:
         kinds=_kinds(footer),
         days=tuple(map(str, days)),
         signed=signed,
-        identity=_identity(path, dt, stat),
+        identity=_identity(path, dt, stat, shard),
     )
 
 

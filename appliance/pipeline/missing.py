@@ -11,10 +11,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import pyarrow
 
 from appliance.pipeline.events import EventFile, read_footer
+from appliance.pipeline.shards import Sources, own_lane, shard_number
 
 __all__ = ["Gap", "missing"]
 
@@ -31,21 +33,29 @@ class Gap:
     day: str = ""
 
 
-def missing(events: Path, files: Sequence[EventFile], begin: Mapping[str, int], end: Mapping[str, int]) -> list[Gap]:
+def missing(
+    events: Path,
+    files: Sequence[EventFile],
+    begin: Mapping[str, int],
+    end: Mapping[str, int],
+    shards: Sources = MappingProxyType({}),
+) -> list[Gap]:
     """Returns the gaps in the events between these positions. ``files``: of the days in question; events missing from
-    them are looked for in the files of other days."""
+    them are looked for in the files of other days; ``shards``: the events of other shards."""
+    sources = {0: events, **shards}
     found = _between(files, begin, end)
     if found:
-        files = [*files, *_elsewhere(events, found, {each.dt for each in files})]
+        files = [*files, *_elsewhere(sources, found, {each.dt for each in files})]
         found = _between(files, begin, end)
-    good = {(each.dt, each.path.name) for each in files}
+    good = {(each.shard, each.dt, each.path.name) for each in files}
     looked_at = {each.dt for each in files}
     inside = [each for each in files if each.lane in end and _crosses(each, begin.get(each.lane, 0), end[each.lane])]
     for each in inside:
         for day in each.days:
-            if (day, each.path.name) in good:
+            if (each.shard, day, each.path.name) in good:
                 continue
-            if day in looked_at or _read(events / f"dt={day}" / each.path.name, day) is None:
+            there = sources[each.shard] / f"dt={day}" / each.path.name
+            if day in looked_at or _read(there, day, each.shard) is None:
                 found.append(Gap(each.lane, each.begin, each.end or each.begin, day))
     return sorted(set(found), key=lambda gap: (gap.lane, gap.begin, gap.day))
 
@@ -64,24 +74,25 @@ def _between(files: Sequence[EventFile], begin: Mapping[str, int], end: Mapping[
     return found
 
 
-def _elsewhere(events: Path, gaps: Sequence[Gap], looked_at: set[str]) -> list[EventFile]:
+def _elsewhere(sources: Sources, gaps: Sequence[Gap], looked_at: set[str]) -> list[EventFile]:
     """Returns files of other days that begin in a gap: a range without events is filed under the day on which its
     segment was last written."""
     found = []
     for lane in {gap.lane for gap in gaps}:
-        for path in events.glob(f"dt=*/{lane}.*.parquet"):
+        shard = shard_number(lane)
+        for path in sources[shard].glob(f"dt=*/{own_lane(lane)}.*.parquet") if shard in sources else ():
             dt, number = path.parent.name.removeprefix("dt="), _BEGIN.search(path.name)
             if number is None or dt in looked_at:
                 continue
             if any(gap.lane == lane and gap.begin <= int(number[1]) < gap.end for gap in gaps):
-                found.append(_read(path, dt))
+                found.append(_read(path, dt, shard))
     return [each for each in found if each is not None]
 
 
-def _read(path: Path, dt: str) -> EventFile | None:
+def _read(path: Path, dt: str, shard: int) -> EventFile | None:
     """Returns what a file's footer says; None if it is missing, damaged, or of another day."""
     try:
-        return read_footer(path, dt, path.stat())
+        return read_footer(path, dt, path.stat(), shard)
     except (OSError, ValueError, pyarrow.ArrowException):
         return None
 

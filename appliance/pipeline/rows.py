@@ -64,7 +64,7 @@ def schema_of(kind: str) -> pyarrow.Schema:
 
 def typed_rows(file: EventFile, keep: np.ndarray | None = None) -> list[tuple[str, pyarrow.Table]]:
     """Returns the file's rows, by kind and in their order. ``keep``: which of its rows; None: all. Raises Unreadable."""
-    return [(kind, _typed(rows, kind)) for kind, rows in _reading(file, _rows(file, keep))]
+    return [(kind, _typed(_of_shard(rows, file), kind)) for kind, rows in _reading(file, _rows(file, keep))]
 
 
 def first_of_each(files: Sequence[EventFile]) -> dict[Path, np.ndarray]:
@@ -73,6 +73,7 @@ def first_of_each(files: Sequence[EventFile]) -> dict[Path, np.ndarray]:
     keys = []
     for number, file in enumerate(files):
         (read,) = _reading(file, _keys(file))
+        read = _of_shard(read, file)
         keys.append(read.append_column("file", pyarrow.repeat(pyarrow.scalar(number, pyarrow.int32()), read.num_rows)))
     whole = pyarrow.concat_tables(keys)
     whole = whole.append_column("row", pyarrow.array(np.arange(whole.num_rows)))
@@ -81,6 +82,14 @@ def first_of_each(files: Sequence[EventFile]) -> dict[Path, np.ndarray]:
     kept[firsts] = True
     ends = np.cumsum([each.num_rows for each in keys])
     return {file.path: part for file, part in zip(files, np.split(kept, ends[:-1]), strict=True)}
+
+
+def _of_shard(rows: pyarrow.Table, file: EventFile) -> pyarrow.Table:
+    """Gives the lanes of a shard but the first the names that they have on the node."""
+    if not file.shard:
+        return rows
+    lanes = pc.binary_join_element_wise(rows["lane"], f"@{file.shard}", "")
+    return rows.set_column(rows.column_names.index("lane"), "lane", lanes)
 
 
 def _reading(file: EventFile, steps: Iterator[_Read]) -> list[_Read]:

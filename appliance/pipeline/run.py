@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
+from types import MappingProxyType
 from zoneinfo import ZoneInfo
 
 from mailcore.extras import missing
@@ -37,6 +38,7 @@ from appliance.pipeline.events import event_paths
 from appliance.pipeline.failure import in_short
 from appliance.pipeline.java import NoJava
 from appliance.pipeline.session import QUICK, QUICK_JAVA, NoMaster, end, start
+from appliance.pipeline.shards import Sources
 from appliance.pipeline.store import Busy, Store
 from appliance.pipeline.weeks import behind, make_period
 
@@ -57,9 +59,11 @@ def report(
     progress: Progress = lambda stage, share: None,
     options: dict[str, str] | None = None,
     keep_classes: bool = False,
+    shards: Sources = MappingProxyType({}),
 ) -> Told:
-    """Makes and publishes it. ``events``: the directory of ``dt=…`` and ``cuts``; ``output``: of ``store``; ``options``
-    of Spark; ``keep_classes``: whether Java keeps its classes for later runs, if that was not done before.
+    """Makes and publishes it. ``events``: the directory of ``dt=…`` and ``cuts``; ``shards``: those of further shards, by
+    number; ``output``: of ``store``; ``options`` of Spark; ``keep_classes``: whether Java keeps its classes for later runs, if
+    that was not done before.
 
     Raises Busy, NoJava, NoMaster, NotShared, or what Spark says.
     """
@@ -67,21 +71,20 @@ def report(
     with store.locked():
         classes = ClassData(store.scratch, keep_classes)
         its = Day(day, zone)
-        quick = (QUICK if _size(events, its) < TINY_BYTES else QUICK_JAVA) if _small(events, its) else {}
+        size = sum(_size(directory, its) for directory in (events, *shards.values()))
+        quick = (QUICK if size < TINY_BYTES else QUICK_JAVA) if size < SMALL_BYTES else {}
         progress("starting Spark", 0.0)
         with ThreadPoolExecutor(1) as pool:  # events are read while it starts
             starting = pool.submit(start, master, store.scratch, quick | (options or {}), classes)
             try:
                 if not master.startswith("local"):
-                    check_shared(starting.result(), events.resolve(), store.scratch)
-                return make(ReportBuilder(starting, store, events.resolve(), progress), Day(day, zone))
+                    check_shared(starting.result(), events.resolve(), store.scratch, shards)
+                theirs = {number: directory.resolve() for number, directory in shards.items()}
+                builder = ReportBuilder(starting, store, events.resolve(), progress, shards=theirs)
+                return make(builder, Day(day, zone))
             finally:
                 if starting.exception() is None:
                     end(starting.result(), classes)
-
-
-def _small(events: Path, day: Day) -> bool:
-    return _size(events, day) < SMALL_BYTES
 
 
 def _size(events: Path, day: Day) -> int:
@@ -126,6 +129,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m appliance.pipeline", description="Makes the report of a day.")
     parser.add_argument("day", type=date.fromisoformat, help="2026-11-20")
     parser.add_argument("--events", type=Path, required=True, help="directory of the exported events")
+    parser.add_argument(
+        "--shard",
+        type=_shard,
+        action="append",
+        default=[],
+        metavar="NUMBER=DIRECTORY",
+        help="events of a further shard of the node; may be repeated",
+    )
     parser.add_argument("--output", type=Path, required=True, help="directory for the tables")
     parser.add_argument(
         "--zone", type=_zone, default="UTC", help="time zone whose midnight starts a day, such as Europe/Berlin"
@@ -157,6 +168,7 @@ def main(arguments: list[str] | None = None) -> int:
             lambda stage, share: say({"stage": stage, "share": round(share, 3)}),
             options,
             given.keep_classes,
+            dict(given.shard),
         )
     except Busy as busy:
         print(busy, file=sys.stderr)
@@ -188,6 +200,13 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{words}; the next run will make them", file=sys.stderr)
         return FAILED
     return UNBALANCED if told.balances is False else 0
+
+
+def _shard(given: str) -> tuple[int, Path]:
+    number, _, directory = given.partition("=")
+    if not number.isdecimal() or not int(number) or not directory:
+        raise argparse.ArgumentTypeError(f"{given!r} is not NUMBER=DIRECTORY")
+    return int(number), Path(directory)
 
 
 def _zone(name: str) -> str:

@@ -21,7 +21,7 @@ def all_unchanged(files: Sequence[EventFile], aside: SetAside) -> bool:
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         found = [(file, error) for file, error in zip(files, pool.map(_fault, files), strict=True) if error is not None]
     for file, error in found:
-        aside.found(f"dt={file.dt}/{file.path.name}", file.identity, error)
+        aside.found(file.name, file.identity, error)
     return not found
 
 

@@ -71,6 +71,21 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class ShardLine:
+    """The balance of one of several shards. A value of None is not known."""
+
+    shard: int
+    words: str
+    balances: bool | None
+    values: list[tuple[str, int | None]]  # by the label of the term
+
+    @property
+    def red(self) -> bool:
+        """Returns whether the shard does not balance."""
+        return self.balances is False
+
+
+@dataclass(frozen=True)
 class Balance:
     """The balance of a report as page and mail show it: its words, both sides of the equation, and what to do."""
 
@@ -84,6 +99,7 @@ class Balance:
     altered: list[str]  # counters of the exporter that the event files do not agree with
     red_days: list[date]  # of a week or month: those that do not balance
     advice: list[str]  # next steps for the operator
+    shards: list[ShardLine] = field(default_factory=list)  # of a node with several
 
     @property
     def red(self) -> bool:
@@ -252,7 +268,18 @@ def balance_of(report: Report) -> Balance:
         altered=altered,
         red_days=list(_dates(told.get("unbalanced"))),
         advice=list(_advice(report, bool(suspects), bool(gaps), bool(altered))),
+        shards=[_shard(each) for each in _list(told.get("shards")) if isinstance(each, dict)],
     )
+
+
+def _shard(told: dict[str, Any]) -> ShardLine:
+    """Returns the line of one of several shards; without a balance its amounts are unknown, not zero."""
+    given, known = told.get("balances"), [(term, told.get(term.name)) for term in terms(Scope.REPORT)]
+    values = [(term.label, value if isinstance(value, int) else None) for term, value in known]
+    words = str(told.get("words") or "The balance is unknown.") + (
+        " It was closed." if told.get("closed") is True else ""
+    )
+    return ShardLine(int(told.get("shard") or 0), words, given if isinstance(given, bool) else None, values)
 
 
 def _terms(told: dict[str, Any], sign: int) -> list[tuple[str, int]]:

@@ -20,33 +20,34 @@ ZONE_S = 5.0  # it is sent again each minute
 log = logging.getLogger(__name__)
 
 
-def _sockets() -> list[Path]:
-    """Returns the sockets of the exporters of all shards; none if there is no core."""
+def _sockets() -> dict[int, Path]:
+    """Returns the sockets of the exporters of all shards, by number; none if there is no core."""
     own: Path = settings.EXPORTER_SOCKET
-    paths = [shard.run_directory / own.name for shard in known_shards(own.parent)] or [own]
-    return [path for path in paths if path.exists()]
+    paths = {shard.number: shard.run_directory / own.name for shard in known_shards(own.parent)} or {0: own}
+    return paths if any(path.exists() for path in paths.values()) else {}
 
 
 def cut(who: str, zone: str) -> str:
     """Exports all events up to now and counts the queue, so that a report includes them. Returns why that failed, or what
     the report lacks; "" if it succeeded or there is no core."""
-    sockets = _sockets()
     tell_zone(zone)
-    for path in sockets:
+    failed = []
+    sockets = _sockets()
+    for shard, path in sockets.items():
         try:
             with ControlClient(path, who=who, timeout_s=CUT_S) as exporter:
                 exporter.call("cut", {"ids": False})
-        except ControlError as error:
+        except ControlError as error:  # the others are counted all the same
             log.warning("the core could not export events: %s", error)
-            return " ".join(str(error).split()) or type(error).__name__
-    shards = len(known_shards(settings.EXPORTER_SOCKET.parent))
-    return f"this node has {shards} shards, and a report is made from the events of shard 0 only" if shards > 1 else ""
+            why = " ".join(str(error).split()) or type(error).__name__
+            failed.append(f"shard {shard}: {why}" if len(sockets) > 1 else why)
+    return "; ".join(failed)
 
 
 def tell_zone(zone: str) -> None:
     """Sends the time zone to the exporters, which store it, and count the queue at midnight in that zone also while
     the portal is not running."""
-    for path in _sockets():
+    for path in _sockets().values():
         try:
             with ControlClient(path, who="reports", timeout_s=ZONE_S) as exporter:
                 exporter.call("zone", {"zone": zone})

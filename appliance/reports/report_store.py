@@ -21,6 +21,7 @@ from typing import Any
 from django.conf import settings
 
 from appliance.pipeline.store import DELETED, report_fingerprint, tells
+from appliance.reports.shard_events import shard_events
 from mailcore.balance import Scope, difference, terms
 
 __all__ = [
@@ -227,4 +228,5 @@ def available(period: Period) -> list[date]:
 
 def has_events(day: date) -> bool:
     """Returns whether events of that UTC day were exported."""
-    return (settings.EVENTS_DIRECTORY / f"dt={day.isoformat()}").is_dir()
+    sources = (settings.EVENTS_DIRECTORY, *shard_events().values())
+    return any((events / f"dt={day.isoformat()}").is_dir() for events in sources)

@@ -23,11 +23,12 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from types import MappingProxyType
 
 from appliance import pipeline
 
@@ -65,12 +66,20 @@ class Ended:
 
 
 def command_of(
-    day: date | str, events: Path, output: Path, zone: str, master: str, keep_classes: bool = False
+    day: date | str,
+    events: Path,
+    output: Path,
+    zone: str,
+    master: str,
+    keep_classes: bool = False,
+    shards: Mapping[int, Path] = MappingProxyType({}),
 ) -> list[str]:
-    """Returns the pipeline's command line. ``keep_classes``: Java's, for faster starts; takes half a minute once."""
+    """Returns the pipeline's command line. ``keep_classes``: Java's, for faster starts; takes half a minute once.
+    ``shards``: the events of further shards, by number."""
     command = [
         sys.executable, "-m", pipeline.__name__, str(day), "--events", str(events), "--output", str(output),
         "--zone", zone, "--master", master,
+        *(each for number, directory in sorted(shards.items()) for each in ("--shard", f"{number}={directory}")),
     ]  # fmt: skip
     return [*command, "--keep-classes"] if keep_classes else command
 

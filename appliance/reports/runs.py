@@ -28,6 +28,7 @@ from appliance.reports import exporter, report_store
 from appliance.reports.models import ENDED, LOG_MAX, NOT_EXPORTED_MAX, Run, State
 from appliance.reports.preferences import in_force, yesterday
 from appliance.reports.running import Busy, Ended, Heard, command_of, held, run
+from appliance.reports.shard_events import shard_events
 
 __all__ = [
     "SCHEDULE",
@@ -113,7 +114,13 @@ def make(pk: int) -> Run | None:
             zone = in_force().zone
             export_failed(pk, exporter.cut(SCHEDULE, zone))
             command = command_of(
-                it.day, settings.EVENTS_DIRECTORY, settings.REPORTS_DIRECTORY, zone, settings.REPORTS.spark_master, True
+                it.day,
+                settings.EVENTS_DIRECTORY,
+                settings.REPORTS_DIRECTORY,
+                zone,
+                settings.REPORTS.spark_master,
+                True,
+                shard_events(),
             )
             came = run(
                 command, hold, timeout_s=current_settings().reports.timeout_s, listen=lambda each: heard(pk, each)

@@ -49,6 +49,11 @@ def _balance(balance: Balance, writing: Writing) -> Iterator[str]:
     if balance.left and balance.right:
         for sign, parts in (("  ", balance.left), ("≠ " if balance.red else "= ", balance.right)):
             yield sign + " + ".join(f"{label} {writing.number(number)}" for label, number in parts)
+    for line in balance.shards:
+        yield f"  shard {line.shard}: {writing.plain(line.words)}"
+        known = [f"{label} {writing.number(value)}" for label, value in line.values if value is not None]
+        if known:
+            yield from textwrap.wrap(", ".join(known), LINE_MAX, initial_indent="    ", subsequent_indent="    ")
     if balance.red_days:
         yield f"  not balanced: {', '.join(map(writing.short_day, balance.red_days))}"
     for each in balance.suspects:

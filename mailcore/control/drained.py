@@ -1,4 +1,5 @@
-"""Tells whether a shard that takes no mail any more is empty: nothing waits, nothing could come back, all is exported.
+"""Tells whether a shard that takes no mail any more is empty: nothing waits, nothing could come back, all is exported and
+counted.
 
 In doubt it has some: a shard that is taken for empty is not started again.
 
@@ -23,6 +24,8 @@ from mailcore.queue.lanes import DELETED, JOURNAL, is_incoming
 __all__ = ["is_drained"]
 
 ANSWER_S = 10.0
+COUNT_S = 30.0
+EXPORTER_SOCKET = "exporter.sock"  # as events.exporter, which control does not import
 
 
 def is_drained(settings: Settings) -> bool:
@@ -32,7 +35,8 @@ def is_drained(settings: Settings) -> bool:
             if control.ask("size", Size).messages or _has_deleted(control):
                 return False
             positions = control.ask("positions", Positions)
-        return not positions.note and _is_read(settings, positions) and _is_exported(settings, positions)
+        is_empty = not positions.note and _is_read(settings, positions) and _is_exported(settings, positions)
+        return is_empty and _is_counted(settings)
     except (ControlError, OSError, ValueError):
         return False
 
@@ -65,6 +69,14 @@ def _has_more(lane: str, end: int) -> bool:
         return any(True for _ in reader.records(end)) or bool(damages)
     finally:
         reader.close()
+
+
+def _is_counted(settings: Settings) -> bool:
+    """Has the empty queue counted, so that the reports of this day and of those that follow know that it is closed."""
+    if not settings.export.enabled:
+        return True
+    with ControlClient(settings.run_directory / EXPORTER_SOCKET, who="supervisor", timeout_s=COUNT_S) as exporter:
+        return exporter.call("cut", {"closing": True})["closed"] is True
 
 
 def _is_exported(settings: Settings, positions: Positions) -> bool:

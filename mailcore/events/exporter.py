@@ -24,12 +24,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from mailcore.config.settings import Settings
+from mailcore.config.shards import DRAINED
 from mailcore.control.access import group_id, peer_of
 from mailcore.control.client import ControlClient, ControlError
 from mailcore.control.protocol.operation import Access
 from mailcore.events.apart import ChildFailed, at_once, in_a_child
 from mailcore.events.beating_disk import BeatingDisk
-from mailcore.events.write.cutoff import CutFailed, take_cut
+from mailcore.events.write.cutoff import Cut, CutFailed, take_cut
 from mailcore.events.write.export import Export, Exported, ends_of
 from mailcore.events.write.retention import remove_old
 from mailcore.events.write.windows import Windows
@@ -80,8 +81,10 @@ class Exporter:
         disk = open_disk(self._beats)
         events = str(settings.events_directory)
         self.disk, self.events = disk, events
-        self.export = Export(disk, str(settings.queue_directory), events, self._damaged, self._lost)
-        self.windows = Windows(disk, events, WINDOWS_WRITTEN_S)
+        self.export = Export(
+            disk, str(settings.queue_directory), events, self._damaged, self._lost, shard=settings.shard or 0
+        )
+        self.windows = Windows(disk, events, WINDOWS_WRITTEN_S, settings.shard or 0)
         self.group = group_id(settings.control.group)
         self._complaint = ""
         self._sample_at = self._look_at = 0.0  # monotonic
@@ -133,19 +136,21 @@ class Exporter:
             if self._cut_is_due(now - self._settled_s):
                 began = time.monotonic()
                 settled = now - self._settled_s
-                self._written(lambda: self._cut(now, settled))
+                cut, _ = self._cut(now, settled)
                 self._cut_rest_until = now + CUT_SHARE * (time.monotonic() - began)
+                # The positions of a slow manager may be of before midnight: then another cut. One that is away writes no more.
+                reached = cut.at if settled - COVERED_S_MAX < cut.at < settled else settled
+                self._written(lambda: self.export.save(msgspec.structs.replace(self.export.state(), cut_at=reached)))
                 self._written(lambda: remove_old(self.disk, self.events, now, self.settings.export.keep_days))
             elif self.export.is_due():
                 self._written(self.export.run)
         if self.windows.due(now):
             self._write_windows()
 
-    def _cut(self, now: float, settled: float) -> None:
-        cut, _ = take_cut(self.export, now, settled=settled)
-        # The positions of a slow manager may be of before midnight: then another cut. One that is away writes no more.
-        reached = cut.at if settled - COVERED_S_MAX < cut.at < settled else settled
-        self.export.save(msgspec.structs.replace(self.export.state(), cut_at=reached))
+    def _cut(self, now: float, settled: float, *, ids: bool = False, closing: bool = False) -> tuple[Cut, Exported]:
+        """Takes a cut. ``closing``: the shard is drained; once the node has written that down, all its cuts say so."""
+        closing = closing or (self.settings.shard is not None and (self.settings.place / DRAINED).exists())
+        return self._written(lambda: take_cut(self.export, now, ids, settled=settled, closing=closing))
 
     def _written(self, work: Callable[[], R]) -> R:
         """Does work that writes files, in a child. Raises its errors, and ChildFailed."""
@@ -209,13 +214,19 @@ class Exporter:
                 message = f"unknown operation of the exporter: {request.operation!r}"
                 return Response(request.number, None, Fault(Code.INVALID, message))
             asked = time.time()
-            self._until_covered(asked)
+            if not request.arguments.get("closing"):  # then all there is must be covered already
+                self._until_covered(asked)
             with self.export.locked(LOCK_WAIT_S):
                 if request.operation == "cut":
-                    ids = bool(request.arguments.get("ids"))
-                    cut, exported = self._written(lambda: take_cut(self.export, time.time(), ids, settled=asked))
+                    ids, closing = (bool(request.arguments.get(name)) for name in ("ids", "closing"))
+                    cut, exported = self._cut(time.time(), asked, ids=ids, closing=closing)
                     answer: dict[str, Any] = {"at": cut.at, "file": f"cuts/{cut.name}.json", "ids": cut.ids}
-                    answer |= {"messages": cut.messages, "recipients": cut.recipients, "lanes": cut.lanes}
+                    answer |= {
+                        "messages": cut.messages,
+                        "recipients": cut.recipients,
+                        "lanes": cut.lanes,
+                        "closed": cut.closed,
+                    }
                 else:
                     exported, answer = self._written(self._everything), {}
             written = exported.files | self._write_windows()

@@ -6,6 +6,7 @@ law: drained-before-forgotten.
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,3 +56,6 @@ async def test_events_that_are_not_exported_keep_a_shard(tmp_path: Path) -> None
             return await drained(core)
 
         await core.eventually(is_empty, "all to be exported")
+        last = max((core.home / "events" / "cuts").glob("*Z.json"))
+        count = json.loads(last.read_text())
+        assert (count["closed"], count["messages"], count["shard"]) == (True, 0, 0)  # reports know that it is closed

@@ -102,7 +102,8 @@ def test_it_cuts_every_so_often_and_more_rarely_when_it_takes_long(
     exporter = Exporter(settings_of(lanes, cut_interval_s=600))
     taken: list[float] = []
 
-    def take(export: object, now: float, ids: bool = False, settled: float = 0.0) -> tuple[Cut, Exported]:
+    def take(export: object, now: float, ids: bool = False, *, settled: float, closing: bool) -> tuple[Cut, Exported]:
+        assert not closing
         taken.append(now)
         return Cut(settled, {}, 0, 0, {}), Exported()
 

@@ -84,6 +84,8 @@ class Cut(msgspec.Struct, frozen=True):
     counted: dict[str, CountedLane] = {}  # sums of the exported rows by lane
     ids: str = ""
     version: int = 1
+    shard: int = 0  # of the node, whose queue was counted
+    closed: bool = False  # the shard was drained: nothing is queued, and nothing happens until it is started again
 
     @property
     def name(self) -> str:
@@ -91,11 +93,14 @@ class Cut(msgspec.Struct, frozen=True):
         return datetime.fromtimestamp(self.at, UTC).strftime("%Y-%m-%dT%H%M%S.%fZ")
 
 
-def take_cut(export: Export, now: float, ids: bool = False, settled: float = 0.0) -> tuple[Cut, Exported]:
+def take_cut(
+    export: Export, now: float, ids: bool = False, settled: float = 0.0, closing: bool = False
+) -> tuple[Cut, Exported]:
     """Exports up to the newest restart positions that survive a crash, counts the queue there, and writes the cut.
 
     The caller holds the lock. ``settled`` is a wall-clock time: restart positions cover everything before it, so the positions
-    of an idle queue, which are not rewritten, are valid until then. Raises CutFailed, and as ``Export.run``.
+    of an idle queue, which are not rewritten, are valid until then. ``closing``: the shard is drained, and an empty queue is
+    counted as closed. Raises CutFailed, and as ``Export.run``.
     """
     try:
         for _ in range(TRIES):
@@ -115,10 +120,10 @@ def take_cut(export: Export, now: float, ids: bool = False, settled: float = 0.0
         exported = export.run(ends_of(positions))
     finally:
         _pin(export, None, 0.0)
-    at = positions.written_at
-    if settled > at and _nothing_since(export, positions):
-        at = settled
-    return _write(export, positions, at, counted, export.state().lanes), exported
+    is_whole = _nothing_since(export, positions)
+    at = max(positions.written_at, settled) if is_whole else positions.written_at
+    closed = closing and is_whole and not counted.by_lane
+    return _write(export, positions, at, counted, export.state().lanes, closed), exported
 
 
 def _needed(positions: RestartPositions) -> dict[str, int]:
@@ -252,12 +257,18 @@ def _resting(
 
 
 def _write(
-    export: Export, positions: RestartPositions, at: float, counted: _Counted, lanes: Mapping[str, ExportedLane]
+    export: Export,
+    positions: RestartPositions,
+    at: float,
+    counted: _Counted,
+    lanes: Mapping[str, ExportedLane],
+    closed: bool,
 ) -> Cut:
     reached = {lane: each.at for lane, each in lanes.items() if tells_of_mail(lane)}
     rows = {lane: CountedLane(each.since, each.at, each.counts) for lane, each in lanes.items() if each.since >= 0}
     messages, recipients = (sum(each[which] for each in counted.by_lane.values()) for which in (0, 1))
     cut = Cut(at, ends_of(positions), messages, recipients, counted.by_lane, counted.checksum, reached, rows)
+    cut = msgspec.structs.replace(cut, shard=export.shard, closed=closed)
     directory = os.path.join(export.events_directory, CUTS)
     export.events_disk.make_directory(directory)
     if counted.named is not None:

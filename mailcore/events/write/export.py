@@ -66,9 +66,11 @@ class Export:
         on_damage: Callable[[Damage], None],
         on_lost: Callable[[str, int, int], None],
         events_disk: Disk | None = None,
+        shard: int = 0,
     ) -> None:
         self.disk = disk  # of the queue
         self.events_disk = events_disk or disk
+        self.shard = shard  # of the node; its files say it
         self.queue_directory = queue_directory
         self.events_directory = events_directory
         self.state_directory = os.path.join(events_directory, EXPORTED)
@@ -183,7 +185,7 @@ class Export:
                 if to not in reader.bases and to != at.to:  # it would end elsewhere the next time
                     at = msgspec.structs.replace(at, to=to)
                     state = self._save_lane(state, lane, at)
-                files = StretchFiles(self.events_disk, self.events_directory, lane, at.at)
+                files = StretchFiles(self.events_disk, self.events_directory, lane, at.at, self.shard)
                 written = write_stretch(self.disk, reader.directory, files, at.at, to, at.keep, self._on_damage)
                 at = ExportedLane(to, 0, written.keep, at.since, add(at.counts, written.counts))
                 state = self._save_lane(state, lane, at)

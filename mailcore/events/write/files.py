@@ -100,11 +100,12 @@ class _DayFile:
 class StretchFiles:
     """Collects the rows of one stretch and writes its files, one a day, named by ``lane`` and ``start``."""
 
-    def __init__(self, disk: Disk, directory: str, lane: str, start: int) -> None:
+    def __init__(self, disk: Disk, directory: str, lane: str, start: int, shard: int = 0) -> None:
         self._disk = disk
         self._directory = directory
         self._lane = lane
         self._start = start
+        self._shard = shard
         self._buffers: dict[tuple[int, str], list[Row]] = {}
         self._files: dict[str, _DayFile] = {}
         self.damages: list[Damage] = []
@@ -161,6 +162,8 @@ class StretchFiles:
         file = self._files.get(day)
         if file is None:
             metadata = {"waypost.events": str(VERSION), "waypost.lane": self._lane, "waypost.from": str(self._start)}
+            if self._shard:  # so that a file that lies among those of another shard is found
+                metadata["waypost.shard"] = str(self._shard)
             directory = os.path.join(self._directory, f"dt={day}")
             file = _DayFile(self._disk, directory, f"{self._lane}.{self._start}.parquet", metadata)
             self._files[day] = file

@@ -21,8 +21,9 @@ ROWS_MAX = 50_000  # kept in memory; more are written at once
 class Windows:
     """Collects window samples and writes them into event files."""
 
-    def __init__(self, disk: Disk, events_directory: str, written_every_s: float) -> None:
+    def __init__(self, disk: Disk, events_directory: str, written_every_s: float, shard: int = 0) -> None:
         self._disk = disk
+        self._shard = shard
         self._directory = events_directory
         self._written_every_s = written_every_s
         self._rows: list[tuple[int, Row]] = []  # with their offset
@@ -52,7 +53,7 @@ class Windows:
         # pyarrow takes 50 MB and half a second, so it is imported when there is something to write.
         from mailcore.events.write.files import StretchFiles
 
-        files = StretchFiles(self._disk, self._directory, LANE, self._rows[0][0])
+        files = StretchFiles(self._disk, self._directory, LANE, self._rows[0][0], self._shard)
         try:
             for offset, row in self._rows:
                 files.add("window", offset, row)

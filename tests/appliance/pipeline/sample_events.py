@@ -46,11 +46,12 @@ def utc(text: str) -> float:
 
 
 class SampleMail:
-    def __init__(self) -> None:
+    def __init__(self, shard: int = 0) -> None:
+        self.shard = shard
         self.rows: list[dict[str, Any]] = []
         self.left: dict[str, set[int]] = {}  # the ledger: recipients without an end
         self._now = 0.0
-        self._ids = QueueIds(0, lambda: self._now)
+        self._ids = QueueIds(0, lambda: self._now, shard=shard)
         self._ends: dict[str, int] = defaultdict(int)
         self._written: dict[str, int] = defaultdict(int)
         self._counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
@@ -217,10 +218,18 @@ class SampleMail:
                 for day, those in days.items():
                     kept = [row for row in those if not without(row)]
                     path = events / f"dt={day}" / f"{lane}.{begin}.parquet"
-                    written.append(write_file(path, kept, lane, begin, end, sorted(days)))
+                    written.append(write_file(path, kept, lane, begin, end, sorted(days), self.shard))
         return written
 
-    def cut(self, events: Path, at: float, ids: bool = False, by_time: bool = False, checksum: bool = True) -> None:
+    def cut(
+        self,
+        events: Path,
+        at: float,
+        ids: bool = False,
+        by_time: bool = False,
+        checksum: bool = True,
+        closed: bool = False,
+    ) -> Path:
         """What is queued now. Without ``checksum``: as it was told at first."""
         name = f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H%M%S}"
         queued = {queue_id: len(left) for queue_id, left in self.left.items()}
@@ -231,6 +240,8 @@ class SampleMail:
             "lanes": dict(self._ends),
             "exported": {lane: end for lane, end in self._ends.items() if tells_of_mail(lane)},
         }
+        if self.shard:
+            said |= {"shard": self.shard, "closed": closed}
         if by_time:
             del said["lanes"], said["exported"]
         if checksum:
@@ -243,7 +254,9 @@ class SampleMail:
             said["ids"] = f"{name}.ids.jsonl"
             lines = (json.dumps({"lane": "x", "queue_id": each, "recipients": n}) for each, n in queued.items())
             (events / "cuts" / said["ids"]).write_text("".join(f"{line}\n" for line in lines))
-        (events / "cuts" / f"{name}.json").write_text(json.dumps(said))
+        path = events / "cuts" / f"{name}.json"
+        path.write_text(json.dumps(said))
+        return path
 
     def _record(self, lane: str) -> int:
         offset = self._ends[lane]
@@ -277,12 +290,19 @@ class SampleMail:
 
 
 def write_file(
-    path: Path, rows: Iterable[Mapping[str, Any]], lane: str, begin: int, end: int, days: Sequence[str] = ()
+    path: Path,
+    rows: Iterable[Mapping[str, Any]],
+    lane: str,
+    begin: int,
+    end: int,
+    days: Sequence[str] = (),
+    shard: int = 0,
 ) -> Path:
     """With checksums, as the export writes them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     said = {"waypost.events": str(VERSION), "waypost.lane": lane, "waypost.from": str(begin), "waypost.to": str(end)}
     said |= {"waypost.days": json.dumps(days)} if days else {}
+    said |= {"waypost.shard": str(shard)} if shard else {}
     table = pa.Table.from_pylist(list(rows), ARROW.with_metadata(said))
     rewrite(path, table)
     return path

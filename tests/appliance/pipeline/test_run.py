@@ -72,17 +72,13 @@ def test_a_day_that_has_not_begun_is_refused_whoever_asks(tmp_path: Path, capsys
     assert not (tmp_path / "reports").exists()
 
 
-def test_a_file_that_is_gone_when_its_size_is_asked_for_has_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_gone_when_its_size_is_asked_for_has_none(tmp_path: Path) -> None:
     """The archive removes old days at any time."""
     day = tmp_path / f"dt={DAY.date}"
     day.mkdir()
     (day / "gone.parquet").symlink_to("nowhere")
     (day / "there.parquet").write_bytes(b"1234")
-    for bytes_max, is_small in ((5, True), (4, False)):
-        monkeypatch.setattr(run, "SMALL_BYTES", bytes_max)
-        assert run._small(tmp_path, DAY) is is_small
+    assert run._size(tmp_path, DAY) == 4
 
 
 def test_a_full_disk_is_a_failure_and_no_day_that_does_not_balance(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,20 +32,37 @@ def test_each_minute_the_core_is_told_in_which_zone_days_begin(core: FakeCore, m
     tasks.sign_of_life()  # nobody is there
 
 
-def test_all_shards_are_asked_and_a_report_of_one_of_them_says_so(core: FakeCore, settings: Any) -> None:
+@pytest.fixture
+def shards(settings: Any) -> Iterator[list[Path]]:
+    """The sockets of the exporters of two shards; there are none yet."""
     run = settings.EXPORTER_SOCKET.parent
-    for number in (0, 1):
-        shard = run / "shards" / f"{number:02}"
-        shard.mkdir(parents=True)
-        (shard / settings.EXPORTER_SOCKET.name).symlink_to(settings.EXPORTER_SOCKET)
-    write_known(run, [KnownShard(number, run / "shards" / f"{number:02}", True) for number in (0, 1)])
-    try:
-        with core:
-            said = exporter.cut("somebody", "Europe/Vienna")
-            assert said == "this node has 2 shards, and a report is made from the events of shard 0 only"
-            assert (len(core.asked("zone")), len(core.asked("cut"))) == (2, 2)
-    finally:
-        forget_known(run)
+    known = [KnownShard(number, run / "shards" / f"{number:02}", True) for number in (0, 1)]
+    for shard in known:
+        shard.run_directory.mkdir(parents=True, exist_ok=True)
+    write_known(run, known)
+    sockets = [shard.run_directory / settings.EXPORTER_SOCKET.name for shard in known]
+    yield sockets
+    forget_known(run)
+    for path in sockets:
+        path.unlink(missing_ok=True)
+
+
+def test_all_shards_are_asked(core: FakeCore, settings: Any, shards: list[Path]) -> None:
+    for path in shards:
+        path.symlink_to(settings.EXPORTER_SOCKET)
+    with core:
+        assert exporter.cut("somebody", "Europe/Vienna") == ""
+        assert (len(core.asked("zone")), len(core.asked("cut"))) == (2, 2)
+
+
+@pytest.mark.parametrize("away", [0, 1])
+def test_a_shard_that_is_away_is_named_and_the_others_are_counted(
+    core: FakeCore, settings: Any, shards: list[Path], away: int
+) -> None:
+    shards[1 - away].symlink_to(settings.EXPORTER_SOCKET)
+    with core:
+        assert exporter.cut("somebody", "Europe/Vienna").startswith(f"shard {away}: ")
+        assert len(core.asked("cut")) == 1
 
 
 def test_a_cut_is_asked_for_in_the_zone_in_force(core: FakeCore, caplog: pytest.LogCaptureFixture) -> None:

@@ -26,6 +26,7 @@ from appliance.reports.content import balance_of
 from appliance.reports.preferences import in_force, yesterday
 from appliance.reports.report_store import Period, Report
 from appliance.reports.running import Busy, Heard, command_of, held, run
+from appliance.reports.shard_events import shard_events
 from mailcore.counted import counted
 from mailcore.faults import Code, Fault
 
@@ -55,7 +56,14 @@ class Command(BaseCommand):
         output = settings.REPORTS_DIRECTORY
         try:
             with held(output) as hold:
-                command = command_of(day, settings.EVENTS_DIRECTORY, output, zone, settings.REPORTS.spark_master)
+                command = command_of(
+                    day,
+                    settings.EVENTS_DIRECTORY,
+                    output,
+                    zone,
+                    settings.REPORTS.spark_master,
+                    shards=shard_events(),
+                )
                 recorded = RecordedRun(day)
                 try:
                     _bar(Heard("exporting events", 0.0, ""))
