@@ -27,6 +27,8 @@ import pyarrow as pa
 
 __all__ = [
     "FORMAT",
+    "OF_SHARDS",
+    "REFERENCES",
     "Archive",
     "BackupDamaged",
     "BackupTooNew",
@@ -35,17 +37,24 @@ __all__ = [
     "Head",
     "Manifest",
     "Member",
+    "place_in_archive",
 ]
 
 T = TypeVar("T")
 
-FORMAT = 2  # with a queue in which messages may refer to data in other records
+FORMAT = OF_SHARDS = 3  # with queues or events of several shards
+REFERENCES = 2  # with a queue in which messages may refer to data in other records
 WITHOUT_REFERENCES = 1
 HEAD = "waypost-backup.json"
 MANIFEST = "manifest.json"
 SMALL_MAX = 256 << 20  # of the two above; a manifest names each spool file
 CHUNK_BYTES = 1 << 20
 MODE = 0o600
+
+
+def place_in_archive(shard: int) -> str:
+    """Returns what the names of the files of a shard begin with: "", "shards/01/"."""
+    return f"shards/{shard:02}/" if shard else ""
 
 
 class BackupDamaged(Exception):
@@ -65,6 +74,7 @@ class Head(msgspec.Struct, frozen=True):
     parts: tuple[str, ...]  # configuration, portal, keys, reports, queue
     config: str = ""  # where the configuration file lay
     format: int = WITHOUT_REFERENCES
+    shards: tuple[int, ...] = ()  # of a node with several: those in it
 
 
 class Member(msgspec.Struct, frozen=True):

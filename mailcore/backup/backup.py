@@ -8,6 +8,7 @@
 | `portal/portal.sqlite3` or `portal/portal.pgdump` | the portal's database |
 | `events/...`, `reports/...` | on request: what reports are made of, and their tables |
 | `queue/...`, `spool/...`, `maildrop/...` | on request: ``snapshot``, and ``maildrop`` |
+| `shards/01/...` | of a node with several shards: `queue`, `spool`, `events` and `tuned.toml` of each further one |
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from mailcore.backup.archive import FORMAT, Head
+from mailcore.backup.archive import OF_SHARDS, REFERENCES, Head, place_in_archive
 from mailcore.backup.database import copy_database, database_url, portal_environment, sqlite_path
 from mailcore.backup.maildrop import MaildropCopy
 from mailcore.backup.places import OF_STARTS
@@ -33,6 +34,7 @@ from mailcore.config.kept_files import DIRECTORY as KEPT
 from mailcore.config.managed import HISTORY
 from mailcore.config.managed import NAME as MANAGED
 from mailcore.config.settings import Settings
+from mailcore.config.shards import DRAINED, all_of
 from mailcore.log.disk import Disk
 from mailcore.log.positions import PositionsTooNew, read_all_positions
 from mailcore.queue.exported import EXPORTED, read_exported
@@ -73,14 +75,18 @@ def make_backup(
     """Writes the backup. ``copied`` is called for each file. Raises OSError, DatabaseFailed, and as ``Snapshot.take``; then
     there is no file."""
     if queue:
-        _refuse_missing_disks(settings)
+        for each in _shards_of(settings):
+            _refuse_missing_disks(each)
     parts = ["configuration", "keys", "portal", *(["reports"] if reports else []), *(["queue"] if queue else [])]
     notes: list[str] = []
     head = Head(metadata.version("waypost"), now, host, tuple(parts), str(config.absolute()))
     if queue and _may_refer(settings):  # an older Waypost would not take such a queue for newer than its own
-        head = msgspec.structs.replace(head, format=FORMAT)
+        head = msgspec.structs.replace(head, format=REFERENCES)
+    shards = _shards_of(settings) if queue or reports else [settings]
+    if len(shards) > 1:
+        head = msgspec.structs.replace(head, format=OF_SHARDS, shards=tuple(each.shard or 0 for each in shards))
     writer = Writer(path, head)
-    snapshot = Snapshot(str(settings.queue_directory), str(settings.spool_directory))
+    snapshots = [Snapshot(str(each.queue_directory), str(each.spool_directory)) for each in shards]
     try:
         environment = portal_environment(config, environment)
         _configuration(writer, settings, config, environment)
@@ -94,38 +100,69 @@ def make_backup(
         if copy is not None:
             original = sqlite_path("" if is_postgresql(url) else url, settings.home)
             writer.add_file(f"portal/{copy.name}", str(copy), like=original if original.exists() else original.parent)
+        for each in shards[1:]:
+            _place(writer, each)
         if reports:  # before the queue, so that the exported positions are not beyond its lanes
-            _events(writer, settings.events_directory)
+            for each in shards:
+                _events(writer, each.events_directory, place_in_archive(each.shard or 0))
             _reports(writer, settings.reports_directory)
         told: dict[str, Any] = {}
         if queue:
             maildrop = MaildropCopy(settings.home / DIRECTORY, writer.folder, settings.receiver.message_size_limit)
             maildrop.take()
-            snapshot.take()
-            left = maildrop.left(snapshot)
+            for snapshot in snapshots:  # one after the other: no message is in two shards
+                snapshot.take()
+            left = maildrop.left(snapshots[0])  # the first shard takes what is dropped
             notes += [f"{why}; it is not in the backup" for why in maildrop.refused]
             writer.add_folder(DIRECTORY, settings.home / DIRECTORY)
             for name in left:
                 writer.add_file(f"{DIRECTORY}/{name}", str(maildrop.path(name)))
                 copied(f"{DIRECTORY}/{name}")
-            _folders(writer, "queue", settings.queue_directory, list(snapshot.sizes))
-            _folders(writer, "spool", settings.spool_directory, [f"{folder:02x}" for folder in range(FANOUT)])
-            for each in snapshot.files():
-                writer.add_file(each.name, each.path, each.size)
-                copied(each.name)
-            told = {
-                "positions": None if snapshot.positions is None else msgspec.msgpack.encode(snapshot.positions).hex(),
-                "ends": snapshot.ends(),
-                "taken": snapshot.being_taken(),
-                "younger": snapshot.younger(),
-                "retained": snapshot.retained(),
-                "maildrop": left,
-            }
+            of_shards = {}
+            for each, snapshot in zip(shards, snapshots, strict=True):
+                of_shards[str(each.shard or 0)] = _queue(writer, each, snapshot, copied)
+            told = {**of_shards.pop("0"), "maildrop": left}
+            if of_shards:
+                told["shards"] = of_shards
         writer.finish(told)
     finally:
-        snapshot.drop()
+        for snapshot in snapshots:
+            snapshot.drop()
         writer.abandon()
     return Made(path, tuple(parts), writer.files, writer.bytes_read, path.stat().st_size, tuple(notes))
+
+
+def _shards_of(settings: Settings) -> list[Settings]:
+    """Returns the settings of every shard that was ever started; drained ones too, for their events."""
+    first, *others = all_of(settings)
+    return [first, *(each for each in others if each.place.exists() or each.queue_directory.exists())]
+
+
+def _place(writer: Writer, settings: Settings) -> None:
+    """Adds what a shard but the first has beside its queue, spool and events."""
+    prefix = place_in_archive(settings.shard or 0)
+    writer.add_folder(prefix.partition("/")[0], settings.place.parent)
+    writer.add_folder(prefix.rstrip("/"), settings.place)
+    for path in (settings.tuned_file, settings.place / DRAINED):
+        with contextlib.suppress(FileNotFoundError):
+            writer.add_file(f"{prefix}{path.name}", str(path))
+
+
+def _queue(writer: Writer, settings: Settings, snapshot: Snapshot, copied: Callable[[str], None]) -> dict[str, Any]:
+    """Adds the queue of a snapshot; returns its data for the manifest."""
+    prefix = place_in_archive(settings.shard or 0)
+    _folders(writer, f"{prefix}queue", settings.queue_directory, list(snapshot.sizes))
+    _folders(writer, f"{prefix}spool", settings.spool_directory, [f"{folder:02x}" for folder in range(FANOUT)])
+    for each in snapshot.files():
+        writer.add_file(f"{prefix}{each.name}", each.path, each.size)
+        copied(f"{prefix}{each.name}")
+    return {
+        "positions": None if snapshot.positions is None else msgspec.msgpack.encode(snapshot.positions).hex(),
+        "ends": snapshot.ends(),
+        "taken": snapshot.being_taken(),
+        "younger": snapshot.younger(),
+        "retained": snapshot.retained(),
+    }
 
 
 def _may_refer(settings: Settings) -> bool:
@@ -176,27 +213,27 @@ def _folders(writer: Writer, name: str, directory: Path, below: Iterable[str]) -
         writer.add_folder(f"{name}/{each}", directory / each)
 
 
-def _events(writer: Writer, directory: Path) -> None:
+def _events(writer: Writer, directory: Path, prefix: str) -> None:
     """Positions first, and then of each lane what lies below: what is exported meanwhile is exported again after a restore,
     from a queue that may have gone another way."""
     exported = read_exported(Disk(), str(directory / EXPORTED))
     if exported is None:
         return
-    _folders(writer, "events", directory, [EXPORTED])
+    _folders(writer, f"{prefix}events", directory, [EXPORTED])
     state = msgspec.structs.replace(exported, pins={}, pinned_until=0.0)
     place = directory / EXPORTED
-    writer.add_bytes(f"events/{EXPORTED}/positions.json", msgspec.json.encode(state), place)
+    writer.add_bytes(f"{prefix}events/{EXPORTED}/positions.json", msgspec.json.encode(state), place)
     for name, path in _files(directory):
         if name.startswith((f"{EXPORTED}/", f"{TRACES}/")):  # traces of a restored queue begin at its end
             continue
-        writer.add_folder(f"events/{name}".rpartition("/")[0], path.parent)
+        writer.add_folder(f"{prefix}events/{name}".rpartition("/")[0], path.parent)
         lane, _, offset = path.stem.rpartition(".")
         if path.suffix == ".parquet" and lane != "windows":
             known = exported.lanes.get(lane)
             if known is None or not offset.isdigit() or int(offset) >= known.at:
                 continue
         with contextlib.suppress(FileNotFoundError):  # it was removed for its age
-            writer.add_file(f"events/{name}", str(path))
+            writer.add_file(f"{prefix}events/{name}", str(path))
 
 
 def _reports(writer: Writer, directory: Path) -> None:

@@ -20,9 +20,10 @@ import contextlib
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import Any
 
 import msgspec
 
@@ -43,14 +44,17 @@ from mailcore.backup.places import (
 )
 from mailcore.backup.postgresql import DUMP, Postgresql, is_postgresql
 from mailcore.backup.queue_files import floors_of_events, make_floors, mend_queue
+from mailcore.config.core import SHARDS_MAX
 from mailcore.config.kept_files import DIRECTORY as KEPT
 from mailcore.config.managed import HISTORY
 from mailcore.config.managed import NAME as MANAGED
 from mailcore.config.settings import Settings
+from mailcore.config.shards import DRAINED, of_shard
+from mailcore.counted import counted
 from mailcore.log.disk import Disk, Locked
-from mailcore.queue.exported import EXPORTED, read_exported
+from mailcore.queue.exported import EXPORTED, ExportedPositions, read_exported
 from mailcore.queue.from_maildrop import DIRECTORY, names_of
-from mailcore.queue.identity import Identity, IdentityError
+from mailcore.queue.identity import HOME, NAME, Identity, IdentityError, write_identity
 from mailcore.queue.versions import RESTORING
 
 __all__ = ["Restore", "RestoreRefused", "Restored", "verify"]
@@ -103,6 +107,7 @@ class Restore:
     _links: dict[str, str] = field(default_factory=dict)
     _made_home: bool = False  # or it was empty
     _made_maildrop: bool = False
+    _made_shards: list[Path] = field(default_factory=list)
     _identity: Identity | None = None  # of the restored queue; None: what carries one stays in place
 
     def __post_init__(self) -> None:
@@ -123,13 +128,16 @@ class Restore:
                 stack.enter_context(self._alone())
             parts = tuple(part for part in archive.head.parts if part != "queue" or self.with_queue)
             self._refuse_what_is_there(parts)
+            self._note_shards(archive)
             try:
                 files = self._stage(archive, copied)
                 with named(self.settings.queue_directory):
                     if "queue" in parts:
-                        self._mend_queue(archive)
+                        self._mend_queues(archive)
                     elif "reports" in parts:
                         self._begin_behind_events()
+                    for number in self._numbers(archive):
+                        self._finish_shard(number, with_queue="queue" in parts)
                 with named(home):
                     self._identify()
                 self._sync()
@@ -166,6 +174,20 @@ class Restore:
     def _directories(self) -> dict[str, str]:
         return {name: str(path) for name, path in self.settings.identified_directories.items()}
 
+    def _note_shards(self, archive: Archive) -> None:
+        """Says what differs if the backup has other shards than the settings."""
+        numbers, wanted = [0, *self._numbers(archive)], self.settings.core.shards
+        beyond = [str(number) for number in numbers if number >= wanted]
+        if beyond:
+            self.notes.append(
+                f"the backup has {counted(len(numbers), 'shard')}, and [core] shards is {wanted}: shard {', '.join(beyond)}"
+                " drains; release or delete its mail"
+            )
+        elif len(numbers) < wanted and {"queue", "reports"} & set(archive.head.parts):
+            self.notes.append(
+                f"the backup has {counted(len(numbers), 'shard')}, and [core] shards is {wanted}: the others begin empty"
+            )
+
     # -- earlier files
 
     def _refuse_what_is_there(self, parts: tuple[str, ...]) -> None:
@@ -175,12 +197,31 @@ class Restore:
             places += [settings.events_directory, settings.reports_directory]
         if "queue" in parts or "reports" in parts:
             places += [settings.spool_directory, settings.queue_directory]
-            if has_something(settings.home / "shards"):  # it would be started beside the restored queue
-                raise RestoreRefused(f"{settings.home / 'shards'} has queues of other shards; move it elsewhere first")
+            places += self._of_shards  # queues in them would be started beside the restored one
+            inside = [
+                path for place in self._of_shards if place.is_dir() for path in place.glob("*/**/") if is_mounted(path)
+            ]
+            if inside:
+                raise RestoreRefused(f"{inside[0]} is a mount point; unmount it, and restore all shards onto one disk")
         there = [place for place in places if has_something(place)]
         if there and not self.aside:
             names = ", ".join(map(str, there))
             raise RestoreRefused(f"{settings.home} is not empty: {names}; --move-aside gives them another name first")
+
+    @property
+    def _of_shards(self) -> list[Path]:
+        """Returns the directories that have those of the shards but the first."""
+        settings = self.settings
+        above = (settings.home, settings.queue_directory.parent, settings.spool_directory.parent)
+        return list(dict.fromkeys(each / "shards" for each in above))
+
+    def _shard(self, number: int) -> Settings:
+        return of_shard(self.settings, number)
+
+    def _staged_at(self, path: Path) -> Path:
+        """Returns where something of a shard is until it is put into its place."""
+        place = next(each for each in self._of_shards if path.is_relative_to(each))
+        return self._staged_for(place) / path.relative_to(place)
 
     @property
     def _database(self) -> Path:
@@ -221,13 +262,35 @@ class Restore:
         if "queue" in archive.head.parts and self.with_queue:  # also an empty one
             make_folder(self._staged_for(self.settings.queue_directory))
             make_folder(self._staged_for(self.settings.spool_directory))
+            for number in self._numbers(archive):
+                make_folder(self._staged_at(self._shard(number).queue_directory))
+                make_folder(self._staged_at(self._shard(number).spool_directory))
+        if {"queue", "reports"} & set(archive.head.parts):
+            for there in self._of_shards:  # of this host; it is moved aside
+                if has_something(there):
+                    make_folder(self._staged_for(there))
         for name, folder in archive.manifest.folders.items():
             self._own(name, folder)
         return files
 
+    def _numbers(self, archive: Archive) -> list[int]:
+        """Returns the shards but the first that are restored: without the queue, those that have events."""
+        parts = set(archive.head.parts)
+        wanted = ("queue" in parts and self.with_queue) or "reports" in parts
+        return [number for number in archive.head.shards if 0 < number < SHARDS_MAX] if wanted else []
+
     def _own(self, name: str, folder: Folder) -> None:
         """Gives directories to their owners, as far as this host has these users."""
         top, _, below = name.partition("/")
+        if top == "shards":
+            place = self._place_of_shard(f"{below}/") if below else (self.settings.home / "shards", "")
+            if place is not None and place[0] in self._staged:
+                path = self._staged[place[0]] / place[1]
+                if PurePath(below).parts[1:2] in (("queue",), ("spool",)):
+                    make_folder(path)
+                if path.is_dir():
+                    give(path, folder.user, folder.group, folder.mode)
+            return
         roots = {
             "queue": self.settings.queue_directory,
             "spool": self.settings.spool_directory,
@@ -250,10 +313,31 @@ class Restore:
         if path != Path() and path.is_dir():
             give(path, folder.user, folder.group, folder.mode)
 
+    def _place_of_shard(self, below: str) -> tuple[Path, str] | None:
+        """Returns the same as ``_place_of`` for what is below "shards/"."""
+        number, _, rest = below.partition("/")
+        top, _, under = rest.partition("/")
+        if not re.fullmatch("[0-9]{2}", number) or not 0 < int(number) < SHARDS_MAX:
+            raise BackupDamaged(f"shards/{below} is of no shard")
+        own = self._shard(int(number))
+        roots = {"queue": own.queue_directory, "spool": own.spool_directory, "events": own.events_directory}
+        alone = {"": own.place, own.tuned_file.name: own.tuned_file, DRAINED: own.place / DRAINED}
+        if top not in roots and rest not in alone:
+            raise BackupDamaged(f"shards/{below} is nothing that this Waypost can restore")
+        if top in ("queue", "spool") and not self.with_queue:
+            return None
+        if rest == DRAINED and not self.with_queue:  # its new queue is as empty as any
+            return None
+        path = roots[top] if top in roots else alone[rest]
+        place = next(each for each in self._of_shards if path.is_relative_to(each))
+        return place, str(path.relative_to(place) / under) if under else str(path.relative_to(place))
+
     def _place_of(self, name: str) -> tuple[Path, str] | None:
         """Returns (the path to rename, the path below it); None for a file that is not restored."""
         settings = self.settings
         top, _, below = name.partition("/")
+        if top == "shards":
+            return self._place_of_shard(below)
         if name == "reports.json":
             return settings.reports_directory, ""
         if top in ("queue", "spool"):
@@ -312,11 +396,40 @@ class Restore:
             remove(staged)
         return staged
 
-    def _mend_queue(self, archive: Archive) -> None:
-        queue = self._staged_for(self.settings.queue_directory)
+    def _mend_queues(self, archive: Archive) -> None:
+        told = dict(archive.manifest.queue)
+        of_shards = told.pop("shards", {})
+        self._mend_queue(self._staged_for(self.settings.queue_directory), told, archive.head.made_at)
+        for number in self._numbers(archive):
+            if not isinstance(of_shards, dict) or not isinstance(of_shards.get(str(number)), dict):
+                raise BackupDamaged(f"the data of the queue of shard {number} is missing in the manifest")
+            self._mend_queue(
+                self._staged_at(self._shard(number).queue_directory), of_shards[str(number)], archive.head.made_at
+            )
+
+    def _mend_queue(self, queue: Path, told: Mapping[str, Any], made_at: float) -> None:
         before = set(queue.iterdir())
-        mend_queue(queue, archive.manifest.queue, archive.head.made_at, self.now)
+        mend_queue(queue, told, made_at, self.now)
         give_as(queue, [each for each in queue.iterdir() if each not in before])
+
+    def _finish_shard(self, number: int, *, with_queue: bool) -> None:
+        """Gives a shard, while it is aside, an identity, and the mark without which it would start before all is restored."""
+        own = self._shard(number)
+        staged = {
+            name: self._staged_at(path) for name, path in own.identified_directories.items() if name != HOME
+        }  # the events of an exporter that is off have none
+        staged["events"] = self._staged_at(own.events_directory)
+        place = self._staged_at(own.place)
+        make_folder(place)
+        if not with_queue and (exported := read_exported(Disk(), str(staged["events"] / EXPORTED))) is not None:
+            self._begin_behind(exported, staged["queue"], staged["spool"])
+        folders = {name: folder for name, folder in staged.items() if folder.is_dir()}
+        if folders:
+            identity = identify_staged(folders, own.place, self.now)
+            write_identity(Disk(), str(place), identity)
+            give_as(place, [place / NAME])
+        (place / RESTORING).touch()
+        self._made_shards.append(own.place)
 
     def _begin_behind_events(self) -> None:
         """Creates lanes that begin where the events of the old ones end, or new events would get the same names."""
@@ -325,8 +438,11 @@ class Restore:
         if exported is None:
             return
         queue = self._staged_for(self.settings.queue_directory)
-        make_folder(queue)
         spool = self._staged_for(self.settings.spool_directory)  # the new queue names no file of an earlier one
+        self._begin_behind(exported, queue, spool)
+
+    def _begin_behind(self, exported: ExportedPositions, queue: Path, spool: Path) -> None:
+        make_folder(queue)
         make_folder(spool)
         make_floors(queue, floors_of_events(exported), self.now)
         give_as(self.settings.home, [spool, queue, *queue.rglob("*")])
@@ -397,6 +513,9 @@ class Restore:
             disk.sync_directory(str(place.parent))
         if self._identity is not None:
             identify_home(self._identity, self._directories)
+        for place in self._made_shards:
+            (place / RESTORING).unlink()
+            disk.sync_directory(str(place))
         (home / RESTORING).unlink()
         disk.sync_directory(str(home))
 

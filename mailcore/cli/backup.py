@@ -18,7 +18,6 @@ from mailcore.backup.postgresql import DatabaseFailed
 from mailcore.backup.restore import verify
 from mailcore.backup.snapshot import SnapshotFailed
 from mailcore.config.load import load
-from mailcore.config.shards import all_of
 from mailcore.counted import counted
 from mailcore.log.positions import PositionsDamaged, PositionsTooNew
 from mailcore.log.segment import SegmentTooNew
@@ -67,15 +66,6 @@ def _run(arguments: argparse.Namespace) -> int:
         path /= f"waypost-{host}-{datetime.fromtimestamp(now, UTC):%Y%m%dT%H%M%SZ}{ENDING}"
     if path.exists():
         raise UsageError(f"backup: {path} already exists; give another name")
-    shards = all_of(settings)
-    if (arguments.queue or arguments.reports) and len(
-        shards
-    ) > 1:  # a backup of a part of the mail would pass for one of all
-        places = ", ".join(str(each.place) for each in shards)
-        raise UsageError(
-            f"backup: --queue and --reports save one queue, and this Waypost has {len(shards)}, in {places}: save them with"
-            " a snapshot of the file system; without these options, settings, keys and the portal are saved"
-        )
     try:
         made = make_backup(
             settings,
@@ -128,6 +118,7 @@ def _verify(path: Path, as_json: bool) -> int:
             ("undamaged", f"{counted(files, 'file')}, {size_shown(size)}"),
             ("made", f"{made} on {head.host} by Waypost {head.waypost}"),
             ("contents", ", ".join(head.parts)),
+            *([("shards", ", ".join(map(str, head.shards)))] if head.shards else []),
         ]
     ):
         say(line)
@@ -136,4 +127,10 @@ def _verify(path: Path, as_json: bool) -> int:
 
 def head_fields(head: Head) -> dict[str, object]:
     """Returns the head of a backup for JSON output."""
-    return {"made_at": head.made_at, "host": head.host, "waypost": head.waypost, "parts": head.parts}
+    fields: dict[str, object] = {
+        "made_at": head.made_at,
+        "host": head.host,
+        "waypost": head.waypost,
+        "parts": head.parts,
+    }
+    return fields | ({"shards": head.shards} if head.shards else {})

@@ -102,7 +102,7 @@ def test_no_name_leads_out_of_where_it_is_restored(tmp_path: Path, name: str) ->
 
 def test_what_a_newer_waypost_made_is_refused_as_newer(tmp_path: Path) -> None:
     path = written(tmp_path / "b", head=msgspec.structs.replace(HEAD, format=archive.FORMAT + 1))
-    with pytest.raises(BackupTooNew, match="format version 3"):
+    with pytest.raises(BackupTooNew, match="format version 4"):
         verify(path)
 
 

@@ -354,8 +354,7 @@ async def test_the_command_line_shows_all_shards_or_says_that_it_does_not(tmp_pa
         assert {states["identity", what] for what in ("queue", "queue of shard 1")} == {"good"}
         assert ("lag", "export of shard 1") in states
 
-        # A backup of one queue is no backup of the mail.
-        assert "this Waypost has 2" in await waypost("backup", "--queue", str(tmp_path / "with.tar.zst"), status=2)
+        await waypost("backup", "--queue", str(tmp_path / "with.tar.zst"))
         await waypost("backup", str(tmp_path / "without.tar.zst"))
 
         held = await waypost("queue", "hold", "--all", "--yes", "--why", "a test")
