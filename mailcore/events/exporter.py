@@ -140,8 +140,7 @@ class Exporter:
                 self._cut_rest_until = now + CUT_SHARE * (time.monotonic() - began)
                 # The positions of a slow manager may be of before midnight: then another cut. One that is away writes no more.
                 reached = cut.at if settled - COVERED_S_MAX < cut.at < settled else settled
-                self._written(lambda: self.export.save(msgspec.structs.replace(self.export.state(), cut_at=reached)))
-                self._written(lambda: remove_old(self.disk, self.events, now, self.settings.export.keep_days))
+                self._written(lambda: self._end_cut(reached, now))
             elif self.export.is_due():
                 self._written(self.export.run)
         if self.windows.due(now):
@@ -151,6 +150,10 @@ class Exporter:
         """Takes a cut. ``closing``: the shard is drained; once the node has written that down, all its cuts say so."""
         closing = closing or (self.settings.shard is not None and (self.settings.place / DRAINED).exists())
         return self._written(lambda: take_cut(self.export, now, ids, settled=settled, closing=closing))
+
+    def _end_cut(self, reached: float, now: float) -> None:
+        self.export.save(msgspec.structs.replace(self.export.state(), cut_at=reached))
+        remove_old(self.disk, self.events, now, self.settings.export.keep_days)
 
     def _written(self, work: Callable[[], R]) -> R:
         """Does work that writes files, in a child. Raises its errors, and ChildFailed."""
