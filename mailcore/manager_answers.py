@@ -236,6 +236,7 @@ class State(Struct, kw_only=True):
     tuned_damage: str  # why values set live are not in force; "" if they are
     restored: str = ""  # why restored mail is held; "" if none is
     active_full: str = ""  # that the active set is full, and who fills it; "" if it is not
+    unanswered: str = ""  # which shards did not answer: nothing here includes them; "" if all did
     active_messages: int
     recovered_waiting: int  # messages found at the start that are not active yet
     recovered_at_start: int

@@ -95,7 +95,7 @@ def overview(request: HttpRequest) -> Overview:
     return Overview(
         at=time.time(),
         manager_started_at=state.started_at,
-        stalled=state.stalled,
+        stalled="; ".join(each for each in (state.stalled, state.unanswered) if each),
         restored=state.restored,
         active_full=state.active_full,
         tuned_damage=state.tuned_damage,

@@ -5,7 +5,8 @@ once for all readers. ``hub.snapshot`` holds:
 
     at            wall clock; number: which snapshot this is since the portal's start
     core          running; words ("running", "no answer", …); notice (a sentence, "" while it runs); as_of and age_s of all that
-                  follows (None, when nothing is known yet); pid, stalled, tuned_damage of the manager
+                  follows (None, when nothing is known yet); pid, stalled, tuned_damage of the manager; unanswered: the
+                  shards that are not in any of it
     totals        recipients since the counts began (started_at; note says why then), over restarts of the manager: accepted,
                   delivered, deferred, bounced, expired, deleted, undeleted, lost, queued_at_start; queued (at the same moment)
     rates         accepted, delivered, deferred, bounced: recipients a minute, over the last minute
@@ -264,6 +265,7 @@ class Hub:
                 "age_s": 0.0,
                 "pid": state.pid,
                 "stalled": state.stalled,
+                "unanswered": state.unanswered,
                 "tuned_damage": state.tuned_damage,
                 "restored": state.restored,
                 "active_full": state.active_full,
@@ -411,6 +413,7 @@ def _down(words: str, notice: str, as_of: float | None, now: float) -> dict[str,
         "age_s": None if as_of is None else max(0.0, now - as_of),
         "pid": None,
         "stalled": "",
+        "unanswered": "",
         "tuned_damage": "",
         "restored": "",
         "active_full": "",

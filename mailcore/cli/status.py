@@ -200,6 +200,8 @@ def _lines(processes: Processes, state: State | None, size: Size | None, error: 
         pairs.append(("shard", _shard(state.shard)))
     if state.restored:
         pairs.append(("held", f"{state.restored} (docs/backup.md)"))
+    if state.unanswered:
+        pairs.append(("incomplete", state.unanswered))
     if state.stalled:
         pairs.append(("stalled", f"deliveries go out one at a time: {state.stalled}"))
     if state.active_full:

@@ -166,7 +166,7 @@ def frame(now: Sample, before: Sample, columns: int, rows: int) -> list[str]:
         f"{sum(link.in_flight for link in state.deliverers)} of {sum(link.capacity for link in state.deliverers)}",
         "per second: " + ", ".join(f"{_rate(rates_of(now, before)[name])} {text}" for name, text in RATES),
     ]
-    lines += [plain(text) for text in (state.stalled, state.active_full, state.restored) if text]
+    lines += [plain(text) for text in (state.unanswered, state.stalled, state.active_full, state.restored) if text]
     half = max((rows - len(lines) - 4) // 2, 1)
     for title, chosen in (("BUSIEST", _busiest(now.destinations)), ("WORST", _worst(now.destinations))):
         if chosen:

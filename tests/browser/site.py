@@ -31,6 +31,7 @@ from tests.browser.chromium import SHARED
 from tests.end_to_end.appliance import free_port
 from tests.eventually import PATIENCE_MS, PATIENCE_S
 from tests.running.running_core import RunningCore, Sections, running
+from tests.running.running_shards import running_shards
 from tests.test_tidy import ROOT
 
 __all__ = ["PASSWORD", "RUN", "Site", "site"]
@@ -194,14 +195,17 @@ class Site:
 
 
 @asynccontextmanager
-async def site(tmp_path: Path, lab: Lab, sections: Sections | None = None, **running_named: Any) -> AsyncIterator[Site]:
+async def site(
+    tmp_path: Path, lab: Lab, sections: Sections | None = None, shards: int = 1, **running_named: Any
+) -> AsyncIterator[Site]:
     """A core whose mail goes to ``lab``, the portal beside it, a browser. Ends with no complaint of the browser."""
     port = free_port()
     given = sections or {}
     merged: dict[str, Mapping[str, object]] = {
         **given, "portal": {"listen": f"127.0.0.1:{port}", **given.get("portal", {})},
     }  # fmt: skip
-    async with running(tmp_path, lab, merged, **running_named) as core:
+    of_shards = running_shards(tmp_path, lab, merged, shards=shards) if shards > 1 else None
+    async with of_shards or running(tmp_path, lab, merged, **running_named) as core:
         made = await asyncio.to_thread(prepared, RUN["directory"])
         await asyncio.to_thread(copied, made / "portal", core.home / "portal")
         it = Site(core, port, await SHARED.get(), json.loads((made / "sessions.json").read_text()))

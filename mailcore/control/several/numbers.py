@@ -107,13 +107,12 @@ def state(question: Question) -> Steps:
     parts = answers.by_shard
     values = list(parts.values())
     merged = answers.sum()
-    stalled = [answers.joined("stalled"), *answers.unknown("nothing of it is counted")]
     merged |= {
         "started_at": max(each["started_at"] for each in values),  # a counter may have begun again
         "counted_since": min(each["counted_since"] for each in values),
         "uptime_s": min(each["uptime_s"] for each in values),
         "pid": values[0]["pid"],
-        "stalled": "; ".join(each for each in stalled if each),
+        "unanswered": "; ".join(answers.unknown("nothing of it is counted")),
         "receivers": {name_of(lane, n): pid for n, each in parts.items() for lane, pid in each["receivers"].items()},
         "deliverers": [
             one | {"number": number * DELIVERERS + one["number"]}
@@ -128,7 +127,7 @@ def state(question: Question) -> Steps:
         "scheduler": _scheduler([each["scheduler"] for each in values]),
         "measured": _measured([each["measured"] for each in values]),
     }
-    for key in ("counted_note", "tuned_damage", "restored", "active_full"):
+    for key in ("stalled", "counted_note", "tuned_damage", "restored", "active_full"):
         merged[key] = answers.joined(key)
     yield emitted(merged)
 
