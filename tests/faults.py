@@ -17,7 +17,9 @@ __all__ = ["OTHER_WORDS", "other_words", "refused", "reword", "reworded"]
 
 OTHER_WORDS = "these are other words"
 # Names of the fields of answers that hold text of Waypost for a person.
-SENTENCES = frozenset({"active_full", "damage", "not_read", "note", "restored", "sentence", "stalled", "tuned_damage", "unanswered"})
+SENTENCES = frozenset(
+    {"active_full", "damage", "not_read", "note", "restored", "sentence", "stalled", "tuned_damage", "unanswered"}
+)
 
 
 @contextlib.contextmanager
