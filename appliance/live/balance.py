@@ -32,10 +32,13 @@ class Balance:
     rows: list[tuple[str, str, int | None]]  # name, words, amount
     since: str
     difference: int
+    unanswered: str = ""  # which shards did not answer: the rest is no balance
 
     @property
     def verdict(self) -> str:
         """Returns whether it balances, as a sentence."""
+        if self.unanswered:
+            return f"It is not known whether it balances: {self.unanswered}."
         if self.rows[-1][2] is None:
             return "No data yet."
         return "It balances." if not self.difference else f"It does not balance: a difference of {self.difference}."
@@ -45,8 +48,9 @@ def balance_of(snapshot: Mapping[str, Any]) -> Balance:
     """Returns the balance of today as of a snapshot, with times in the active time zone."""
     totals = snapshot["totals"]
     labels = _labels()
-    if totals is None:
-        return Balance([(name, label, None) for name, label in labels.items()], "–", 0)
+    unanswered = snapshot["core"].get("unanswered", "")  # an older snapshot lacks it
+    if totals is None or unanswered:
+        return Balance([(name, label, None) for name, label in labels.items()], "–", 0, unanswered)
     day_began = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
     began = _remembered(day_began.timestamp(), totals["started_at"], totals["queued_at_start"])
     amounts = {name: totals.get(name, 0) - int(began[name]) for name in COUNTS}  # an older snapshot lacks "lost"

@@ -50,7 +50,12 @@ class DatabaseKeeper:
 
     @in_thread
     def keep(self, snapshot: dict[str, Any]) -> None:
-        """Keeps the sample of a minute, which the first of several portal processes writes, and the snapshot."""
+        """Keeps the sample of a minute, which the first of several portal processes writes, and the snapshot.
+
+        Nothing is kept while a shard does not answer: a part would look like a queue that shrank.
+        """
+        if snapshot["core"].get("unanswered"):
+            return
         at, totals, queue = snapshot["core"]["as_of"], snapshot["totals"], snapshot["queue"]
         sample = Sample(
             minute=int(at // 60),
@@ -69,6 +74,8 @@ class DatabaseKeeper:
 
 def keep_sample(at: float, state: State, size: Size) -> None:
     """Keeps the sample of a minute as ``DatabaseKeeper`` does, from the core's answers; not if the minute has one."""
+    if state.unanswered:
+        return
     sample = Sample(
         minute=int(at // 60),
         at=at,

@@ -55,6 +55,18 @@ def test_two_portal_processes_do_not_double_a_minute() -> None:
     assert known["totals"]["accepted"] == 6
 
 
+def test_a_part_of_the_queue_is_neither_kept_nor_balanced() -> None:
+    """With a shard that does not answer."""
+    told = snapshot(NOW, queued=3, accepted=5)
+    told["core"]["unanswered"] = "shard 1 does not answer, and nothing of it is counted: <b>away</b>"
+    DatabaseKeeper().keep(told)
+    assert not Sample.objects.exists()
+    today = balance_of(told)
+    assert {amount for _, _, amount in today.rows} == {None}
+    assert today.verdict.startswith("It is not known whether it balances: shard 1 does not answer")
+    assert today.difference == 0
+
+
 def test_samples_are_kept_for_so_many_days() -> None:
     hour = NOW - NOW % 3600
     sample(hour - settings.PORTAL.sample_days * 86_400 - 60)
