@@ -17,6 +17,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from mailcore.boot import boot_id
 from mailcore.shares.election import Elected
 from mailcore.shares.giver import COUNTED_S
 
@@ -25,7 +26,6 @@ __all__ = ["LockElection"]
 _LOCK = "shares.lock"
 _RECORD_BYTES = 128  # written at once
 ANSWERS_S = 3.0  # a giver says again within this that it still answers
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class LockElection:
@@ -35,7 +35,7 @@ class LockElection:
         self._path = directory / _LOCK
         self._heard = heard
         self._clock = clock
-        self._boot = _BOOT_ID.read_text().strip()
+        self._boot = boot_id()
         self._lock = -1
         self._until = 0.0  # it answers until then
         self.elected: Elected | None = None

@@ -25,10 +25,10 @@ import secrets
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 
+from mailcore.boot import boot_id
 from mailcore.config.settings import Settings
 from mailcore.counted import counted
 from mailcore.faults import Code, Fault, FaultError
@@ -71,7 +71,6 @@ REFUSED_S = 5.0  # after a database that must not be used
 # After a failure here: long enough for a spare to see no beat, because this node may never be able to keep the shard.
 FAILED_S = 30.0
 SAID_S = 60.0  # the same reason is logged this often
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class ForeignQueue(FaultError):
@@ -165,7 +164,7 @@ class OwnerStep:
     def _name(self) -> str:
         """Returns who we are: the owner that this home was in this boot, unless the shard was lost since."""
         identity = read_identity(self._disk, HOME, str(self._settings.home))
-        boot = _BOOT_ID.read_text(encoding="ascii").strip()
+        boot = boot_id()
         mine = f"{node_of(self._settings)}/{identity.identity[:8] if identity is not None else '-'}/{boot[:13]}/"
         before = read_owned(self._disk, self._settings)
         if before is not None and not self._is_lost and before.name == self._shard and before.owner.startswith(mine):

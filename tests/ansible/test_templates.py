@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from mailcore.boot import BOOT
 from mailcore.config.load import load
 from mailcore.config.nodes import database_of
 from mailcore.replication.patroni import judge_config
@@ -274,3 +275,9 @@ def test_etcd_answers_nobody_without_a_certificate(places: dict[str, Path]) -> N
     assert settings["ETCD_CLIENT_CERT_AUTH"] == settings["ETCD_PEER_CLIENT_CERT_AUTH"] == "true"
     assert not [value for value in settings.values() if "http://" in value]
     assert settings["ETCD_ENABLE_V2"] == "true"
+
+
+def test_the_service_is_told_the_name_of_the_boot_which_it_cannot_see(rendered: Path) -> None:
+    unit = (rendered / "waypost-core.service").read_text().splitlines()
+    assert "ProcSubset=pid" in unit
+    assert f"Environment={BOOT}=%b" in unit

@@ -103,7 +103,10 @@ class Machine:
             return not left
 
         eventually_blocking(none_is_left, f"the end of {self.name}")
-        self._started = [process for process in self._started if process.poll() is None]
+        for process in self._started:
+            process.kill()
+            process.wait()
+        self._started = []
 
     def cut(self, network: str) -> None:
         """Takes its cable out of the switch: what it sends gets no answer, and no error."""
