@@ -227,6 +227,15 @@ def _owner() -> Main:
     return run
 
 
+def _spare() -> Main:
+    def run(settings: Settings, parent: int) -> None:
+        from mailcore.nodes import spare  # in the child, as above
+
+        spare.main(settings, parent)
+
+    return run
+
+
 # role, as ``Child.role`` of the supervisor -> how its children are started
 ROLES: dict[str, Role] = {
     "receiver": Role(_receiver),
@@ -235,6 +244,7 @@ ROLES: dict[str, Role] = {
     "control": Role(_control),
     "exporter": Role(_exporter),
     "owner": Role(_owner),
+    "spare": Role(_spare),
 }
 
 

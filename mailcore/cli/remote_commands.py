@@ -45,6 +45,7 @@ LOCAL = {
     "backup": CHANGES_FILES,
     "restore": CHANGES_FILES,
     "identity": CHANGES_FILES,
+    "node": "it asks the database of the host; run it there",
     "shard": "it asks the database of the host; run it there",
     "dkim check": "it reads the keys of the configuration file of the host; run it there",
     "tlsrpt": CHANGES_FILES,

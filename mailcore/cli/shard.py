@@ -1,20 +1,20 @@
-"""``waypost shard list``: prints the shards that the database of [nodes] has, and who owns each."""
+"""``waypost shard``: lists the shards that the database of [nodes] has, and moves them between nodes."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from mailcore.nodes.parameters import parameters_of, shard_of
-from mailcore.replication.connection import Connection
-from mailcore.replication.faults import StoreError
-from mailcore.replication.schema import check_schema
+from mailcore.cli.database import asked
+from mailcore.nodes.moving import move
+from mailcore.nodes.parameters import shard_of
 from mailcore.replication.shard import list_shards
-from mailcore.terminal.command import DONE, NOT_RUNNING, UsageError, add_common, settings_of
-from mailcore.terminal.output import complain_fault, plain, print_json, say, whole_table, width
+from mailcore.terminal.command import DONE, add_common, settings_of
+from mailcore.terminal.output import plain, print_json, say, whole_table, width
 
 __all__ = ["configure"]
 
+MOVE_HELP = "move a shard to another node; its mail is delivered there within seconds"
 LIST_HELP = "list the shards, their owners, and how long ago each owner renewed its lease"
 
 
@@ -28,32 +28,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_common(listing)
     listing.set_defaults(run=_list)
+    moving = commands.add_parser(
+        "move",
+        help=MOVE_HELP,
+        description=f"{MOVE_HELP[0].upper()}{MOVE_HELP[1:]}. Its owner gives out nothing more, lets deliveries end for up to"
+        " hand_over_s of [nodes], and hands it over. It stays there until it is moved again, or that node is gone.",
+    )
+    moving.add_argument("shard", metavar="SHARD", help="name of the shard")
+    moving.add_argument("--to", metavar="NODE", required=True, help="name of the node that is to have it")
+    add_common(moving)
+    moving.set_defaults(run=_move)
 
 
 def _list(arguments: argparse.Namespace) -> int:
     """Ends with NOT_RUNNING if the database does not answer."""
     settings = settings_of(arguments)
-    if not settings.nodes.is_on:
-        raise UsageError("shard: no database keeps this queue; set database in [nodes]")
-    try:
-        connection = Connection.open(parameters_of(settings))
-        try:
-            check_schema(connection)
-            shards = list_shards(connection)
-        finally:
-            connection.close()
-    except StoreError as error:
-        complain_fault(error.fault)
-        return NOT_RUNNING
-    except OSError as error:
-        raise UsageError(f"[nodes] password_file: {error.strerror or error}") from None
+    status, shards = asked(settings, "shard", list_shards)
+    if shards is None:
+        return status
     if arguments.json:
         print_json(
             {
                 "shards": [
                     {
                         "name": row.name, "number": row.number, "state": row.state, "epoch": row.epoch,
-                        "owner": row.owner, "renewed_s_ago": age_s, "here": row.name == shard_of(settings),
+                        "owner": row.owner, "renewed_s_ago": age_s,
+                        "placed": row.placed, "wanted": row.wanted, "here": row.name == shard_of(settings),
                     }
                     for row, age_s in shards
                 ]
@@ -66,4 +66,21 @@ def _list(arguments: argparse.Namespace) -> int:
     ]
     for line in whole_table(("SHARD", "NUMBER", "STATE", "EPOCH", "RENEWED", "OWNER"), rows, width(sys.stdout)):
         say(line)
+    return DONE
+
+
+def _move(arguments: argparse.Namespace) -> int:
+    settings = settings_of(arguments)
+
+    def tell(words: str) -> None:
+        if not arguments.json:
+            say(plain(words))
+
+    status, row = asked(settings, "shard", lambda opened: move(opened, arguments.shard, arguments.to, say=tell))
+    if row is None:
+        return status
+    if arguments.json:
+        print_json({"shard": row.name, "node": row.node, "epoch": row.epoch})
+    else:
+        say(plain(f"shard {row.name} is at {row.node}"))
     return DONE

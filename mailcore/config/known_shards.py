@@ -22,6 +22,12 @@ class KnownShard(NamedTuple):
     number: int
     run_directory: Path
     is_open: bool  # it takes mail; otherwise it drains
+    in_ids: int = -1  # the number in the queue ids of its mail, if that is another one: a database has lent it
+
+    @property
+    def of_ids(self) -> int:
+        """Returns the number in the queue ids of its mail."""
+        return self.number if self.in_ids < 0 else self.in_ids
 
 
 def name_of(process: str, shard: int) -> str:
@@ -32,9 +38,12 @@ def name_of(process: str, shard: int) -> str:
 def write_known(run_directory: Path, known: Sequence[KnownShard]) -> None:
     """Writes SHARDS. Raises OSError."""
     rows = [
-        {"number": each.number, "run": str(each.run_directory.relative_to(run_directory)), "open": each.is_open}
+        {
+            "number": each.number, "run": str(each.run_directory.relative_to(run_directory)), "open": each.is_open,
+            "in_ids": each.in_ids,
+        }
         for each in known
-    ]
+    ]  # fmt: skip
     new = run_directory / f"{SHARDS}.new"
     new.write_bytes(msgspec.json.encode(rows))
     new.chmod(0o644)
@@ -52,4 +61,7 @@ def known_shards(run_directory: Path) -> list[KnownShard]:
         rows = msgspec.json.decode((run_directory / SHARDS).read_bytes())
     except FileNotFoundError:
         return []
-    return [KnownShard(int(each["number"]), run_directory / each["run"], bool(each["open"])) for each in rows]
+    return [
+        KnownShard(int(each["number"]), run_directory / each["run"], bool(each["open"]), int(each.get("in_ids", -1)))
+        for each in rows
+    ]

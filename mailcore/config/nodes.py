@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mailcore.bounds import bad, number, text, texts
+from mailcore.bounds import bad, flag, number, text, texts
 from mailcore.config import values
 
 __all__ = ["Database", "Nodes", "database_of", "settle"]
@@ -109,6 +109,17 @@ class Nodes:
         "name of the shard that is this home's queue; a node whose shard another living node has is its spare, and waits",
         _name,
         special={"": "the node's name"},
+    )
+    takes_over: bool = flag(
+        True,
+        "takes over the shards of other nodes that are gone, and delivers their mail beside its own; it takes none in for them",
+    )
+    hand_over_s: float = number(
+        10.0,
+        0,
+        600,
+        "seconds",
+        "how long deliveries of a shard that moves to another node may take to end; then they are cut",
     )
     patroni: tuple[str, ...] = texts(
         (),

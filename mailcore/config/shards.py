@@ -6,6 +6,8 @@ the queue is alone, and nothing here applies. With more, shard 0 is the home as 
 
 - Shards from ``[core] shards`` on, which an earlier setting made, drain: they have no receivers, and all else until their mail
   has left. A shard without mail has the file DRAINED, and is not started again.
+- A node of several takes over shards of others (``adopted``). Each is in the place of its number, which the database has lent,
+  and drains: its mail is delivered, and it takes none.
 - What belongs to the node is there once: the configuration, kept files, users, the maildrop, mail.log, the portal, reports.
 
 Keeps law: shards-stand-alone (docs/laws.md).
@@ -20,8 +22,9 @@ from dataclasses import replace
 from mailcore.config.nodes import Nodes
 from mailcore.config.settings import Settings, shard_place
 
-__all__ = ["DRAINED", "all_of", "are_several", "of_shard", "running_of", "shards_of"]
+__all__ = ["DRAINED", "adopted", "all_of", "are_several", "is_adopted", "of_shard", "running_of", "shards_of"]
 
+COPY = "shard"  # in the queue directory: its files are the copy of a shard (mailcore/queue/shard_copy.py)
 DRAINED = "drained"  # in the place of a shard: no mail was left in it
 
 
@@ -52,6 +55,17 @@ def of_shard(settings: Settings, number: int) -> Settings:
     )
 
 
+def adopted(settings: Settings, number: int, name: str) -> Settings:
+    """Returns the settings of a shard of another node, which the database keeps: it has no receivers."""
+    here = of_shard(settings, number)
+    return replace(here, nodes=replace(settings.nodes, shard=name), receiver=replace(here.receiver, processes=0))
+
+
+def is_adopted(settings: Settings, number: int) -> bool:
+    """Returns whether the files in the place of a number are the copy of a shard that was adopted."""
+    return (of_shard(settings, number).queue_directory / COPY).exists()
+
+
 def shards_of(settings: Settings) -> list[int]:
     """Returns the numbers of the shards that have to run: those of the settings, and those that still have mail."""
     there = [number for number in _on_disk(settings) if number >= settings.core.shards]
@@ -59,8 +73,8 @@ def shards_of(settings: Settings) -> list[int]:
 
 
 def are_several(settings: Settings) -> bool:
-    """Returns whether the node needs a process above its supervisors: it has more than one shard."""
-    return len(shards_of(settings)) > 1
+    """Returns whether the node needs a process above its supervisors: it has more than one shard, or may take over others."""
+    return settings.nodes.is_on or len(shards_of(settings)) > 1
 
 
 def all_of(settings: Settings) -> list[Settings]:
@@ -74,12 +88,12 @@ def all_of(settings: Settings) -> list[Settings]:
 
 def running_of(settings: Settings) -> list[Settings]:
     """Returns the settings of every shard that has to run; a queue that is alone has its own, unchanged."""
-    numbers = shards_of(settings)
-    return [settings] if numbers == [0] else [of_shard(settings, number) for number in numbers]
+    return [of_shard(settings, number) for number in shards_of(settings)] if are_several(settings) else [settings]
 
 
 def _on_disk(settings: Settings) -> list[int]:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         names = [each.name for each in (settings.home / "shards").iterdir()]
-        return sorted(int(name) for name in names if re.fullmatch("[0-9]{2}", name) and int(name))
+        found = sorted(int(name) for name in names if re.fullmatch("[0-9]{2}", name) and int(name))
+        return [number for number in found if not is_adopted(settings, number)]
     return []

@@ -77,7 +77,8 @@ class Injecting:
             )
         if not self._settings.receiver.processes:
             raise InjectionRefused(
-                "this shard takes no mail: it is beyond [core] shards, and drains", code=Code.UNAVAILABLE
+                "this shard takes no mail, and drains: it is beyond [core] shards, or another node's own",
+                code=Code.UNAVAILABLE,
             )
         if self._under_way >= INJECTIONS_MAX:
             raise InjectionRefused(f"{INJECTIONS_MAX} messages are being handed in already; try again", code=Code.BUSY)

@@ -36,6 +36,10 @@ class HeldLease(Protocol):
     def trouble(self) -> str:
         """Returns why it is not renewed; "" if it is."""
 
+    @property
+    def wanted(self) -> str:
+        """Returns the node that waits for the shard; "" if none does."""
+
 
 class HeldShard(Protocol):
     """A shard that this manager owns: the store that keeps its queue, and the lease."""
@@ -68,6 +72,7 @@ class Leasing:
         self._go_on = go_on
         self._told = float("-inf")
         self._held = False
+        self.is_wanted = asyncio.Event()  # another node waits for the shard
 
     def tell(self, link: DelivererLink) -> None:
         """Names the end to a deliverer that has just come, before it gets an entry."""
@@ -82,6 +87,8 @@ class Leasing:
                 self.tell(link)
         if held and not self._held:
             self._go_on()
+        if self._lease.wanted:
+            self.is_wanted.set()
         self._held = held
 
     async def run(self) -> None:

@@ -58,7 +58,7 @@ from mailcore.queue.recovery import Recovered, recover
 from mailcore.queue.restored import RestoredDamaged, read_restored
 from mailcore.routing.resolve import Routing
 from mailcore.scheduler.scheduler import Scheduler
-from mailcore.supervisor.ending import asked_to_end, end_at_once
+from mailcore.supervisor.ending import SHARD_MOVED, asked_to_end, end_at_once
 from mailcore.supervisor.listen import listen_on_path
 from mailcore.supervisor.pulse import beat
 from mailcore.supervisor.room import ballast_of, room_for_sockets
@@ -70,6 +70,7 @@ FLUSH_S = 0.1  # the mail log is written this often
 THREADS = 4  # that sync spool files of deferred mail at the same time
 TIMER_S_MAX = 60.0
 ENDING_LOOK_S = 0.01  # between two looks for verdicts that are still to come
+VERDICTS_S = 5.0  # a database that has no more to say by then has them or not
 
 
 class Manager:
@@ -336,7 +337,9 @@ class Manager:
         for lane, runner in list(queue.runners.items()):
             number = lane.partition(".")[2]
             written = number.isdecimal() and int(number) < self.settings.receiver.processes
-            if not is_incoming(lane) or written or lane == self._pickup or lane in self._taken_over:
+            # No pickup runs for a shard that was adopted: all that its own node has taken is committed.
+            picked_up = lane == self._pickup and not (self.settings.nodes.is_on and self.settings.shard)
+            if not is_incoming(lane) or written or picked_up or lane in self._taken_over:
                 continue
             with contextlib.suppress(Locked):  # its receiver is still ending: retried with the next checkpoint
                 writer = LaneWriter(
@@ -429,6 +432,8 @@ async def _run(settings: Settings, held: HeldShard | None = None) -> None:
     manager.go_on()
     beat(loop)
     timed = [part.run() for part in (manager.leasing, manager.sharing) if part is not None]
+    if manager.leasing is not None:
+        timed.append(_hand_over(manager, manager.leasing))
     async with server:  # uvloop keeps no reference: without this one the garbage collector would close the server
         await asyncio.gather(
             manager.checkpoints(),
@@ -444,6 +449,17 @@ async def _end(manager: Manager) -> None:
     await asked_to_end(manager.loop)
     await manager.end()
     end_at_once()
+
+
+async def _hand_over(manager: Manager, leasing: Leasing) -> None:
+    """Ends the process when another node waits for the shard, and nothing is under way; what takes longer is cut."""
+    await leasing.is_wanted.wait()
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(manager.end(), manager.settings.nodes.hand_over_s)
+    with contextlib.suppress(TimeoutError):  # verdicts of the last moment
+        await asyncio.wait_for(manager.context.commit.wait(), VERDICTS_S)
+    manager.log.flush()
+    end_at_once(SHARD_MOVED)
 
 
 def main(open_held: Callable[[Settings], HeldShard | None], settings: Settings, number: int) -> None:

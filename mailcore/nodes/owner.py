@@ -11,24 +11,29 @@ more than once a minute.
 An owner is a home in one boot, with random digits: a copy of a machine, or a home whose processes were ended because the
 shard was lost, is another owner and watches the beat like any other.
 
+A shard that was adopted from another node (``spare``) is taken over by the process that watches, and made ready here. If it is
+not ours any more, this step ends with SHARD_GONE: then another node has it.
+
+An owner that is to hand its shard over does so here, where nothing of it runs. It waits as a spare then; the node that waits
+for it takes it at once.
+
 A database that went back in time is believed, but its mail may have been delivered since: it is held as that of a restored
 queue is, and the files here, which may have more, are put aside.
 
-Keeps law: never-back-in-time, law: lease-by-own-clock, law: files-as-the-database-says (docs/laws.md).
+Keeps law: never-back-in-time, law: lease-by-own-clock, law: handed-over-at-rest, law: files-as-the-database-says
+(docs/laws.md).
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import sys
 import time
 from collections.abc import Callable
 
 import msgspec
 
-from mailcore.boot import boot_id
 from mailcore.config.settings import Settings
 from mailcore.counted import counted
 from mailcore.faults import Code, Fault, FaultError
@@ -37,10 +42,10 @@ from mailcore.log.positions import PositionsDamaged, read_positions
 from mailcore.log.reader import LaneReader
 from mailcore.maillog import MailLog
 from mailcore.nodes import kept
+from mailcore.nodes.names import name_in, new_owner
 from mailcore.nodes.owned import read_owned, write_owned
 from mailcore.nodes.parameters import node_of, parameters_of, shard_of
 from mailcore.queue.fold import fold
-from mailcore.queue.identity import HOME, read_identity
 from mailcore.queue.lanes import DELETED, HOLD, JOURNAL
 from mailcore.queue.reserved_time import OF_CONTROL, ReservedFile
 from mailcore.queue.restored import NAME as RESTORED
@@ -53,14 +58,23 @@ from mailcore.replication.faults import Lost, NotReached, ServerError, StoreRefu
 from mailcore.replication.guarantees import Findings, open_checked
 from mailcore.replication.lease import BeatWatch
 from mailcore.replication.lease_keeper import LeaseKeeper, boot_time_s
+from mailcore.replication.node_row import OPEN, node_state
 from mailcore.replication.parameters import StoreParameters
 from mailcore.replication.schema import make_schema
-from mailcore.replication.shard import ShardRow, confirm_owner, read_shard, register, take_over
+from mailcore.replication.shard import (
+    ShardRow,
+    confirm_owner,
+    hand_over,
+    read_shard,
+    register,
+    take_over,
+    want,
+)
 from mailcore.replication.snapshot import Snapshot, snapshot
 from mailcore.replication.writer import StoreWriter, is_transient
-from mailcore.supervisor.ending import OWNER_WAITS
+from mailcore.supervisor.ending import OWNER_WAITS, SHARD_GONE
 
-__all__ = ["LOST", "WRITER", "OwnerStep", "main"]
+__all__ = ["LOST", "WRITER", "Gone", "OwnerStep", "main"]
 
 LOST = "WAYPOST_SHARD_LOST"  # environment variable, set after children were ended: "lost", or "back"
 BACK = "back"
@@ -77,6 +91,10 @@ class ForeignQueue(FaultError):
     """Raised if the files of the queue directory are not a copy of the shard."""
 
     default = Code.CONFLICT
+
+
+class Gone(Exception):
+    """Raised if a shard that was adopted is not ours any more."""
 
 
 class OwnerStep:
@@ -100,11 +118,13 @@ class OwnerStep:
         self._sleep = sleep
         self._clock = clock
         self._shard = shard_of(settings)
+        self._node = node_of(settings)
+        self._is_adopted = bool(settings.shard)
         self._me = ""
         self._parameters: StoreParameters | None = None
 
     def run(self) -> ShardRow:
-        """Returns when the shard is ours and its files are here."""
+        """Returns when the shard is ours and its files are here. Raises Gone."""
         while True:
             try:
                 return self._run()
@@ -163,13 +183,13 @@ class OwnerStep:
 
     def _name(self) -> str:
         """Returns who we are: the owner that this home was in this boot, unless the shard was lost since."""
-        identity = read_identity(self._disk, HOME, str(self._settings.home))
-        boot = boot_id()
-        mine = f"{node_of(self._settings)}/{identity.identity[:8] if identity is not None else '-'}/{boot[:13]}/"
+        mine = name_in(self._settings, self._disk)
         before = read_owned(self._disk, self._settings)
-        if before is not None and not self._is_lost and before.name == self._shard and before.owner.startswith(mine):
+        # A shard that was adopted is taken over again by the process that watches, and not here.
+        is_lost = self._is_lost and not (self._is_adopted and self._is_back)
+        if before is not None and not is_lost and before.name == self._shard and before.owner.startswith(mine):
             return before.owner
-        return mine + secrets.token_hex(4)
+        return new_owner(self._settings, self._disk)
 
     # -- becoming the owner
 
@@ -182,30 +202,46 @@ class OwnerStep:
         while True:
             asked_at = self._clock()
             row = read_shard(connection, self._shard)
-            if row is None:
-                return register(connection, self._shard, self._me)
-            if row.owner == self._me:
+            if row is not None and row.owner == self._me and not row.is_released:
+                if row.wanted not in ("", self._node):
+                    hand_over(connection, row)
+                    continue
                 confirmed = confirm_owner(connection, self._shard, row.epoch, self._me)
                 if confirmed is not None:
                     return confirmed
                 continue
-            watch.reads(row.epoch, row.beat, asked_at, self._clock())
-            if row.state == "closed":
-                self._say(f"shard {self._shard} is closed")
-            elif watch.is_silent():
-                try:
-                    taken = take_over(connection, row, self._me)
-                except ServerError as error:
-                    if not is_transient(error):
-                        raise
-                    taken = None  # a commit of the owner before is still under way
+            if self._is_adopted:
+                raise Gone
+            if (state := node_state(connection, self._node)) != OPEN:
+                self._say(f"this node is {state}, and takes no shard; waypost node resume ends that")
+            elif row is None:
+                return register(connection, self._shard, self._me)
+            else:
+                watch.reads(row.epoch, row.beat, asked_at, self._clock())
+                taken = self._take(connection, row, watch)
                 if taken is not None:
                     return taken
-                watch.fails()
-                continue
-            else:
-                self._say(f"shard {self._shard} belongs to {row.owner.partition('/')[0]}; this node is its spare")
             self._sleep(READ_EVERY_S)
+
+    def _take(self, connection: Connection, row: ShardRow, watch: BeatWatch) -> ShardRow | None:
+        """Takes the shard over if its owner is silent, or has handed it over to this node; asks for it if it is adopted."""
+        if row.state == "closed":
+            self._say(f"shard {self._shard} is closed")
+            return None
+        if watch.is_silent() or (row.is_released and row.wanted == self._node):
+            try:
+                taken = take_over(connection, row, self._me)
+            except ServerError as error:
+                if not is_transient(error):
+                    raise
+                taken = None  # a commit of the owner before is still under way
+            if taken is None:
+                watch.fails()
+            return taken
+        if row.state == "draining" and not row.wanted and not row.is_released and row.placed in ("", self._node):
+            want(connection, row, self._node)
+        self._say(f"shard {self._shard} belongs to {row.node}; this node is its spare")
+        return None
 
     # -- the files
 
@@ -216,7 +252,7 @@ class OwnerStep:
         keeper = LeaseKeeper(self._parameters, row, lost.append)
         keeper.start()
         try:
-            numbers = ConfirmedNumbers(self._disk, str(self._settings.home))
+            numbers = ConfirmedNumbers(self._disk, str(self._settings.place))
             copy = read_copy(self._disk, str(self._settings.queue_directory))
             with snapshot(connection, self._shard) as shown:
                 if shown is None or (shown.shard.epoch, shown.shard.owner) != (row.epoch, row.owner):
@@ -326,6 +362,9 @@ def main(settings: Settings, _: int) -> None:
         print(f"waypost: {words}" if words else "waypost: the shard is ours", file=sys.stderr, flush=True)
 
     began = time.monotonic()
-    row = OwnerStep(settings, lost=os.environ.pop(LOST, ""), say=_Saying(log, tell)).run()
+    try:
+        row = OwnerStep(settings, lost=os.environ.pop(LOST, ""), say=_Saying(log, tell)).run()
+    except Gone:
+        sys.exit(SHARD_GONE)
     log.shard_owned(row.name, row.epoch, time.monotonic() - began)
     log.flush()

@@ -217,7 +217,7 @@ def _note_forever(opening: Opening) -> None:
 
 def note_once(disk: Disk, settings: Settings, parameters: StoreParameters, owned: Owned) -> None:
     """Notes the numbers of all writers, read behind a write of our own that has returned. Raises StoreError, OSError."""
-    numbers = ConfirmedNumbers(disk, str(settings.home))
+    numbers = ConfirmedNumbers(disk, str(settings.place))
     connection = Connection.open(parameters)
     try:
         reserve_ids(connection, owned.name, owned.epoch, 0)

@@ -46,6 +46,7 @@ class LeaseKeeper:
         self.row = row
         self.fault: Fault | None = None  # why the last renewal failed; None: it did not
         self.refusal: Fault | None = None  # why the database must not be used; None: it may, as far as we know
+        self.wanted = ""  # the other node that waits for the shard, as the last renewal has heard
         self.stopping = Event()
         self._parameters = parameters
         self._ended = ended
@@ -87,7 +88,9 @@ class LeaseKeeper:
             if self._connection is None:
                 self._connection = self._opener(self._parameters)
             confirmed, following = self._lease.send(self._clock())
-            self._lease.is_renewed(renew(self._connection, self.row, confirmed, following))
+            renewed = renew(self._connection, self.row, confirmed, following)
+            self._lease.is_renewed(renewed.beat)
+            self.wanted = "" if renewed.wanted == self.row.node else renewed.wanted
         except StoreError:
             self.close()
             raise

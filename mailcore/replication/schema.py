@@ -1,4 +1,8 @@
-"""Makes and checks the tables of the store. Their version is in the database, and one version of Waypost knows one of them."""
+"""Makes, upgrades and checks the tables of the store. Their version is in the database.
+
+One version of Waypost knows one of them, and how the ones before become it. Nodes of an earlier Waypost refuse the tables from
+then on: their shards go to nodes that know them.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +14,26 @@ from mailcore.replication.faults import StoreRefused
 
 __all__ = ["VERSION", "check_schema", "make_schema"]
 
-VERSION = 1
+VERSION = 2
 _FILE = Path(__file__).with_name("schema.sql")
+_UPGRADES = {1: Path(__file__).with_name("schema_2.sql")}  # by the version that each one begins with
 _LOCK = 0x57415950  # of two nodes that make the tables at once; "WAYP"
 _TIMEOUT_S = 60.0
 _ARGUMENT = "schema_version"
 
 
 def make_schema(connection: Connection) -> None:
-    """Makes the tables in a database that lacks them, and checks them in another. Raises StoreRefused, ServerError, Lost."""
+    """Makes the tables in a database that lacks them, upgrades earlier ones, and checks them.
+
+    Raises StoreRefused, ServerError, Lost.
+    """
     connection.run(f"begin; select pg_advisory_xact_lock({_LOCK})", _TIMEOUT_S)
-    if _version(connection) is None:
+    version = _version(connection)
+    if version is None:
         connection.run(_FILE.read_text(encoding="utf-8"), _TIMEOUT_S)
+    while version in _UPGRADES:
+        connection.run(_UPGRADES[version].read_text(encoding="utf-8"), _TIMEOUT_S)
+        version += 1
     connection.run("commit", _TIMEOUT_S)
     check_schema(connection)
 
@@ -34,9 +46,11 @@ def check_schema(connection: Connection) -> None:
             [Fault(Code.NOT_FOUND, "The database has no tables of Waypost; make them first.", _ARGUMENT)]
         )
     if version != VERSION:
-        older = "upgrade this node" if version > VERSION else "upgrade the tables"
-        words = f"The database has version {version} of Waypost's tables, this Waypost needs {VERSION}: {older}."
-        raise StoreRefused([Fault(Code.INVALID, words, _ARGUMENT)])
+        remedy = "upgrade this node" if version > VERSION else "upgrade the tables"
+        if version in _UPGRADES:
+            remedy = "start it, which upgrades the tables"
+        words = f"The database has version {version} of Waypost's tables, this Waypost needs {VERSION}: {remedy}."
+        raise StoreRefused([Fault(Code.NOT_FOUND if version in _UPGRADES else Code.INVALID, words, _ARGUMENT)])
 
 
 def _version(connection: Connection) -> int | None:

@@ -1,9 +1,9 @@
--- The tables of a shard's store. Version 1. docs/decisions/0092 says why the database holds the living files as chunks.
+-- The tables of a shard's store. Version 2. docs/decisions/0092 says why the database holds the living files as chunks.
 create schema waypost;
 
 create table waypost.schema_version (
   version integer not null);
-insert into waypost.schema_version values (1);
+insert into waypost.schema_version values (2);
 
 create table waypost.shard (               -- one row a queue; only registering, the lease, a takeover and reservations write it
   name       text primary key,
@@ -13,7 +13,19 @@ create table waypost.shard (               -- one row a queue; only registering,
   beat       bigint not null default 0,    -- raised with each renewal of the lease; watched, and compared with no clock
   renewed_at timestamptz not null default now(),  -- for people only
   ids_after  bigint not null default 0,    -- microseconds; the queue ids of what starts next begin beyond it
-  state      text not null default 'open' check (state in ('open', 'draining', 'closed', 'held')));
+  state      text not null default 'open' check (state in ('open', 'draining', 'closed', 'held')),
+                                           -- draining: its owner has adopted it, and takes no new mail in it
+  placed     text not null default '',     -- the node that a person has placed it at; '': the node whose own it is
+  wanted     text not null default '',     -- the node that waits for its owner to hand it over
+  released   bigint not null default 0);   -- the epoch in which its owner has handed it over: nothing of it runs there
+
+create table waypost.node (                -- one row a node; its process for the shards of others writes it each second
+  name    text primary key,
+  since   timestamptz not null default now(),  -- for people, as seen_at
+  seen_at timestamptz not null default now(),
+  beat    bigint not null default 0,       -- raised while the node lives
+  state   text not null default 'open' check (state in ('open', 'draining', 'drained')))  -- but for open it takes no shard
+  with (fillfactor = 50);
 
 create table waypost.writer (              -- number, confirmation and fence of one writing process
   shard       text not null references waypost.shard,

@@ -2,6 +2,8 @@
 
 - law: fenced-by-its-row. A takeover changes the rows of all writers of the shard in one transaction: it waits for each commit
   under way, and each later one of the former owner finds no row.
+- law: handed-over-at-rest. An owner writes that it hands its shard over only when none of its processes runs any more. Then
+  alone the node that waits for it takes it without watching its beat.
 - law: takeover-returned-first. A new owner acts only when a write of its own on the shard's row has returned after the
   takeover, from a server that waits for a standby (``confirm_owner``). This also decides a takeover whose outcome is unknown.
 
@@ -18,7 +20,9 @@ from mailcore.replication.connection import Answer, Connection, Row
 from mailcore.replication.faults import Fenced, Lost, ServerError, StoreRefused
 from mailcore.replication.statements import (
     CONFIRM,
+    HAND_OVER,
     LIST,
+    PLACE,
     READ,
     READ_ALL,
     REGISTER,
@@ -27,16 +31,20 @@ from mailcore.replication.statements import (
     SET_STATE,
     TAKE,
     TAKE_WRITERS,
+    WANT,
 )
 from mailcore.replication.values import as_bool, as_int, as_text
 
 __all__ = [
     "NUMBER_MAX",
     "TIMEOUT_S",
+    "Renewed",
     "ShardRow",
     "check_kept",
     "confirm_owner",
+    "hand_over",
     "list_shards",
+    "place",
     "read_shard",
     "read_shards",
     "register",
@@ -44,6 +52,7 @@ __all__ = [
     "reserve_ids",
     "set_state",
     "take_over",
+    "want",
 ]
 
 NUMBER_MAX = 63  # of a shard: the room that a queue id has for it
@@ -55,7 +64,7 @@ _ATTEMPTS = 10
 
 
 class ShardRow(NamedTuple):
-    """The row of a shard."""
+    """The row of a shard. ``placed``, ``wanted`` and ``released`` are of a move."""
 
     name: str
     number: int
@@ -64,13 +73,34 @@ class ShardRow(NamedTuple):
     beat: int
     ids_after: int
     state: str
+    placed: str = ""
+    wanted: str = ""
+    released: int = 0
+
+    @property
+    def node(self) -> str:
+        """Returns the name of the node that owns it."""
+        return self.owner.partition("/")[0]
+
+    @property
+    def is_released(self) -> bool:
+        """Returns True if its owner has handed it over."""
+        return self.released == self.epoch
+
+
+class Renewed(NamedTuple):
+    """The result of a renewal: the beat, and the node that waits for the shard, "" if none does."""
+
+    beat: int
+    wanted: str
 
 
 def _row(row: Row) -> ShardRow:
-    name, number, epoch, owner, beat, ids_after, state = row[:7]
+    name, number, epoch, owner, beat, ids_after, state, placed, wanted, released = row[:10]
     return ShardRow(
-        as_text(name), as_int(number), as_int(epoch), as_text(owner), as_int(beat), as_int(ids_after), as_text(state)
-    )
+        as_text(name), as_int(number), as_int(epoch), as_text(owner), as_int(beat), as_int(ids_after), as_text(state),
+        as_text(placed), as_text(wanted), as_int(released),
+    )  # fmt: skip
 
 
 def check_kept(answer: Answer) -> Row | None:
@@ -139,16 +169,23 @@ def register(connection: Connection, name: str, owner: str) -> ShardRow:
 
 
 def take_over(
-    connection: Connection, seen: ShardRow, owner: str, lock_timeout_s: float = LOCK_TIMEOUT_S
+    connection: Connection,
+    seen: ShardRow,
+    owner: str,
+    lock_timeout_s: float = LOCK_TIMEOUT_S,
+    *,
+    state: str = "open",
 ) -> ShardRow | None:
     """Takes a shard over, if its row still has the epoch and the beat that were seen. Returns None if it has not.
+
+    ``state``: draining for an owner that takes no new mail in it. One that is closed or held stays so.
 
     Raises ServerError (55P03) if a commit of the former owner is still under way. After Lost, ``confirm_owner`` with the next
     epoch decides.
     """
     try:
         connection.run(f"begin; set local lock_timeout = '{round(lock_timeout_s * 1000)}ms'", TIMEOUT_S)
-        taken = connection.execute(TAKE, [seen.name, seen.epoch, owner, seen.beat], TIMEOUT_S)
+        taken = connection.execute(TAKE, [seen.name, seen.epoch, owner, seen.beat, state], TIMEOUT_S)
         if not taken.rows:
             connection.run("rollback", TIMEOUT_S)
             return None
@@ -169,15 +206,15 @@ def confirm_owner(connection: Connection, name: str, epoch: int, owner: str) -> 
     return None if written is None else _row(written)
 
 
-def renew(connection: Connection, row: ShardRow, confirmed: int, following: int) -> int:
-    """Raises the beat from ``confirmed``, the last one that is confirmed, to ``following``, and returns it.
+def renew(connection: Connection, row: ShardRow, confirmed: int, following: int) -> Renewed:
+    """Raises the beat from ``confirmed``, the last one that is confirmed, to ``following``.
 
     Raises Fenced if the row has another epoch or owner, or a beat that this owner did not set.
     """
     parameters = [row.name, row.epoch, row.owner, confirmed, following]
     written = check_kept(connection.execute(RENEW, parameters, RENEWAL_TIMEOUT_S))
     if written is not None:
-        return as_int(written[0])
+        return Renewed(as_int(written[0]), as_text(written[1]))
     there = read_shard(connection, row.name)
     if there is None or (there.epoch, there.owner) != (row.epoch, row.owner):
         raise Fenced(f"Shard {row.name} was taken over by {there.owner if there else 'nothing: its row is gone'}.")
@@ -201,3 +238,21 @@ def set_state(connection: Connection, row: ShardRow, state: str) -> None:
     """Makes a shard open, draining, closed or held. Raises Fenced."""
     if check_kept(connection.execute(SET_STATE, [row.name, row.epoch, row.owner, state], TIMEOUT_S)) is None:
         raise Fenced(f"Shard {row.name} is not ours any more.")
+
+
+def want(connection: Connection, row: ShardRow, node: str) -> bool:
+    """Asks the owner to hand a shard over to ``node``, which waits. Returns False if another one does, or it has moved."""
+    return check_kept(connection.execute(WANT, [row.name, row.epoch, node], TIMEOUT_S)) is not None
+
+
+def place(connection: Connection, row: ShardRow, node: str, placed: str) -> bool:
+    """Asks the owner of a shard to hand it over to ``node``. Returns False if it has moved, or moves.
+
+    ``placed`` is the node that is to have it from now on, as a person wants it; "": the node whose own it is.
+    """
+    return check_kept(connection.execute(PLACE, [row.name, row.epoch, node, placed], TIMEOUT_S)) is not None
+
+
+def hand_over(connection: Connection, row: ShardRow) -> bool:
+    """Writes that nothing of a shard runs here any more. Returns False if it is not ours, or no node waits for it."""
+    return check_kept(connection.execute(HAND_OVER, [row.name, row.epoch, row.owner], TIMEOUT_S)) is not None

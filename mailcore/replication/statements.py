@@ -14,9 +14,9 @@ from mailcore.replication.values import BYTEA, BYTEAS, CHAR, CHARS, INT8, INT8S,
 
 __all__ = [
     "ASK", "BEGIN", "CHUNKS", "COMMIT", "COMMIT_ONE", "CONFIRM", "FETCH", "FETCH_MARKS", "GIVER_MAKE", "GIVER_READ",
-    "GIVER_RENEW", "GIVER_TAKE", "LIST", "LOOK", "READ", "READ_ALL", "REGISTER",
-    "RENEW",
-    "RESERVE", "SET_STATE", "STATES", "TAKE", "TAKE_WRITERS", "WRITERS", "Statement",
+    "GIVER_RENEW", "GIVER_TAKE", "HAND_OVER", "LIST", "LOOK", "NODE_BEAT", "NODE_LIST", "NODE_SET", "NODE_STATE", "PLACE",
+    "READ", "READ_ALL", "REGISTER", "RENEW",
+    "RESERVE", "SET_STATE", "STATES", "TAKE", "TAKE_WRITERS", "WANT", "WRITERS", "Statement",
 ]  # fmt: skip
 
 KEPT = "current_setting('synchronous_commit') = 'on' and current_setting('synchronous_standby_names') <> ''"
@@ -94,7 +94,7 @@ ASK = Statement(
     (TEXT, TEXT, INT8, INT8),
 )
 
-_SHARD = "name, number, epoch, owner, beat, ids_after, state"
+_SHARD = "name, number, epoch, owner, beat, ids_after, state, placed, wanted, released"
 
 REGISTER = Statement(
     "register",
@@ -116,7 +116,7 @@ READ_ALL = Statement("read_all", f"select {_SHARD} from waypost.shard order by n
 RENEW = Statement(
     "renew",
     "update waypost.shard set beat = $5, renewed_at = now()"
-    f" where name = $1 and epoch = $2 and owner = $3 and beat >= $4 and beat < $5 returning beat, {KEPT}",
+    f" where name = $1 and epoch = $2 and owner = $3 and beat >= $4 and beat < $5 returning beat, wanted, {KEPT}",
     (TEXT, INT8, TEXT, INT8, INT8),
 )
 RESERVE = Statement(
@@ -134,9 +134,10 @@ SET_STATE = Statement(
 # statement would not see a writer that began while it waited for the shard's row.
 TAKE = Statement(
     "take",
-    "update waypost.shard set epoch = epoch + 1, owner = $3, beat = beat + 1, renewed_at = now()"
+    "update waypost.shard set epoch = epoch + 1, owner = $3, beat = beat + 1, renewed_at = now(), wanted = '', released = 0,"
+    " state = case when state in ('open', 'draining') then $5 else state end"
     " where name = $1 and epoch = $2 and beat = $4 returning epoch",
-    (TEXT, INT8, TEXT, INT8),
+    (TEXT, INT8, TEXT, INT8, TEXT),
 )
 TAKE_WRITERS = Statement(
     "take_writers",
@@ -148,6 +149,46 @@ CONFIRM = Statement(
     "confirm",
     f"update waypost.shard set beat = beat + 1 where name = $1 and epoch = $2 and owner = $3 returning {_SHARD}, {KEPT}",
     (TEXT, INT8, TEXT),
+)
+
+# A move. The node that wants a shard waits until its owner has handed it over; nothing runs there any more when it writes that.
+WANT = Statement(
+    "want",
+    "update waypost.shard set wanted = $3 where name = $1 and epoch = $2 and wanted = '' and released = 0"
+    f" returning epoch, {KEPT}",
+    (TEXT, INT8, TEXT),
+)
+PLACE = Statement(
+    "place",
+    "update waypost.shard set placed = $4, wanted = case when split_part(owner, '/', 1) = $3 then '' else $3 end"
+    f" where name = $1 and epoch = $2 and released = 0 and state in ('open', 'draining') returning epoch, {KEPT}",
+    (TEXT, INT8, TEXT, TEXT),
+)
+HAND_OVER = Statement(
+    "hand_over",
+    "update waypost.shard set released = epoch where name = $1 and epoch = $2 and owner = $3 and wanted <> ''"
+    f" returning epoch, {KEPT}",
+    (TEXT, INT8, TEXT),
+)
+
+# The nodes. The beat is only for people and for commands: no shard is taken because of it.
+NODE_BEAT = Statement(
+    "node_beat",
+    "insert into waypost.node (name) values ($1)"
+    f" on conflict (name) do update set beat = node.beat + 1, seen_at = now() returning state, {KEPT}",
+    (TEXT,),
+)
+NODE_STATE = Statement("node_state", "select state from waypost.node where name = $1", (TEXT,))
+NODE_SET = Statement(
+    "node_set",
+    f"update waypost.node set state = $2 where name = $1 returning state, {KEPT}",
+    (TEXT, TEXT),
+)
+NODE_LIST = Statement(
+    "node_list",
+    "select name, state, beat, greatest(0, extract(epoch from now() - seen_at) * 1000)::bigint,"
+    " extract(epoch from since)::bigint from waypost.node order by name",
+    (),
 )
 
 # The giver of shares: one row for all nodes.

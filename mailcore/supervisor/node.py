@@ -6,6 +6,8 @@ others do not notice. All end with this process (PR_SET_PDEATHSIG). There is no 
 
 - A shard beyond ``[core] shards`` drains: it has no receivers. When no mail is left in it, DRAINED says so, and it is not
   started with the next start; until then its history and events can be asked for.
+- With [nodes], a child watches the shards of other nodes (``mailcore/nodes/spare``), and names those that it has taken over.
+  Each has a supervisor here until another node has it.
 - systemd hears from this process while it works and any shard does: a shard that does not get up again must not end others.
 
 Must not know: what a process does.
@@ -32,17 +34,20 @@ import setproctitle
 from mailcore.config.document import ConfigError
 from mailcore.config.known_shards import KnownShard, name_of, write_known
 from mailcore.config.settings import Settings, shard_place, shares_in
-from mailcore.config.shards import DRAINED, of_shard, shards_of
+from mailcore.config.shards import DRAINED, adopted, of_shard, shards_of
 from mailcore.config.values import listen_address
 from mailcore.counted import counted
 from mailcore.log.disk import Disk, is_full
 from mailcore.maillog.maillog import MailLog
+from mailcore.supervisor.adopted import TakenOver, forget_taken, number_lent, read_taken, shard_waits
 from mailcore.supervisor.child import SETTINGS_NAME, store_settings, stored_settings
+from mailcore.supervisor.ending import SHARD_GONE
 from mailcore.supervisor.forked import end_with
 from mailcore.supervisor.fresh_addresses import SOCKETS_GIVEN
 from mailcore.supervisor.kept_pairs import make_kept
 from mailcore.supervisor.preparation import HomeError, prepare_home, refuse_fresh_addresses, refuse_shared_ports
 from mailcore.supervisor.pulse import Pulse
+from mailcore.supervisor.refused import rest_under_systemd
 from mailcore.supervisor.reloading import RELOAD, Plan, Reload, end_unfinished, last_result, plan_of, write_result
 from mailcore.supervisor.service import Service, given_listeners, unlike
 from mailcore.supervisor.shard import NodeService, OfNode, supervise
@@ -57,13 +62,13 @@ from mailcore.supervisor.supervisor import (
     RECEIVERS_FIRST_S,
     RELOAD_LOOK_S,
     Shared,
-    rest_under_systemd,
     say,
 )
 from mailcore.supervisor.users import ALONE, Users
 
 __all__ = ["Node", "Shard", "main"]
 
+SPARE = "spare"  # role and name of the process that watches the shards of other nodes
 DRAIN_LOOK_S = 5.0  # between two questions whether a shard that drains is empty
 QUESTION_S_MAX = 60.0  # then the question has no answer
 # The parts of an alone start that a reader of the run directory could take for those of this one.
@@ -79,6 +84,7 @@ class Shard:
     number: int
     derive: Derive
     is_open: bool = True
+    adopted: TakenOver | None = None  # of another node: whose it was
     process: Process | None = None
     pulse: Pulse | None = None
     hung_s: float = 0.0  # it sent no pulse for this long and was killed; 0.0 if it was not
@@ -144,6 +150,9 @@ class Node:
         self._wanted = False  # a reload was asked for
         self._passed: _Passed | None = None
         self._untold: dict[str, Any] | None = None  # the result of a reload that could not be written
+        self._watching = Shard(-1, lambda settings: settings)  # the process that watches the shards of others
+        self._had: dict[int, int] = {}  # shards that were adopted and are gone -> their last epoch
+        self._status = self._told_status = ""
         self._is_ready = False
         self._unpublished = True
         self._complained = False
@@ -175,13 +184,16 @@ class Node:
         while True:
             self._look()
             now = time.monotonic()
-            waits = [shard.due - now for shard in self.shards.values() if shard.process is None]
+            kept = [*self.shards.values(), *([self._watching] if self.settings.nodes.is_on else [])]
+            waits = [shard.due - now for shard in kept if shard.process is None]
             look_s = LOOK_S if self._passed is None and self._is_ready else RELOAD_LOOK_S
             came = signal.sigtimedwait({signal.SIGCHLD, RELOAD}, max(0.0, min([*waits, look_s])))
             self._wanted = self._wanted or (came is not None and came.si_signo == RELOAD)
 
     def _look(self) -> None:
         """Does once what ``run`` does all the time."""
+        if self.settings.nodes.is_on:
+            self._look_at_others()
         for shard in list(self.shards.values()):
             self._feel(shard)
             if shard.process is not None and shard.process.poll() is not None:
@@ -195,6 +207,7 @@ class Node:
         if self._passed is not None:
             self._go_on_with(self._passed)
         self._publish()
+        self._say_status()
         if self._untold is not None:
             self._tell(self._untold)
         self._notify()
@@ -249,6 +262,48 @@ class Node:
             derive(self.settings), self._of_node, NodeService(writer), lambda: derive(stored_settings(stored))
         )
 
+    # -- shards of other nodes
+
+    def _look_at_others(self) -> None:
+        """Keeps the process that watches the shards of other nodes; starts those that it has taken over."""
+        watching = self._watching
+        if watching.process is not None and watching.process.poll() is not None:
+            code = watching.process.returncode
+            self.log.child_ended(SPARE, watching.process.pid, f"exit status {code}")
+            say(f"{SPARE} (process {watching.process.pid}) ended with exit status {code}")
+            watching.due, watching.process = time.monotonic() + BACKOFF_S_MIN * 20, None
+            self._unpublished = True
+        if watching.process is None and watching.due <= time.monotonic():
+            watching.started = time.monotonic()
+            self.log.flush()
+            parent = os.getpid()
+            try:
+                watching.process = forked(lambda: self._watch(parent))
+            except OSError as error:
+                say(f"{SPARE} can't be started: {error.strerror}; retrying every {BACKOFF_S_MAX:.0f} s")
+                watching.due = watching.started + BACKOFF_S_MAX
+                return
+            watching.started_at, watching.since_boot_s = _both_clocks()
+            watching.restarts += 1
+            self.log.started(SPARE, str(watching.process.pid))
+            self._unpublished = True
+        for taken in read_taken(self.settings.run_directory):
+            if taken.number not in self.shards and taken.epoch > self._had.get(taken.number, 0):
+                self._had[taken.number] = taken.epoch
+                derive = partial(adopted, number=taken.number, name=taken.name)
+                self.add(Shard(taken.number, derive, is_open=False, adopted=taken))
+
+    def _watch(self, parent: int) -> int:
+        """Runs in the copy of this process that watches; returns its exit status."""
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        close_all_but(())
+        if not end_with(parent):
+            return 1
+        setproctitle.setproctitle(f"{TITLE}{SPARE} {self.settings.home}")
+        self._of_node.roles[SPARE].load()(self.settings, parent)
+        return 0
+
     def _feel(self, shard: Shard) -> None:
         """Kills a supervisor that has sent no pulse for ``supervisor.silent_s``: it hangs, or one of its children does."""
         if shard.process is None or shard.pulse is None or shard.process.poll() is not None:
@@ -263,6 +318,13 @@ class Node:
         assert shard.process is not None
         code = shard.process.returncode
         assert code is not None
+        if shard.adopted is not None and code == SHARD_GONE:
+            self.log.child_ended(shard.name, shard.process.pid, "another node has the shard")
+            say(f"shard {shard.adopted.name} is another node's again")
+            self._forget(shard)
+            del self.shards[shard.number]
+            self._unpublished = True
+            return
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
         if shard.hung_s:
             how, shard.hung_s = f"{how}, as it had hung for {shard.hung_s:.0f} s", 0.0
@@ -287,7 +349,7 @@ class Node:
 
     def _ask_whether_drained(self, shard: Shard) -> None:
         """Asks from time to time whether a shard without receivers is empty, in a process that may take its time."""
-        if shard.is_open or shard.is_drained:
+        if shard.is_open or shard.is_drained or shard.adopted is not None:
             return
         now = time.monotonic()
         if shard.question is None:
@@ -406,11 +468,13 @@ class Node:
                 SOCKETS_GIVEN: bool(self._of_node.listeners),
             }
         }  # fmt: skip
+        if self.settings.nodes.is_on:
+            children[SPARE] = _entry(self._watching)
         for shard in self.shards.values():
             children |= self._children_of(shard)
         pids = {name: child["pid"] for name, child in children.items() if child["pid"] is not None}
         missing = [name for name in children if name not in pids]
-        self.service.status(
+        self._status = (
             f"not running: {', '.join(missing)}"
             if missing
             else f"{counted(len(self.shards), 'shard')}, {counted(len(children) - 1, 'process')} running"
@@ -425,7 +489,12 @@ class Node:
             write_known(
                 run,
                 [
-                    KnownShard(shard.number, shard.derive(self.settings).run_directory, shard.is_open)
+                    KnownShard(
+                        shard.number,
+                        shard.derive(self.settings).run_directory,
+                        shard.is_open,
+                        self._number_in_ids(shard),
+                    )
                     for shard in self.shards.values()
                 ],
             )
@@ -435,23 +504,41 @@ class Node:
                 say(f"{run}: the list of processes can't be written: {error.strerror}; mail is not affected")
             self._complained = True
 
+    def _number_in_ids(self, shard: Shard) -> int:
+        """Returns the number that a database has lent to the shard of this home; -1 if none has."""
+        if shard.number or not self.settings.nodes.is_on:
+            return -1
+        return number_lent(shard.derive(self.settings).run_directory)
+
+    def _say_status(self) -> None:
+        """Tells systemd what runs; of a home that waits for its shard, what it waits for."""
+        status = self._status
+        if self.settings.nodes.is_on and 0 in self.shards:
+            status = shard_waits(self.shards[0].derive(self.settings).run_directory) or status
+        if status != self._told_status:
+            self._told_status = status
+            self.service.status(status)
+
     def _children_of(self, shard: Shard) -> dict[str, dict[str, Any]]:
         """Returns a shard's supervisor, and its children as that says; none runs if it does not."""
         pid = shard.process.pid if shard.process is not None else None
-        found: dict[str, dict[str, Any]] = {
-            shard.name: {
-                "pid": pid,
-                "started_at": shard.started_at,
-                "since_boot_s": shard.since_boot_s,
-                "restarts": max(0, shard.restarts),
-            }
-        }
+        found = {shard.name: _entry(shard)}
         with contextlib.suppress(OSError, ValueError):
             told = json.loads((shard.derive(self.settings).run_directory / "children.json").read_text())
             is_its = told.pop("supervisor")["pid"] == pid
             for name, child in told.items():
                 found[name_of(name, shard.number)] = child if is_its else child | {"pid": None}
         return found
+
+
+def _entry(shard: Shard) -> dict[str, Any]:
+    """Returns what is published of the process of a shard."""
+    return {
+        "pid": shard.process.pid if shard.process is not None else None,
+        "started_at": shard.started_at,
+        "since_boot_s": shard.since_boot_s,
+        "restarts": max(0, shard.restarts),
+    }
 
 
 def _both_clocks() -> tuple[float, float]:
@@ -494,6 +581,7 @@ def main(
         if not listeners:
             refuse_shared_ports(settings)
         _open_again(settings)
+        forget_taken(settings.run_directory)
         for name in _OF_A_QUEUE_ALONE:
             (settings.run_directory / name).unlink(missing_ok=True)
         users.prepare_run(settings)

@@ -20,10 +20,11 @@ from mailcore.queue.shard_copy import refuse_copy
 from mailcore.queue.versions import NotOurs, look_at_versions
 from mailcore.supervisor.child import SETTINGS_NAME
 from mailcore.supervisor.preparation import HomeError, identify, make_home, prepare, prepare_home
+from mailcore.supervisor.refused import refuse_start
 from mailcore.supervisor.room import DiskFull, refuse_without_room
 from mailcore.supervisor.service import Service
 from mailcore.supervisor.start import Role
-from mailcore.supervisor.supervisor import Shared, Supervisor, refuse_start, say
+from mailcore.supervisor.supervisor import Shared, Supervisor, say
 from mailcore.supervisor.users import Users
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from mailcore.queue.identity import Held, IdentityError
 from mailcore.queue.shard_copy import refuse_copy
 from mailcore.queue.versions import NotOurs, look_at_versions
 from mailcore.supervisor.child import IDENTITY, SETTINGS_NAME, identity_variable, store_settings
-from mailcore.supervisor.ending import END, OWNER_WAITS, SHARD_BACK, SHARD_LOST
+from mailcore.supervisor.ending import END, OWNER_WAITS, SHARD_BACK, SHARD_GONE, SHARD_LOST, SHARD_MOVED
 from mailcore.supervisor.fresh_addresses import SOCKETS_GIVEN
 from mailcore.supervisor.kept_pairs import KEPT, make_kept
 from mailcore.supervisor.listen import listen
@@ -47,6 +47,7 @@ from mailcore.supervisor.preparation import (
     refuse_shared_ports,
 )
 from mailcore.supervisor.pulse import PULSE, Pulse, until_begun
+from mailcore.supervisor.refused import refuse_start, rest_under_systemd
 from mailcore.supervisor.reloading import (
     RELOAD,
     Plan,
@@ -62,7 +63,7 @@ from mailcore.supervisor.shared_counts import COUNTS, make_counts
 from mailcore.supervisor.start import Order, Process, Role, prepare_role, start
 from mailcore.supervisor.users import ALONE, Users
 
-__all__ = ["Shared", "Supervisor", "main", "refuse_start", "rest_under_systemd", "say"]
+__all__ = ["Shared", "Supervisor", "main", "say"]
 
 BACKOFF_S_MIN = 0.05
 BACKOFF_S_MAX = 5.0
@@ -75,8 +76,9 @@ BEGIN_S = 30.0  # a process that has not begun its work by then is named in the 
 RELOAD_LOOK_S = 0.02  # between two looks at the children while a reload is under way
 RECEIVERS_FIRST_S = 5.0  # the other processes start at the latest then; until then receivers have the processor
 SHARD = "WAYPOST_SHARD_LOST"  # for the owner step: how the shard was lost
-LOST = {SHARD_LOST: "lost", SHARD_BACK: "back"}  # exit status of a child -> how the shard was lost
-REFUSED_REST_S = 5.0  # under systemd, whose RestartSec is shorter
+# Exit status of a child -> how the shard was lost; "": it is still ours, and the owner step hands it over.
+LOST = {SHARD_LOST: "lost", SHARD_BACK: "back", SHARD_MOVED: ""}
+CLIENTS_S = 3.0  # for what clients have begun, when the shard is handed over
 
 
 @dataclass(slots=True)
@@ -198,6 +200,8 @@ class Supervisor:
         while True:  # a database keeps the queue, and another node may take it over
             self._own(lost)
             lost = self._run()
+            if not lost:
+                self._end_receivers()
             self._end_all()
 
     def _run(self) -> str:
@@ -268,11 +272,24 @@ class Supervisor:
             if owner.process is not None and (status := owner.process.poll()) is not None:
                 if not status:
                     break
+                if status == SHARD_GONE:  # another node has what was adopted: the process above starts it no more
+                    raise SystemExit(SHARD_GONE)
                 self._ended(owner)
             self.log.flush()
         if owner.pulse is not None:
             owner.pulse.close()
         self.children = children
+
+    def _end_receivers(self) -> None:
+        """Lets receivers come to the end of what clients have begun; new clients go to another node."""
+        receivers = [child for child in self.children if child.role == "receiver" and child.process is not None]
+        for child in receivers:
+            self._close_sockets(child.number)
+            self._ask_to_end(child)
+        until = time.monotonic() + CLIENTS_S
+        while time.monotonic() < until and any(child.process and child.process.poll() is None for child in receivers):
+            signal.sigtimedwait({signal.SIGCHLD}, RELOAD_LOOK_S)
+            self.service.alive()
 
     def _end_all(self) -> None:
         """Ends all processes of a shard that is lost. Nothing of them counts any more."""
@@ -535,21 +552,6 @@ class Supervisor:
             self._unpublished = True
 
 
-def refuse_start(settings: Settings, service: Service, why: str) -> None:
-    """Logs why nothing is started, and waits under systemd."""
-    log = MailLog(settings.log_directory)
-    log.start_refused(why)
-    log.close()
-    rest_under_systemd(service, why)
-
-
-def rest_under_systemd(service: Service, why: str) -> None:
-    """Waits if systemd started it, which starts it again at once. A disk that is mounted or has room later is found then."""
-    service.status(f"not started: {why}")
-    if service.is_watched_by_systemd:
-        time.sleep(REFUSED_REST_S)
-
-
 def main(
     settings: Settings,
     roles: Mapping[str, Role],
@@ -577,8 +579,7 @@ def main(
             Disk(), str(settings.home), str(settings.queue_directory), str(settings.events_directory / EXPORTED)
         )
         held = identify(settings)
-        if not settings.nodes.is_on:
-            refuse_copy(Disk(), str(settings.queue_directory))
+        refuse_copy(Disk(), str(settings.queue_directory))  # with [nodes] there is a process of the node
         refuse_without_room(settings)
         prepare(settings, users, stored)
     except (DiskFull, HomeError, IdentityError, NotOurs, OSError) as error:

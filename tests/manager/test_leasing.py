@@ -24,6 +24,7 @@ class GivenLease:
         self.until = float("-inf")
         self.held = False
         self.trouble = ""
+        self.wanted = ""
 
     def holds(self) -> bool:
         return self.held

@@ -141,10 +141,8 @@ MUTATIONS = [
     Mutation(
         "a lease holds from when its renewal returned",
         f"{ROOM}/lease_keeper.py",
-        "            self._lease.is_renewed(renew(self._connection, self.row, confirmed, following))\n",
-        "            beat = renew(self._connection, self.row, confirmed, following)\n"
-        "            self._lease._sent_at = self._clock()\n"
-        "            self._lease.is_renewed(beat)\n",
+        "            self._lease.is_renewed(renewed.beat)\n",
+        "            self._lease._sent_at = self._clock()\n            self._lease.is_renewed(renewed.beat)\n",
         f"{TESTS}/test_shard.py -k from_before",
     ),
     Mutation(

@@ -33,17 +33,25 @@ class Node(Appliance):
         cluster: Cluster,
         lab: Lab,
         sections: Mapping[str, Mapping[str, object]] | None = None,
+        *,
+        shard: str = SHARD,
     ) -> None:
         own = directory / name
         own.mkdir()
         merged: dict[str, dict[str, object]] = {
-            "nodes": {"database": conninfo_of(cluster), "node": name, "shard": SHARD, "commit_wait_s": 5.0},
+            "nodes": {"database": conninfo_of(cluster), "node": name, "shard": shard, "commit_wait_s": 5.0},
             "transports.smtp": {**LINES_AS_THEY_ARE},
         }
         for section, values in (sections or {}).items():
             merged.setdefault(section, {}).update(values)
         super().__init__(own, {"*": "smtp:[{}]:{}".format(*lab.hops[0].address)}, merged)
         self.name = name
+        self.shard = shard
+
+    async def ready(self) -> None:
+        """Also until the process of the node has written down what its shard has begun."""
+        await super().ready()
+        await self.until(lambda: {"receiver.0", "manager", "control"} <= self.processes().keys(), "the processes")
 
     def said(self) -> str:
         return self._tail()
@@ -56,12 +64,21 @@ class Node(Appliance):
         """The owner step waits for another owner."""
         said = self.said()
         waits = said.rfind("is its spare") > said.rfind("the shard is ours")
-        return set(self.processes()) == {"supervisor", "owner"} and waits
+        return set(self.processes()) == {"supervisor", "supervisor@0", "spare", "owner"} and waits
+
+    def adopted(self) -> set[str]:
+        """The names of the shards of others that this node runs, and whose managers answer."""
+        try:
+            rows = json.loads((self.home / "run" / "adopted.json").read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
+            return set()
+        processes = self.processes()
+        return {name for number, name, _ in rows if f"manager@{number}" in processes}
 
     def signal_all(self, number: signal.Signals) -> None:
         """To each process; the supervisor hears of a stop first, and of a continuation last."""
         processes = self.processes()
-        names = sorted(processes, key=lambda name: (name == "supervisor") == (number == signal.SIGCONT))
+        names = sorted(processes, key=lambda name: name.startswith("supervisor") == (number == signal.SIGCONT))
         for name in names:
             os.kill(processes[name], number)
 

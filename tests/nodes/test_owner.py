@@ -15,7 +15,7 @@ from mailcore.config.load import load_text
 from mailcore.config.settings import Settings
 from mailcore.log.disk import Disk
 from mailcore.nodes.owned import read_owned
-from mailcore.nodes.owner import OwnerStep
+from mailcore.nodes.owner import Gone, OwnerStep
 from mailcore.nodes.parameters import parameters_of
 from mailcore.nodes.writing import note_once
 from mailcore.queue.identity import new_identity, write_identity
@@ -112,7 +112,7 @@ def test_a_spare_takes_over_only_when_the_beat_has_stood_still(cluster: Cluster,
         nonlocal left, beat
         left -= 1
         if left > 0 and left % 10 == 0:  # each five seconds of its clock
-            beat = renew(other, first, beat, beat + 1)
+            beat = renew(other, first, beat, beat + 1).beat
 
     spare = Step(home(tmp_path, cluster, "b"), each=renewed)
     taken = spare.run()
@@ -227,3 +227,88 @@ def test_a_database_that_must_not_be_used_is_waited_for_with_its_remedy(own_clus
     own_cluster.kill()
     with pytest.raises(Said, match="the database cannot be used now"):
         owned(settings)
+
+
+class Ends(Exception):
+    """Ends a step at its first pause."""
+
+
+def at_its_first_pause() -> None:
+    raise Ends
+
+
+def is_handed_over(cluster: Cluster) -> bool:
+    return cluster.primary.sql("select released = epoch from waypost.shard") == [("t",)]
+
+
+def test_an_owner_that_another_node_waits_for_hands_over_and_that_node_takes_it_at_once(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    a, b = home(tmp_path, cluster, "a"), home(tmp_path, cluster, "b")
+    row = owned(a)
+    commit(a, row, "r0", appended(f"queue/incoming.0/{SEGMENT}", b"mail"), {"incoming.0": (0, 4)}).close()
+    cluster.primary.sql("update waypost.shard set wanted = 'b'")
+    with pytest.raises(Ends):
+        Step(a, each=at_its_first_pause).run()
+    assert is_handed_over(cluster)
+    again = Step(a, each=at_its_first_pause)
+    with pytest.raises(Ends):
+        again.run()
+    assert is_handed_over(cluster), "an owner that has handed over is a spare, also after a restart"
+    target = Step(b)
+    taken = target.run()
+    assert (taken.epoch, taken.node, taken.wanted, taken.released, target.now) == (2, "b", "", 0, 0.0)
+    assert (b.queue_directory / "incoming.0" / SEGMENT).read_bytes() == b"mail"
+
+
+def test_a_node_that_waits_for_a_shard_does_not_take_it_before_it_is_handed_over(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    owned(home(tmp_path, cluster, "a"))
+    cluster.primary.sql("update waypost.shard set wanted = 'b'")
+    target = Step(home(tmp_path, cluster, "b"), each=at_its_first_pause)
+    with pytest.raises(Ends):
+        target.run()
+    assert cluster.primary.sql("select epoch from waypost.shard") == [("1",)]
+
+
+def test_a_shard_that_was_handed_over_and_not_taken_is_anybodys_after_the_wait(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    a = home(tmp_path, cluster, "a")
+    owned(a)
+    cluster.primary.sql("update waypost.shard set wanted = 'b'")
+    step = Step(a)
+    row = step.run()
+    assert (row.epoch, row.node, row.wanted, row.released, step.now >= 9) == (2, "a", "", 0, True)
+
+
+@pytest.mark.parametrize(("placed", "asks"), [("", True), ("a", True), ("b", False)])
+def test_a_home_asks_for_its_shard_that_was_adopted_unless_a_person_has_placed_it_elsewhere(
+    cluster: Cluster, tmp_path: Path, placed: str, asks: bool
+) -> None:
+    cluster.primary.sql(
+        "insert into waypost.shard (name, number, epoch, owner, state, placed)"
+        f" values ('{SHARD}', 1, 4, 'b/x/y/z', 'draining', '{placed}')"
+    )
+    with pytest.raises(Ends):
+        Step(home(tmp_path, cluster, "a"), each=at_its_first_pause).run()
+    assert cluster.primary.sql("select wanted from waypost.shard") == [("a" if asks else "",)]
+
+
+def test_a_node_that_is_drained_registers_and_takes_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.primary.sql("insert into waypost.node (name, state) values ('a', 'drained')")
+    settings = home(tmp_path, cluster, "a")
+    step = Step(settings, each=at_its_first_pause)
+    with pytest.raises(Ends):
+        step.run()
+    assert "this node is drained, and takes no shard; waypost node resume ends that" in step.said
+    assert cluster.primary.sql("select * from waypost.shard") == []
+
+
+def test_the_owner_step_of_an_adopted_shard_ends_when_another_node_has_it(cluster: Cluster, tmp_path: Path) -> None:
+    settings = dataclasses.replace(home(tmp_path, cluster, "a", "own"), shard=1)
+    adopting = dataclasses.replace(settings, nodes=dataclasses.replace(settings.nodes, shard=SHARD))
+    cluster.primary.sql(f"insert into waypost.shard (name, number, epoch, owner) values ('{SHARD}', 1, 4, 'b/x/y/z')")
+    with pytest.raises(Gone):
+        Step(adopting).run()

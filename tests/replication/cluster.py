@@ -217,7 +217,9 @@ class Cluster:
 
     def empty(self) -> None:
         """Makes the tables of the store empty."""
-        self.primary.sql("truncate waypost.chunk, waypost.state, waypost.writer, waypost.shard, waypost.giver")
+        self.primary.sql(
+            "truncate waypost.chunk, waypost.state, waypost.writer, waypost.shard, waypost.giver, waypost.node"
+        )
 
     def kill(self) -> None:
         for server in self.servers:

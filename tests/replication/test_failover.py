@@ -19,6 +19,7 @@ from mailcore.log.disk import Disk
 from mailcore.replication.confirmed import ConfirmedNumbers
 from mailcore.replication.faults import BackInTime, Fenced, Lost, StoreRefused
 from mailcore.replication.guarantees import open_checked
+from mailcore.replication.node_row import beat_node
 from mailcore.replication.schema import VERSION, check_schema, make_schema
 from mailcore.replication.shard import ShardRow, confirm_owner, read_shard, register, take_over
 from mailcore.replication.snapshot import snapshot
@@ -26,7 +27,7 @@ from mailcore.replication.writer import Stopped, StoreWriter
 from tests.eventually import eventually_blocking
 from tests.replication.cluster import Cluster, Server
 from tests.replication.stored_shard import found_in, make
-from tests.replication.writing import SHARD, Task, appended, wait_for_waiting
+from tests.replication.writing import SHARD, Task, add_shard, appended, wait_for_waiting
 
 ONE, TWO = "node-1/boot-1", "node-2/boot-1"
 NAMES = ("r0", "r1", "m")
@@ -291,7 +292,7 @@ def test_tables_of_another_version_are_refused_with_what_to_do(own_cluster: Clus
     connection = own_cluster.connect()
     make_schema(connection)  # they are there: nothing happens
     check_schema(connection)
-    for version, remedy in ((VERSION + 1, "upgrade this node"), (VERSION - 1, "upgrade the tables")):
+    for version, remedy in ((VERSION + 1, "upgrade this node"), (0, "upgrade the tables")):
         own_cluster.primary.sql(f"update waypost.schema_version set version = {version}")
         calls: list[Callable[[], object]] = [
             lambda: check_schema(connection),
@@ -309,3 +310,28 @@ def test_tables_of_another_version_are_refused_with_what_to_do(own_cluster: Clus
     make_schema(connection)
     check_schema(connection)
     connection.close()
+
+
+def test_tables_of_the_version_before_are_upgraded_and_keep_their_rows(own_cluster: Cluster) -> None:
+    connection = own_cluster.connect()
+    add_shard(own_cluster.primary, epoch=3)
+    own_cluster.primary.sql("drop table waypost.node")
+    own_cluster.primary.sql("alter table waypost.shard drop placed, drop wanted, drop released")
+    own_cluster.primary.sql("update waypost.schema_version set version = 1")
+    with pytest.raises(StoreRefused, match=r"version 1 of Waypost's tables.*start it, which upgrades the tables"):
+        open_checked(own_cluster.parameters())
+    make_schema(connection)
+    check_schema(connection)
+    upgraded = own_cluster.connect()
+    row = read_shard(upgraded, SHARD)
+    assert row is not None
+    assert (row.epoch, row.placed, row.wanted, row.released) == (3, "", "", 0)
+    assert beat_node(upgraded, "mx1") == "open"
+    columns = "select table_name, column_name, data_type, column_default from information_schema.columns"
+    query = f"{columns} where table_schema = 'waypost' order by 1, 2"
+    as_upgraded = own_cluster.primary.sql(query)
+    own_cluster.primary.sql("drop schema waypost cascade")
+    make_schema(connection)
+    assert own_cluster.primary.sql(query) == as_upgraded, "as those that are made anew"
+    for each in (connection, upgraded):
+        each.close()

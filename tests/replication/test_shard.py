@@ -214,10 +214,10 @@ def test_a_takeover_that_was_not_sent_to_its_end_did_not_happen(cluster: Cluster
 def test_a_renewal_of_which_nothing_was_heard_may_arrive_late(cluster: Cluster) -> None:
     connection = cluster.connect()
     row = register(connection, SHARD, ONE)
-    assert renew(connection, row, 0, 2) == 2
+    assert renew(connection, row, 0, 2) == (2, "")
     with pytest.raises(Fenced, match="a copy of this machine runs"):
         renew(connection, row, 0, 1)  # the first one arrives now
-    assert renew(connection, row, 2, 3) == 3
+    assert renew(connection, row, 2, 3) == (3, "")
     connection.close()
 
 
@@ -226,10 +226,10 @@ def test_a_reservation_is_never_taken_back_and_a_state_is_set_by_the_owner(clust
     row = register(connection, SHARD, ONE)
     assert reserve_ids(connection, SHARD, 1, 70) == 70
     assert reserve_ids(connection, SHARD, 1, 40) == 70
-    set_state(connection, row, "draining")
+    set_state(connection, row, "held")
     taken = take_over(connection, read_shard(connection, SHARD) or row, TWO)
     assert taken is not None
-    assert (taken.ids_after, taken.state) == (70, "draining")
+    assert (taken.ids_after, taken.state) == (70, "held")
     connection.close()
 
 

@@ -117,12 +117,15 @@ class Question:
     def shard_of(self, queue_id: object) -> int:
         """Returns the shard of a queue id; the first for what is not a queue id: it says so. Raises Refused."""
         try:
-            number = shard_of(queue_id) if isinstance(queue_id, str) else self.numbers[0]
+            if not isinstance(queue_id, str):
+                return self.numbers[0]
+            number = shard_of(queue_id)
         except ValueError:
             return self.numbers[0]
-        if number not in self.numbers:
-            raise Refused.of(self.elsewhere(number))
-        return number
+        for each in self.shards:
+            if each.of_ids == number:
+                return each.number
+        raise Refused.of(self.elsewhere(number))
 
     def elsewhere(self, number: int) -> Fault:
         """Returns why nothing is known of a message of a shard that does not run here."""

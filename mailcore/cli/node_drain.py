@@ -1,0 +1,111 @@
+"""``waypost node state|drain|resume``: which nodes live, and taking one out of service and back without losing mail."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from mailcore.cli.database import asked
+from mailcore.config.settings import Settings
+from mailcore.nodes.moving import drain, resume
+from mailcore.nodes.parameters import node_of
+from mailcore.replication.connection import Connection
+from mailcore.replication.node_row import NodeRow, list_nodes
+from mailcore.replication.shard import ShardRow, read_shards
+from mailcore.terminal.command import DONE, add_common, settings_of
+from mailcore.terminal.output import plain, print_json, say, whole_table, width
+
+__all__ = ["add_drain_commands"]
+
+STATE_HELP = "show the nodes: which live, which take shards, and which shards each has"
+DRAIN_HELP = "move all shards of a node to others; it takes no mail then, until resume"
+RESUME_HELP = "let a node that was drained take shards again; its own comes back"
+
+
+def add_drain_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the subcommands of this file."""
+    for name, what, run in (
+        ("state", STATE_HELP, _state),
+        ("drain", DRAIN_HELP, _drain),
+        ("resume", RESUME_HELP, _resume),
+    ):
+        command = commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
+        if name != "state":
+            command.add_argument(
+                "node", metavar="NODE", nargs="?", default="", help="name of the node; default: this one"
+            )
+        add_common(command)
+        command.set_defaults(run=run)
+
+
+def _named(arguments: argparse.Namespace, settings: Settings) -> str:
+    return str(arguments.node or node_of(settings))
+
+
+def _state(arguments: argparse.Namespace) -> int:
+    settings = settings_of(arguments)
+
+    def read(connection: Connection) -> tuple[list[NodeRow], list[ShardRow]]:
+        return list_nodes(connection), list(read_shards(connection).values())
+
+    status, found = asked(settings, "node", read)
+    if found is None:
+        return status
+    nodes, shards = found
+    owned = {node.name: [row.name for row in shards if row.node == node.name] for node in nodes}
+    if arguments.json:
+        print_json(
+            {
+                "nodes": [
+                    {
+                        "name": node.name, "state": node.state, "alive": node.is_alive, "seen_s_ago": node.seen_s_ago,
+                        "since": node.since, "shards": owned[node.name], "here": node.name == node_of(settings),
+                    }
+                    for node in nodes
+                ]
+            }
+        )  # fmt: skip
+        return DONE
+    rows = [
+        (plain(node.name), node.state, f"{node.seen_s_ago:.0f} s ago", plain(", ".join(owned[node.name]) or "-"))
+        for node in nodes
+    ]
+    for line in whole_table(("NODE", "STATE", "SEEN", "SHARDS"), rows, width(sys.stdout)):
+        say(line)
+    return DONE
+
+
+def _drain(arguments: argparse.Namespace) -> int:
+    settings = settings_of(arguments)
+    node = _named(arguments, settings)
+
+    def tell(words: str) -> None:
+        if not arguments.json:
+            say(plain(words))
+
+    status, moved = asked(settings, "node", lambda connection: drain(connection, node, say=tell))
+    if moved is None:
+        return status
+    if arguments.json:
+        print_json({"node": node, "moved": moved})
+    else:
+        say(plain(f"node {node} has no shard, and takes none until waypost node resume {node}"))
+    return DONE
+
+
+def _resume(arguments: argparse.Namespace) -> int:
+    settings = settings_of(arguments)
+    node = _named(arguments, settings)
+
+    def work(connection: Connection) -> bool:
+        resume(connection, node)
+        return True
+
+    status, done = asked(settings, "node", work)
+    if done is None:
+        return status
+    if arguments.json:
+        print_json({"node": node})
+    else:
+        say(plain(f"node {node} takes shards again"))
+    return DONE

@@ -1,0 +1,179 @@
+"""Moves of shards between nodes, as an operator orders them: one shard, or all of a node that is to be empty.
+
+An order is a row of the database. Its owner reads it with the next renewal and hands the shard over; the node that it is for
+takes it. So a command only writes the order and watches. It may end at any moment, and may be given again: a move continues
+without it.
+
+Keeps law: handed-over-at-rest (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from mailcore.counted import counted
+from mailcore.faults import Code, FaultError
+from mailcore.replication.connection import Connection
+from mailcore.replication.node_row import (
+    DRAINED,
+    DRAINING,
+    OPEN,
+    NodeRow,
+    list_nodes,
+    set_node_state,
+)
+from mailcore.replication.shard import ShardRow, list_shards, place, read_shard, read_shards
+
+__all__ = ["MOVE_S", "CannotMove", "drain", "move", "resume"]
+
+MOVE_S = 60.0  # a move that takes longer is left to the nodes
+LOOK_S = 0.25
+STILL_S = 3.0  # a node that is to be empty has read by then that it takes no shard
+SILENT_S = 9.0  # a shard whose owner has not renewed for this time is taken over
+MOVED_STATES = ("open", "draining")
+
+Say = Callable[[str], None]
+
+
+class CannotMove(FaultError):
+    """Raised if an order cannot be carried out. The words say what to do."""
+
+    default = Code.CONFLICT
+
+
+def move(
+    connection: Connection,
+    shard: str,
+    node: str,
+    *,
+    placed: str | None = None,
+    say: Say = lambda _: None,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> ShardRow:
+    """Moves a shard and returns its row when ``node`` owns it. Raises CannotMove, StoreError.
+
+    ``placed``: the node that is to have it from now on; None: ``node``.
+    """
+    _target(connection, node)
+    first = row = _shard(connection, shard)
+    until, ordered, told = clock() + MOVE_S, 0, ""
+    while row.node != node or row.is_released or not ordered:
+        if ordered != row.epoch and not row.is_released:
+            if row.state not in MOVED_STATES:
+                raise CannotMove(f"Shard {shard} is {row.state}, and is not moved.", argument="shard")
+            if place(connection, row, node, node if placed is None else placed):
+                ordered = row.epoch
+        elif row.is_released and row.wanted != node and not ordered:
+            raise CannotMove(f"Shard {shard} is moving to {row.wanted} at this moment. Try again in ten seconds.")
+        words = _progress(row, node)
+        if words != told:
+            say(words)
+            told = words
+        if clock() > until:
+            raise CannotMove(
+                f"Shard {shard} is not at {node} after {MOVE_S:.0f} s: {words}. No mail is lost, and the move continues without"
+                f" this command; waypost shard list shows it. If {node} cannot take it, look into its log, or move the shard"
+                f" to another node."
+            )
+        if row.node != node or row.is_released:
+            sleep(LOOK_S)
+        row = _shard(connection, shard)
+    if row.epoch == first.epoch:
+        say(f"shard {shard} is at {node} already")
+    return row
+
+
+def drain(
+    connection: Connection,
+    node: str,
+    *,
+    say: Say = lambda _: None,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> list[str]:
+    """Moves all shards of a node to others, and returns their names when nothing is left there. Raises CannotMove.
+
+    From the first moment the node takes no shard. It stays so, also after a restart, until ``resume``.
+    """
+    others = [each for each in list_nodes(connection) if each.name != node and each.is_alive and each.state == OPEN]
+    if not others:
+        raise CannotMove(
+            f"No other node lives and takes shards, so nothing of {node} can be moved. Start one, or end the drain of one with"
+            " waypost node resume.",
+            argument="node",
+        )
+    if not set_node_state(connection, node, DRAINING):
+        raise _unknown(connection, node)
+    moved: list[str] = []
+    still_since = clock()
+    while clock() < still_since + STILL_S:
+        rows = read_shards(connection)
+        ours = [row for row in rows.values() if row.node == node and row.state in MOVED_STATES]
+        if not ours:
+            sleep(LOOK_S)
+            continue
+        target = min(others, key=lambda each: (sum(row.node == each.name for row in rows.values()), each.name))
+        try:
+            move(connection, ours[0].name, target.name, placed=ours[0].placed, say=say, sleep=sleep, clock=clock)
+        except CannotMove as error:
+            raise CannotMove(
+                f"{error.fault.message} Node {node} takes no shard meanwhile. Give the command again to continue; waypost node"
+                f" resume {node} ends it."
+            ) from None
+        moved.append(ours[0].name)
+        say(f"shard {ours[0].name} is at {target.name}")
+        still_since = clock()
+    set_node_state(connection, node, DRAINED)
+    return moved
+
+
+def resume(connection: Connection, node: str) -> None:
+    """Lets a node take shards again: it asks for its own. Raises CannotMove."""
+    if not set_node_state(connection, node, OPEN):
+        raise _unknown(connection, node)
+
+
+def _target(connection: Connection, node: str) -> NodeRow:
+    for each in list_nodes(connection):
+        if each.name == node:
+            if not each.is_alive:
+                raise CannotMove(
+                    f"Node {node} was seen last {each.seen_s_ago:.0f} s ago. Start Waypost there, or name another node.",
+                    argument="to",
+                )
+            if each.state != OPEN:
+                raise CannotMove(
+                    f"Node {node} is {each.state}, and takes no shard. waypost node resume {node} ends that.",
+                    argument="to",
+                )
+            return each
+    raise _unknown(connection, node)
+
+
+def _unknown(connection: Connection, node: str) -> CannotMove:
+    names = ", ".join(each.name for each in list_nodes(connection)) or "none yet"
+    return CannotMove(
+        f"There is no node {node}. A node is known once Waypost has run there with [nodes]. Known: {names}.",
+        code=Code.NOT_FOUND,
+        argument="node",
+    )
+
+
+def _shard(connection: Connection, name: str) -> ShardRow:
+    row = read_shard(connection, name)
+    if row is None:
+        count = counted(len(list_shards(connection)), "shard")
+        raise CannotMove(
+            f"There is no shard {name} among the {count} of the database; waypost shard list names them.",
+            code=Code.NOT_FOUND,
+            argument="shard",
+        )
+    return row
+
+
+def _progress(row: ShardRow, node: str) -> str:
+    if row.is_released:
+        return f"{row.node} has handed it over, and {node} takes it"
+    return f"{row.node} ends its deliveries, or is silent and is taken over {SILENT_S:.0f} s after its last sign"

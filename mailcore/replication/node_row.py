@@ -1,0 +1,71 @@
+"""The rows of the nodes: that each lives, for people and commands, and whether it takes shards.
+
+A node whose state is not open takes no shard: it drains, or was drained. Each function raises Lost if its outcome is unknown,
+and ServerError if it changed nothing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mailcore.replication.connection import Connection
+from mailcore.replication.shard import RENEWAL_TIMEOUT_S, check_kept
+from mailcore.replication.statements import NODE_BEAT, NODE_LIST, NODE_SET, NODE_STATE
+from mailcore.replication.values import as_int, as_text
+
+__all__ = [
+    "ALIVE_S",
+    "DRAINED",
+    "DRAINING",
+    "OPEN",
+    "NodeRow",
+    "beat_node",
+    "list_nodes",
+    "node_state",
+    "set_node_state",
+]
+
+OPEN, DRAINING, DRAINED = "open", "draining", "drained"
+ALIVE_S = 10.0  # a node that was seen within that time is taken for alive by commands
+
+
+class NodeRow(NamedTuple):
+    """The row of a node. ``seen_s_ago`` is by the database's clock; ``since`` is in seconds of its wall clock."""
+
+    name: str
+    state: str
+    beat: int
+    seen_s_ago: float
+    since: int
+
+    @property
+    def is_alive(self) -> bool:
+        """Returns True if it was seen lately: for people and commands."""
+        return self.seen_s_ago < ALIVE_S
+
+
+def beat_node(connection: Connection, name: str) -> str:
+    """Makes the row if there is none, writes that the node lives, and returns its state."""
+    written = check_kept(connection.execute(NODE_BEAT, [name], RENEWAL_TIMEOUT_S))
+    assert written is not None
+    return as_text(written[0])
+
+
+def node_state(connection: Connection, name: str) -> str:
+    """Returns the state of a node; one without a row is open."""
+    rows = connection.execute(NODE_STATE, [name], RENEWAL_TIMEOUT_S).rows
+    return as_text(rows[0][0]) if rows else OPEN
+
+
+def set_node_state(connection: Connection, name: str, state: str) -> bool:
+    """Sets the state of a node. Returns False if it has no row."""
+    return check_kept(connection.execute(NODE_SET, [name, state], RENEWAL_TIMEOUT_S)) is not None
+
+
+def list_nodes(connection: Connection) -> list[NodeRow]:
+    """Returns all rows, by name."""
+    rows = connection.execute(NODE_LIST, [], RENEWAL_TIMEOUT_S).rows
+    return [
+        NodeRow(as_text(name), as_text(state), as_int(beat), as_int(age) / 1000, as_int(since))
+        for name, state, beat, age, since in rows
+    ]

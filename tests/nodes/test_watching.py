@@ -1,0 +1,144 @@
+"""The process that watches the shards of other nodes, with a clock of its own: what it takes, and what it leaves.
+
+Proves law: lease-by-own-clock, law: handed-over-at-rest, law: foreign-queue-stays (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from mailcore.config.settings import Settings
+from mailcore.config.shards import adopted
+from mailcore.log.disk import Disk
+from mailcore.nodes.names import new_owner
+from mailcore.nodes.owned import read_owned
+from mailcore.nodes.spare import Spare
+from mailcore.supervisor.adopted import TakenOver, read_taken
+from tests.nodes.test_owner import home
+from tests.replication.cluster import Cluster
+from tests.replication.writing import add_shard
+
+
+class Watcher(Spare):
+    """One whose clock is moved by each look."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.now = 0.0
+        self.said: list[str] = []
+        super().__init__(settings, say=self.said.append, clock=lambda: self.now)
+
+    def look_for(self, seconds: float) -> None:
+        until = self.now + seconds
+        while self.now < until:
+            self.now += 0.5
+            self.look()
+
+
+def row_of(cluster: Cluster, shard: str = "x") -> tuple[str, ...]:
+    columns = "split_part(owner, '/', 1), epoch, state, wanted"
+    (row,) = cluster.primary.sql(f"select {columns} from waypost.shard where name = '{shard}'")
+    return tuple(row)
+
+
+def beaten(cluster: Cluster) -> None:
+    cluster.primary.sql("update waypost.shard set beat = beat + 1")
+
+
+@pytest.fixture
+def watcher(cluster: Cluster, tmp_path: Path) -> Watcher:
+    add_shard(cluster.primary, name="x", number=4, owner="dead/x/y/z")
+    return Watcher(home(tmp_path, cluster, "a", "own"))
+
+
+def test_a_silent_shard_is_taken_and_named_to_the_node_and_a_living_one_is_not(
+    cluster: Cluster, watcher: Watcher
+) -> None:
+    add_shard(cluster.primary, name="own", number=5, owner="dead/x/y/z")
+    watcher.look_for(8)
+    beaten(cluster)
+    watcher.look_for(8)
+    assert row_of(cluster) == ("dead", "1", "open", "")
+    watcher.look_for(2)
+    assert row_of(cluster) == ("a", "2", "draining", "")
+    assert row_of(cluster, "own") == ("dead", "1", "open", ""), "the owner step takes it"
+    assert read_taken(watcher._settings.run_directory) == [TakenOver(4, "x", 2)]
+    owned = read_owned(Disk(), adopted(watcher._settings, 4, "x"))
+    assert owned is not None
+    assert (owned.name, owned.number, owned.epoch) == ("x", 4, 2)
+    watcher.close()
+
+
+def test_of_two_nodes_that_want_a_shard_exactly_one_gets_it(cluster: Cluster, tmp_path: Path, watcher: Watcher) -> None:
+    other = Watcher(home(tmp_path, cluster, "b", "other"))
+    both = (watcher, other)
+    for _ in range(30):
+        for each in both:
+            each.look_for(0.5)
+            cluster.primary.sql(
+                "update waypost.shard set beat = beat + 1 where split_part(owner, '/', 1) in ('a', 'b')"
+            )
+    taken = [list(each.taken) for each in both]
+    assert sorted(taken) == [[], ["x"]]
+    assert row_of(cluster)[1] == "2", "it was taken once"
+    for each in both:
+        each.close()
+
+
+def test_what_a_home_owns_is_its_own_again_after_a_restart_and_what_it_lost_is_not(
+    cluster: Cluster, watcher: Watcher
+) -> None:
+    watcher.look_for(11)
+    watcher.close()
+    again = Watcher(watcher._settings)
+    again.look()
+    assert again.taken == {"x": TakenOver(4, "x", 2)}
+    cluster.primary.sql(f"update waypost.shard set epoch = 3, owner = '{new_owner(again._settings, Disk())}'")
+    again.look()
+    assert again.taken == {}
+    assert read_taken(again._settings.run_directory) == []
+    again.close()
+
+
+@pytest.mark.parametrize("why", ["closed", "held", "drained", "setting", "database"])
+def test_a_shard_is_left(cluster: Cluster, tmp_path: Path, watcher: Watcher, why: str) -> None:
+    if why in ("closed", "held"):
+        cluster.primary.sql(f"update waypost.shard set state = '{why}'")
+    elif why == "drained":
+        cluster.primary.sql("insert into waypost.node (name, state) values ('a', 'drained')")
+    elif why == "setting":
+        settings = watcher._settings
+        watcher = Watcher(dataclasses.replace(settings, nodes=dataclasses.replace(settings.nodes, takes_over=False)))
+    else:
+        watcher.look_for(8)
+        watcher.now += 5  # nothing was read meanwhile
+    watcher.look_for(8 if why == "database" else 20)
+    assert row_of(cluster)[0] == "dead"
+    watcher.close()
+
+
+def test_files_of_another_queue_are_left_and_the_shard_to_another_node(cluster: Cluster, watcher: Watcher) -> None:
+    place = adopted(watcher._settings, 4, "x").queue_directory / "journal"
+    place.mkdir(parents=True)
+    (place / "00000000000000000000.seg").write_bytes(b"mail of before")
+    watcher.look_for(20)
+    assert row_of(cluster)[0] == "dead"
+    (said,) = watcher.said
+    assert "shard x is not taken over by this node" in said
+    watcher.close()
+
+
+def test_a_shard_that_is_placed_here_is_asked_for_and_taken_when_it_is_handed_over(
+    cluster: Cluster, watcher: Watcher
+) -> None:
+    cluster.primary.sql("update waypost.shard set placed = 'a'")
+    for _ in range(30):
+        watcher.look_for(0.5)
+        beaten(cluster)
+    assert row_of(cluster) == ("dead", "1", "open", "a")
+    cluster.primary.sql("update waypost.shard set released = epoch")
+    watcher.look_for(0.5)
+    assert row_of(cluster) == ("a", "2", "draining", "")
+    watcher.close()
