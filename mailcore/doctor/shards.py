@@ -31,7 +31,7 @@ def look(host: Host) -> Iterator[Finding]:
         elif shard.is_open:
             yield good(what, "answers, and takes mail")
         else:
-            yield good(what, "answers, and drains: it is beyond [core] shards")
+            yield good(what, "answers, and drains: it takes no mail")
 
 
 def in_each(check: Callable[[Host], Iterable[Finding]]) -> Callable[[Host], Iterator[Finding]]:

@@ -62,6 +62,7 @@ from mailcore.supervisor.supervisor import (
     RECEIVERS_FIRST_S,
     RELOAD_LOOK_S,
     Shared,
+    both_clocks,
     say,
 )
 from mailcore.supervisor.users import ALONE, Users
@@ -69,6 +70,7 @@ from mailcore.supervisor.users import ALONE, Users
 __all__ = ["Node", "Shard", "main"]
 
 SPARE = "spare"  # role and name of the process that watches the shards of other nodes
+SPARE_AGAIN_S = 1.0
 DRAIN_LOOK_S = 5.0  # between two questions whether a shard that drains is empty
 QUESTION_S_MAX = 60.0  # then the question has no answer
 # The parts of an alone start that a reader of the run directory could take for those of this one.
@@ -157,7 +159,7 @@ class Node:
         self._unpublished = True
         self._complained = False
         self.log = MailLog(settings.log_directory)
-        self.started_at, self.since_boot_s, self._started = *_both_clocks(), time.monotonic()
+        self.started_at, self.since_boot_s, self._started = *both_clocks(), time.monotonic()
 
     def add(self, shard: Shard) -> None:
         """Keeps the supervisor of a shard from now on; it starts with the next look."""
@@ -246,7 +248,7 @@ class Node:
             return
         pulse.started()
         shard.pulse = pulse
-        shard.started_at, shard.since_boot_s = _both_clocks()
+        shard.started_at, shard.since_boot_s = both_clocks()
         shard.restarts += 1
         self.log.started(shard.name, str(shard.process.pid))
         self._unpublished = True
@@ -268,10 +270,10 @@ class Node:
         """Keeps the process that watches the shards of other nodes; starts those that it has taken over."""
         watching = self._watching
         if watching.process is not None and watching.process.poll() is not None:
-            code = watching.process.returncode
-            self.log.child_ended(SPARE, watching.process.pid, f"exit status {code}")
-            say(f"{SPARE} (process {watching.process.pid}) ended with exit status {code}")
-            watching.due, watching.process = time.monotonic() + BACKOFF_S_MIN * 20, None
+            how = f"exit status {watching.process.returncode}"
+            self.log.child_ended(SPARE, watching.process.pid, how)
+            say(f"{SPARE} (process {watching.process.pid}) ended with {how}")
+            watching.due, watching.process = time.monotonic() + SPARE_AGAIN_S, None
             self._unpublished = True
         if watching.process is None and watching.due <= time.monotonic():
             watching.started = time.monotonic()
@@ -283,11 +285,15 @@ class Node:
                 say(f"{SPARE} can't be started: {error.strerror}; retrying every {BACKOFF_S_MAX:.0f} s")
                 watching.due = watching.started + BACKOFF_S_MAX
                 return
-            watching.started_at, watching.since_boot_s = _both_clocks()
+            watching.started_at, watching.since_boot_s = both_clocks()
             watching.restarts += 1
             self.log.started(SPARE, str(watching.process.pid))
             self._unpublished = True
-        for taken in read_taken(self.settings.run_directory):
+        named = read_taken(self.settings.run_directory)
+        for shard in list(self.shards.values()):
+            if shard.adopted is not None and shard.process is None and shard.adopted not in named:
+                self.remove(shard.number)  # it cannot be started here, and another node has it
+        for taken in named:
             if taken.number not in self.shards and taken.epoch > self._had.get(taken.number, 0):
                 self._had[taken.number] = taken.epoch
                 derive = partial(adopted, number=taken.number, name=taken.name)
@@ -321,9 +327,7 @@ class Node:
         if shard.adopted is not None and code == SHARD_GONE:
             self.log.child_ended(shard.name, shard.process.pid, "another node has the shard")
             say(f"shard {shard.adopted.name} is another node's again")
-            self._forget(shard)
-            del self.shards[shard.number]
-            self._unpublished = True
+            self.remove(shard.number)
             return
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
         if shard.hung_s:
@@ -506,9 +510,8 @@ class Node:
 
     def _number_in_ids(self, shard: Shard) -> int:
         """Returns the number that a database has lent to the shard of this home; -1 if none has."""
-        if shard.number or not self.settings.nodes.is_on:
-            return -1
-        return number_lent(shard.derive(self.settings).run_directory)
+        is_lent = self.settings.nodes.is_on and not shard.number
+        return number_lent(shard.derive(self.settings).run_directory) if is_lent else -1
 
     def _say_status(self) -> None:
         """Tells systemd what runs; of a home that waits for its shard, what it waits for."""
@@ -539,10 +542,6 @@ def _entry(shard: Shard) -> dict[str, Any]:
         "since_boot_s": shard.since_boot_s,
         "restarts": max(0, shard.restarts),
     }
-
-
-def _both_clocks() -> tuple[float, float]:
-    return time.time(), time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _changed_at(path: Path) -> int:

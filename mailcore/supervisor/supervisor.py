@@ -63,7 +63,7 @@ from mailcore.supervisor.shared_counts import COUNTS, make_counts
 from mailcore.supervisor.start import Order, Process, Role, prepare_role, start
 from mailcore.supervisor.users import ALONE, Users
 
-__all__ = ["Shared", "Supervisor", "main", "say"]
+__all__ = ["Shared", "Supervisor", "both_clocks", "main", "say"]
 
 BACKOFF_S_MIN = 0.05
 BACKOFF_S_MAX = 5.0
@@ -109,7 +109,7 @@ def say(message: str) -> None:
         print(f"waypost: {message}", file=sys.stderr, flush=True)
 
 
-def _both_clocks() -> tuple[float, float]:
+def both_clocks() -> tuple[float, float]:
     """Returns the wall clock and the seconds since the boot: a change of their difference is a jump of the wall clock."""
     return time.time(), time.clock_gettime(time.CLOCK_BOOTTIME)
 
@@ -161,7 +161,7 @@ class Supervisor:
         self._kept = list(shared.kept)
         self._share()
         self.log = MailLog(settings.log_directory)
-        self.started_at, self.since_boot_s = _both_clocks()
+        self.started_at, self.since_boot_s = both_clocks()
         self._unpublished = False
         self.children: list[Child] = []
         self._set_children()
@@ -343,7 +343,7 @@ class Supervisor:
             return
         pulse.started()
         child.pulse = pulse
-        child.started_at, child.since_boot_s = _both_clocks()
+        child.started_at, child.since_boot_s = both_clocks()
         child.restarts += 1
         self.log.started(self._named(child), str(child.process.pid))
 

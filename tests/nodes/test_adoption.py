@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -145,3 +146,66 @@ async def test_adopted_mail_is_asked_for_and_changed_as_that_of_the_node_and_non
         processes = b.processes()
         assert not [name for name in processes if name.startswith("receiver") and "@" in name]
         assert {"manager@1", "control@1", "deliverer.0@1"} <= processes.keys()
+
+
+async def test_a_node_that_was_stopped_finds_its_shard_adopted_and_has_it_back(
+    own_cluster: Cluster, tmp_path: Path
+) -> None:
+    ledger = Ledger()
+    async with Lab(HOPS) as lab, homes(tmp_path, own_cluster, lab, "a", "b") as (a, b):
+        load = asyncio.create_task(
+            LoadClient(a.address, ledger, name="k-", timeout_s=2.0).send(Corpus(10 * MESSAGES, seed=1))
+        )
+        await asyncio.sleep(0.7)
+        before = a.processes()
+        a.signal_all(signal.SIGSTOP)
+        await b.until(lambda: b.adopted() == {"a"}, "the shard of a on b")
+        load.cancel()
+        a.signal_all(signal.SIGCONT)
+        await a.until(lambda: a.processes().get("manager", before["manager"]) != before["manager"], "a new manager")
+        await a.ready()
+        await b.until(lambda: not b.adopted(), "b to have its own shard alone")
+        await LoadClient(a.address, ledger, name="m-", timeout_s=10.0).send(Corpus(MESSAGES, seed=2))
+        comparison = await judged(a, ledger, lab)
+        print(f"\n{len(ledger.acknowledged)} acknowledged, {comparison}")
+        assert row_of(own_cluster, "a") == ("a", "open", "", "", "false")
+    assert not comparison.lost, comparison
+    assert not comparison.strangers, comparison
+    assert comparison.repeated <= WINDOW, comparison
+
+
+async def test_two_nodes_of_three_are_gone_one_after_the_other_and_the_third_delivers_the_mail_of_all(
+    own_cluster: Cluster, tmp_path: Path
+) -> None:
+    ledger = Ledger()
+    async with Lab(HOPS) as lab, homes(tmp_path, own_cluster, lab, "a", "b", "c") as made:
+        a = made[0]
+        async with standing_still(lab):
+            for number, node in enumerate(made):
+                client = LoadClient(node.address, ledger, name=f"k{number}-", timeout_s=10.0)
+                await client.send(Corpus(MESSAGES, seed=number))
+            load = LoadClient(a.address, ledger, name="m-", timeout_s=10.0)
+            sending = asyncio.create_task(load.send(Corpus(10 * MESSAGES, seed=4)))
+            await asyncio.sleep(0.5)
+            a.destroy()
+            sending.cancel()
+
+            def adopters() -> list[Node]:
+                return [node for node in made[1:] if node.adopted() == {"a"}]
+
+            await made[1].until(adopters, "the shard of a on another node")
+            (adopter,) = adopters()
+            (other,) = {*made[1:]} - {adopter}
+            assert row_of(own_cluster, "a")[:2] == (adopter.name, "draining")
+            assert own_cluster.primary.sql("select epoch from waypost.shard where name = 'a'") == [("2",)], (
+                "one took it"
+            )
+            adopter.destroy()
+            adopter._process = None
+            await other.until(lambda: other.adopted() == {"a", adopter.name}, "the shards of both on the third")
+        comparison = await judged(other, ledger, lab)
+        print(f"\n{len(ledger.acknowledged)} acknowledged, {comparison}")
+    assert len(ledger.acknowledged) >= 3 * MESSAGES
+    assert not comparison.lost, comparison
+    assert not comparison.strangers, comparison
+    assert comparison.repeated <= 2 * WINDOW, comparison
