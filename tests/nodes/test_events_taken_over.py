@@ -26,7 +26,7 @@ MESSAGES = 250
 
 async def exported(node: Node) -> dict[str, Any]:
     """Everything up to now is in event files."""
-    client = AsyncControlClient(node.home / "run" / "exporter.sock", timeout_s=60.0)
+    client = AsyncControlClient(node.home / "run" / "shards" / "00" / "exporter.sock", timeout_s=60.0)
     try:
         answer: dict[str, Any] = await client.call("export")
         return answer
@@ -67,7 +67,8 @@ async def test_a_reader_goes_on_at_the_next_owner(own_cluster: Cluster, tmp_path
             a.destroy()
             await b.ready()
             await b.until(
-                (b.home / "run" / "exporter.sock").exists, "the exporter, which first fetches the event files"
+                (b.home / "run" / "shards" / "00" / "exporter.sock").exists,
+                "the exporter, which first fetches the event files",
             )
             await LoadClient(b.address, ledger, name="b-", timeout_s=30.0).send(Corpus(20, seed=2))
             await b.until_empty()
