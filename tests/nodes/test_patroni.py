@@ -276,7 +276,7 @@ async def test_patroni_that_is_not_strict_is_refused_at_the_start_with_what_mend
             a.launch()
             await a.until(lambda: "synchronous_mode_strict=true" in a.said(), "the sentence that mends it")
             assert "patronictl edit-config --set synchronous_mode_strict=true" in a.said()
-            assert set(a.processes()) == {"supervisor", "owner"}, "nothing takes mail"
+            assert set(a.processes()) == {"supervisor", "supervisor@0", "spare", "owner"}, "nothing takes mail"
             site.cluster.settle(synchronous_mode_strict=True)
             await a.ready()  # by itself
     finally:
