@@ -175,6 +175,12 @@ def _shard() -> ModuleType:
     return shard
 
 
+def _node() -> ModuleType:
+    from mailcore.cli import node
+
+    return node
+
+
 def _user() -> ModuleType:
     from mailcore.cli import user
 
@@ -267,7 +273,7 @@ COMMANDS: dict[str, tuple[Callable[[], ModuleType], str]] = {
     "backup": (_backup, "save configuration, portal database and keys to one file; with --queue, also the mail"),
     "restore": (_restore, "restore a backup; restored mail is held"),
     "identity": (_identity, "show which disks belong to this Waypost; adopt one after another is lost"),
-    "node": (_node, "show the nodes that share a database; take one out of service and back"),
+    "node": (_node, "let nodes in that trust each other; show them, take one out of service and back"),
     "shard": (_shard, "show the shards that a database keeps, and their owners; move one to another node"),
     "user": (_user, "add, change, list and remove users who log in to send mail"),
     "dkim": (_dkim, "make a key that signs mail; compare the keys with their DNS records"),

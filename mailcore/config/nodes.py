@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from mailcore.bounds import bad, flag, number, text, texts
 from mailcore.config import values
 
-__all__ = ["Database", "Nodes", "database_of", "settle"]
+__all__ = ["Database", "Nodes", "check_name", "database_of", "peer_address", "settle"]
 
 PORT = 5432
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
@@ -24,6 +24,8 @@ _FORM = (
     ' user=waypost sslmode=verify-full sslrootcert=/etc/waypost/db.pem"'
 )
 _HOSTS_MAX = 16
+_PEER = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,252})):(?P<port>[0-9]{1,5})")
+_WILDCARDS = ("0.0.0.0:", "[::]:")
 
 
 class Database(NamedTuple):
@@ -74,9 +76,26 @@ def _database(given: str) -> str:
     return given
 
 
-def _name(given: str) -> str:
+def check_name(given: str) -> str:
+    """Returns the name of a node or a shard. Raises BadValue."""
     if not _NAME.fullmatch(given):
         raise bad(given, "must be of letters, digits, dots and hyphens, up to 64 characters")
+    return given
+
+
+def peer_address(given: str) -> tuple[str, int]:
+    """Reads the name or address, and the port, of another node. Raises BadValue."""
+    match = _PEER.fullmatch(given)
+    if match is None or not 1 <= int(match["port"]) <= 65_535:
+        raise bad(
+            given,
+            'must be "name or address:port", such as "mx1.example.org:2526", with brackets around an IPv6 address',
+        )
+    return match["six"] or match["name"], int(match["port"])
+
+
+def _peer(given: str) -> str:
+    peer_address(given)
     return given
 
 
@@ -103,11 +122,11 @@ class Nodes:
         "file with the password of the database's user in its first line; receivers must be able to read it",
         special={"": "none is needed"},
     )
-    node: str = text("", "name of this node, which no other one has", _name, special={"": "the host's name"})
+    node: str = text("", "name of this node, which no other one has", check_name, special={"": "the host's name"})
     shard: str = text(
         "",
         "name of the shard that is this home's queue; a node whose shard another living node has is its spare, and waits",
-        _name,
+        check_name,
         special={"": "the node's name"},
     )
     takes_over: bool = flag(
@@ -120,6 +139,19 @@ class Nodes:
         600,
         "seconds",
         "how long deliveries of a shard that moves to another node may take to end; then they are cut",
+    )
+    listen: str = text(
+        "",
+        "address and port for the other nodes, which must reach it: the limits of destinations are divided there; needs "
+        "waypost node join",
+        values.endpoint,
+        special={"": "limits hold for each node alone"},
+    )
+    address: str = text(
+        "",
+        "name or address, and port, by which the other nodes reach this one, if it is not that of listen",
+        _peer,
+        special={"": "as listen"},
     )
     patroni: tuple[str, ...] = texts(
         (),
@@ -152,6 +184,11 @@ def settle(section: dict[str, Any], base: Path, fault: Callable[[tuple[str, str]
     """Makes the path of the password absolute; a relative one starts at ``base``. Reports settings that lack another one."""
     if section.get("password_file"):
         section["password_file"] = str(base / section["password_file"])
-    for name in ("password_file", "node", "shard", "patroni"):
+    for name in ("password_file", "node", "shard", "listen", "patroni"):
         if section.get(name) and not section.get("database"):
             fault(("nodes", name), "needs database")
+    listen, address = section.get("listen", ""), section.get("address", "")
+    if address and not listen:
+        fault(("nodes", "address"), "needs listen")
+    if not address and isinstance(listen, str) and listen.startswith(_WILDCARDS):
+        fault(("nodes", "address"), "is needed: other nodes cannot connect to the address in listen")

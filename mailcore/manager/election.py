@@ -74,6 +74,9 @@ class LockElection:
             os.close(self._lock)
             self._lock = -1
 
+    def leave(self) -> None:
+        """Does nothing: the kernel frees the lock when the process ends."""
+
     def _begin(self, elected: Elected) -> None:
         self.elected = elected
         try:

@@ -3,8 +3,8 @@
 The election says when an answer may be given, and how long shares may hold of which this giver has not heard. A shard that
 knows of a later election than the giver makes it begin again, with a higher number.
 
-The queues of one host meet at a Unix socket. With several hosts, the election names the address (``mailcore.replication``), and
-only ``open_giver`` has to know how it is reached.
+Where the managers meet, and so how the giver is reached, is known to ``meeting`` alone: a Unix socket of one host, or TLS
+between nodes.
 
 Keeps law: shares-within-limit (docs/laws.md).
 """
@@ -14,47 +14,36 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import cast
 
+from mailcore.manager.meeting import Meeting
 from mailcore.shares.election import Election
 from mailcore.shares.giver import Giver
 from mailcore.shares.messages import Answer, Ask, Welcome
 from mailcore.shares.wire import BadMessage, MessageDecoder, encoded
-from mailcore.supervisor.listen import fitting_path, listen_on_path
 
-__all__ = ["GIVER_SOCKET", "Giving", "open_giver"]
-
-GIVER_SOCKET = "shares.sock"
-
-
-async def open_giver(loop: asyncio.AbstractEventLoop, path: Path, link: Callable[[], asyncio.Protocol]) -> None:
-    """Connects to the giver. Raises OSError."""
-    with fitting_path(path) as name:
-        await loop.create_unix_connection(link, name)
+__all__ = ["Giving"]
 
 
 class Giving:
     """Gives shares while ``election`` holds. ``limit_of`` returns the limit of a destination.
 
-    ``clock`` is seconds of CLOCK_BOOTTIME. ``relieve`` frees room for the socket at ``path`` on a full disk.
+    ``meeting`` is where it listens, ``clock`` is seconds of CLOCK_BOOTTIME.
     """
 
     def __init__(
         self,
         election: Election,
-        path: Path,
+        meeting: Meeting,
         loop: asyncio.AbstractEventLoop,
         limit_of: Callable[[str], int],
         clock: Callable[[], float],
-        relieve: Callable[[Path], bool] = lambda _: False,
     ) -> None:
         self.election = election
-        self._path = path
+        self._meeting = meeting
         self._loop = loop
         self._limit_of = limit_of
         self._clock = clock
-        self._relieve = relieve
         self._giver: Giver | None = None
         self._server: asyncio.AbstractServer | None = None
         self._links: set[asyncio.Transport] = set()
@@ -70,11 +59,14 @@ class Giving:
         self._follow()
         if self._giver is not None and self._server is None:
             try:
-                listener = listen_on_path(self._path, self._relieve)
-                self._server = await self._loop.create_unix_server(lambda: _Serving(self), sock=listener)
+                self._server = await self._meeting.listen(self._loop, self.serving)
             except BaseException:
                 self.end()
                 raise
+
+    def serving(self) -> asyncio.Protocol:
+        """Returns what answers over a new connection."""
+        return _Serving(self)
 
     def answer(self, ask: Ask) -> Answer | Welcome | None:
         """Returns the answer to a question; None if there is none."""

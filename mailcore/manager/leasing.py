@@ -15,6 +15,7 @@ from typing import Protocol
 from mailcore.frames import Lease
 from mailcore.log.store import Store
 from mailcore.manager.flow import DelivererLink
+from mailcore.manager.meeting import Meeting
 from mailcore.manager_answers import ShardState
 
 __all__ = ["HeldLease", "HeldShard", "Leasing", "shard_state"]
@@ -52,14 +53,21 @@ class HeldShard(Protocol):
     def lease(self) -> HeldLease:
         """Returns the lease."""
 
+    @property
+    def meeting(self) -> Meeting | None:
+        """Returns where the managers of all nodes share limits; None if this node is alone with its limits."""
 
-def shard_state(name: str, lease: HeldLease, store: Store | None, now: float) -> ShardState:
-    """Returns the state of a shard for people; ``now`` is seconds of CLOCK_BOOTTIME."""
+
+def shard_state(name: str, lease: HeldLease, store: Store | None, now: float, limits_trouble: str = "") -> ShardState:
+    """Returns the state of a shard for people; ``now`` is seconds of CLOCK_BOOTTIME.
+
+    ``limits_trouble`` says why it has no shares of limits.
+    """
     return ShardState(
         name=name,
         lease_s=max(0.0, lease.until - now) if lease.holds() else 0.0,
         commit_waits_s=0.0 if store is None else store.waiting_s(),
-        trouble=lease.trouble,
+        trouble=lease.trouble or limits_trouble,
     )
 
 

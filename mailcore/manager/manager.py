@@ -16,7 +16,6 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import uvloop
@@ -45,11 +44,12 @@ from mailcore.manager.housekeeping import Housekeeping
 from mailcore.manager.leasing import HeldLease, HeldShard, Leasing, shard_state
 from mailcore.manager.links import Link
 from mailcore.manager.measured import Measured
+from mailcore.manager.meeting import LocalMeeting, Meeting
 from mailcore.manager.missing_lines import log_missing, unlogged
 from mailcore.manager.orders import Orders
 from mailcore.manager.overrides import Overrides
 from mailcore.manager.passes import Passes
-from mailcore.manager.sharing import Sharing, shares_directory
+from mailcore.manager.sharing import Sharing, boot_time, shares_directory
 from mailcore.manager.state import State
 from mailcore.queue.exported import EXPORTED, Candidate, Keeper
 from mailcore.queue.lanes import DELETED, HOLD, incoming, is_incoming
@@ -83,11 +83,11 @@ class Manager:
         *,
         store: Store | None = None,
         lease: HeldLease | None = None,
-        shares: Path | None = None,
+        meeting: Meeting | None = None,
     ) -> None:
         """``store`` keeps the queue beside the local disk, ``lease`` says whether it is ours to deliver; None on one node.
 
-        ``shares`` is the directory in which several queues share the limits of destinations; None if this one is alone.
+        ``meeting`` is where several queues share the limits of destinations; None if this one is alone.
         """
         self.settings = settings
         self.loop = loop
@@ -133,10 +133,8 @@ class Manager:
             self.leasing = Leasing(lease, self.flow.deliverers, self.go_on)
             self.context.may_deliver = lease.holds
         self.sharing: Sharing | None = None
-        if shares is not None:
-            self.flow.limits = self.sharing = Sharing(
-                self.context, self.flow.deliverers, shares, relieve=room_for_sockets(settings)
-            )
+        if meeting is not None:
+            self.flow.limits = self.sharing = Sharing(self.context, self.flow.deliverers, meeting)
         self.cut_through = CutThrough(self.context, self.flow)
         self.full_disk = FullDisk(self.context, ballast, settings)
         self.housekeeping = Housekeeping(self.context, self.flow)
@@ -146,7 +144,9 @@ class Manager:
         self.overrides = Overrides(self.context, tuned)
         if lease is not None:
             name = settings.nodes.shard or settings.nodes.node or hostname
-            self.state.shard = lambda: shard_state(name, lease, store, time.clock_gettime(time.CLOCK_BOOTTIME))
+            self.state.shard = lambda: shard_state(
+                name, lease, store, boot_time(), self.sharing.trouble() if self.sharing is not None else ""
+            )
         self.receivers = self.state.receivers
         self.state.recovered = recovered.working
         self.overrides.load()
@@ -330,6 +330,8 @@ class Manager:
             await asyncio.sleep(ENDING_LOOK_S)
         await self.context.commit.wait()
         self.log.flush()
+        if self.sharing is not None:
+            await self.sharing.end()
 
     def take_over_lanes(self) -> None:
         """Makes the lanes of receivers that are no longer configured readable up to their end."""
@@ -414,7 +416,10 @@ class Manager:
 async def _run(settings: Settings, held: HeldShard | None = None) -> None:
     loop = asyncio.get_running_loop()
     store, lease = (None, None) if held is None else (held.store, held.lease)
-    manager = Manager(settings, loop, store=store, lease=lease, shares=shares_directory(settings))
+    meeting = None if held is None else held.meeting
+    if meeting is None and (directory := shares_directory(settings)) is not None:
+        meeting = LocalMeeting(directory, boot_time, room_for_sockets(settings))
+    manager = Manager(settings, loop, store=store, lease=lease, meeting=meeting)
 
     def broken(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Ends the process after an unexpected error: the manager is crash-only."""

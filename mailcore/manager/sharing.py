@@ -28,13 +28,12 @@ from typing import cast
 from mailcore.config.settings import Settings
 from mailcore.frames import Shares, SharesKept
 from mailcore.manager.context import ManagerContext
-from mailcore.manager.election import LockElection
 from mailcore.manager.flow import DelivererLink
-from mailcore.manager.giving import GIVER_SOCKET, Giving, open_giver
+from mailcore.manager.giving import Giving
+from mailcore.manager.meeting import Meeting
 from mailcore.manager.slots import Slots
 from mailcore.scheduler.entry import Entry
 from mailcore.scheduler.shared import Share
-from mailcore.shares.election import Election
 from mailcore.shares.holder import ASKS_KEPT, Holder
 from mailcore.shares.messages import PARTS, Answer, Ask, Dead, Welcome, rate_of
 from mailcore.shares.wire import BadMessage, MessageDecoder, encoded
@@ -51,6 +50,7 @@ TELL_S = 0.5  # between two messages to the deliverers that only name later ends
 RETRY_S = 0.05  # a giver that was killed is followed by another at once
 RATE_S = 2.0  # mail that would take longer by a rate wants all of it
 REASON_CHARACTERS = 300
+SILENT_S = 3.0  # a giver that does not answer for so long is looked for again
 NEWS_S = 3.0  # a new giver has heard from all shards after that
 
 
@@ -67,25 +67,19 @@ def boot_time() -> float:
 
 
 class Sharing:
-    """The shares of one manager process. ``directory`` is where all queues of this host meet."""
+    """The shares of one manager process. ``meeting`` is where the managers that share meet."""
 
     def __init__(
         self,
         context: ManagerContext,
         deliverers: Sequence[DelivererLink],
-        directory: Path,
+        meeting: Meeting,
         clock: Callable[[], float] = boot_time,
-        relieve: Callable[[Path], bool] = lambda _: False,
-        elect: Callable[[Callable[[], int]], Election] | None = None,
     ) -> None:
-        """``relieve`` frees room on a full disk. ``elect`` makes the election, out of what returns the last one heard of.
-
-        By default it is a lock in the directory: all queues are on this host.
-        """
         self._context = context
         self._loop = context.loop
         self._deliverers = deliverers
-        self._path = directory / GIVER_SOCKET
+        self._meeting = meeting
         self._clock = clock
         self._holder = Holder(f"{os.getpid()}.{secrets.token_hex(8)}")  # another one after each start
         self._shared = context.scheduler.share(self._news)
@@ -94,13 +88,14 @@ class Sharing:
         def heard() -> int:
             return self._holder.epoch
 
-        election = LockElection(directory, heard, clock) if elect is None else elect(heard)
-        self.giving = Giving(election, self._path, self._loop, self._limit_of, clock, relieve)
+        self.giving = Giving(meeting.elect(heard), meeting, self._loop, self._limit_of, clock)
         self._transport: asyncio.Transport | None = None
         self._offered: dict[str, list[Callable[[], None]]] = {}  # destination -> what waits for an answer about it
         self._wake = asyncio.Event()
-        self._trouble = ""  # why this queue could not be the giver, as it was logged last
+        self._trouble = ""  # why this queue could not be the giver, or reach it, as it was logged last
         self._asked_at = -math.inf
+        self._silent_since: float | None = None  # no answer since; None: there was one to the last question
+        self._alone_since = clock()  # no answer was heard since
         self._is_answered = True
         self._ask_at = -math.inf  # not before
         self._asking: asyncio.TimerHandle | None = None
@@ -185,15 +180,40 @@ class Sharing:
             try:
                 await self.giving.look()
             except OSError as error:  # another queue may be able to
-                if str(error) != self._trouble:
-                    self._context.log.failed("manager", f"cannot give shares of limits: {error}")
-                    self._trouble = str(error)
+                self._complain(f"cannot give shares of limits: {error}")
+            self._look_at_connection()
             if self._transport is None:
                 await self._connect()
             self.ask()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), BEAT_S if self._transport is not None else RETRY_S)
             self._wake.clear()
+
+    async def end(self) -> None:
+        """Lets another manager be the giver at once: this process is about to end."""
+        await self._loop.run_in_executor(None, self.giving.election.leave)
+
+    def trouble(self) -> str:
+        """Returns why this queue has no shares; "" if it has, or may have them in a moment."""
+        if self._clock() - self._alone_since < SILENT_S:
+            return ""
+        why = self._meeting.trouble() or "the manager that divides the limits of destinations does not answer"
+        return f"{why}; no delivery begins"
+
+    def _look_at_connection(self) -> None:
+        """Gives up a connection over which no answer comes, or that leads to another process than the giver."""
+        is_silent = self._silent_since is not None and self._clock() - self._silent_since > SILENT_S
+        if self._transport is not None and (is_silent or not self._meeting.is_current()):
+            self._transport.abort()
+            self.connected(None)
+        if self._clock() >= self._holder.until and (why := self.trouble()):
+            self._complain(why)
+
+    def _complain(self, why: str) -> None:
+        """Logs a reason, the same one once until shares are there again."""
+        if why != self._trouble:
+            self._context.log.failed("manager", why)
+            self._trouble = why
 
     def ask_soon(self) -> None:
         """Asks as soon as it costs little."""
@@ -240,6 +260,8 @@ class Sharing:
             self._dead.popitem(last=False)
         self._wanted = wanted
         self._asked_at, self._is_answered = now, False
+        if self._silent_since is None:
+            self._silent_since = now
         self._context.count("share_questions")
         if ask.is_final:
             self._give()
@@ -259,6 +281,9 @@ class Sharing:
         began = time.perf_counter()
         round_ = message.term.round
         self._is_answered = True
+        self._silent_since = None
+        self._alone_since = self._clock()
+        self._trouble = ""
         self._refused = {name for name, number in self._wanted.items() if message.shares.get(name, 0) < number}
         self._sought = set(message.sought)
         self._alive = {name: since for name, since in self._alive.items() if since > round_}
@@ -359,15 +384,21 @@ class Sharing:
     # -- the connection to the giver
 
     async def _connect(self) -> None:
-        with contextlib.suppress(OSError):  # there may be none yet
-            await open_giver(self._loop, self._path, lambda: _GiverLink(self))
+        with contextlib.suppress(OSError):  # there may be none yet; the meeting knows why
+            await self._meeting.open(self._loop, lambda: _GiverLink(self), self.giving.serving)
 
     def connected(self, transport: asyncio.Transport | None) -> None:
         """Notes the connection to the giver; None: it is lost."""
         self._transport = transport
         self._is_answered = True
+        self._silent_since = None
         if transport is None:
             self._wake.set()
+
+    def lost(self, transport: asyncio.Transport) -> None:
+        """Notes that a connection is lost."""
+        if transport is self._transport:
+            self.connected(None)
 
 
 class _GiverLink(asyncio.Protocol):
@@ -391,5 +422,5 @@ class _GiverLink(asyncio.Protocol):
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Looks for another giver."""
-        self._sharing.connected(None)
+        """Looks for another giver, if no other connection was made meanwhile."""
+        self._sharing.lost(self._transport)

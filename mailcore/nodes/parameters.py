@@ -8,7 +8,7 @@ from mailcore.config.nodes import database_of
 from mailcore.config.settings import Settings
 from mailcore.replication.parameters import Host, StoreParameters
 
-__all__ = ["node_of", "parameters_of", "shard_of"]
+__all__ = ["address_of", "node_of", "parameters_of", "shard_of"]
 
 PASSWORD_BYTES_MAX = 4096
 
@@ -16,6 +16,11 @@ PASSWORD_BYTES_MAX = 4096
 def node_of(settings: Settings) -> str:
     """Returns the name of this node."""
     return settings.nodes.node or socket.gethostname()
+
+
+def address_of(settings: Settings) -> str:
+    """Returns where other nodes reach this one."""
+    return settings.nodes.address or settings.nodes.listen
 
 
 def shard_of(settings: Settings) -> str:

@@ -21,6 +21,7 @@ from mailcore.config.settings import Settings
 from mailcore.faults import Code, Fault
 from mailcore.log.disk import Disk
 from mailcore.nodes import kept
+from mailcore.nodes.meeting import NodesMeeting
 from mailcore.nodes.owned import Owned, read_owned
 from mailcore.nodes.parameters import parameters_of
 from mailcore.queue.lanes import incoming
@@ -71,6 +72,7 @@ class ManagerWriters:
 
     store: ShardStore
     lease: LeaseKeeper
+    meeting: NodesMeeting | None  # None: this node divides its limits alone
 
 
 @dataclass(frozen=True)
@@ -197,7 +199,8 @@ def open_manager(settings: Settings) -> ManagerWriters:
     store = opening.store(MANAGER)
     opening.make(lambda shown: kept.make_managers(shown, opening.disk, settings))
     Thread(target=_note_forever, args=(opening,), name="confirmed", daemon=True).start()
-    return ManagerWriters(store, lease)
+    meeting = NodesMeeting(settings, opening.parameters) if settings.nodes.listen else None
+    return ManagerWriters(store, lease, meeting)
 
 
 def _end_of(store: ShardStore, lane: str) -> int | None:

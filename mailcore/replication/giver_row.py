@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from mailcore.replication.connection import Connection, Row
 from mailcore.replication.shard import RENEWAL_TIMEOUT_S, check_kept
-from mailcore.replication.statements import GIVER_MAKE, GIVER_READ, GIVER_RENEW, GIVER_TAKE
+from mailcore.replication.statements import GIVER_LEAVE, GIVER_MAKE, GIVER_READ, GIVER_RENEW, GIVER_TAKE
 from mailcore.replication.values import as_int, as_text
 
-__all__ = ["GiverRow", "make_giver", "read_giver", "renew_giver", "take_giver"]
+__all__ = ["GiverRow", "leave_giver", "make_giver", "read_giver", "renew_giver", "take_giver"]
 
 
 class GiverRow(NamedTuple):
@@ -55,3 +55,8 @@ def renew_giver(connection: Connection, row: GiverRow, confirmed: int, following
     """Raises the beat from ``confirmed`` to ``following``. Returns False if the row has another epoch, owner or beat."""
     values = [row.epoch, row.owner, confirmed, following]
     return check_kept(connection.execute(GIVER_RENEW, values, RENEWAL_TIMEOUT_S)) is not None
+
+
+def leave_giver(connection: Connection, row: GiverRow) -> None:
+    """Takes the owner out of the row, if it is still this one, so that others need not watch it. It gives nothing any more."""
+    check_kept(connection.execute(GIVER_LEAVE, [row.epoch, row.owner], RENEWAL_TIMEOUT_S))

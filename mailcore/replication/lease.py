@@ -77,6 +77,11 @@ class BeatWatch:
         """Notes that the row could not be read: an owner that could not renew is not silent."""
         self._seen = None
 
+    @property
+    def since(self) -> float:
+        """Returns when the last beat was read first: its renewal was sent before."""
+        return self._since
+
     def is_silent(self) -> bool:
         """Returns True if the last beat that was read may be named in a takeover."""
         return self._seen is not None and self._asked_at - self._since >= self.watch_s

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from mailcore.replication.values import BYTEA, BYTEAS, CHAR, CHARS, INT8, INT8S, TEXT, TEXTS, Encoder, encoder
 
 __all__ = [
-    "ASK", "BEGIN", "CHUNKS", "COMMIT", "COMMIT_ONE", "CONFIRM", "FETCH", "FETCH_MARKS", "GIVER_MAKE", "GIVER_READ",
-    "GIVER_RENEW", "GIVER_TAKE", "HAND_OVER", "LIST", "LOOK", "NODE_BEAT", "NODE_LIST", "NODE_SET", "NODE_STATE", "PLACE",
-    "READ", "READ_ALL", "REGISTER", "RENEW",
-    "RESERVE", "SET_STATE", "STATES", "TAKE", "TAKE_WRITERS", "WANT", "WRITERS", "Statement",
+    "ASK", "AUTHORITY_MAKE", "AUTHORITY_READ", "AUTHORITY_REPLACE", "BEGIN", "CHUNKS", "COMMIT", "COMMIT_ONE",
+    "CONFIRM", "FETCH", "FETCH_MARKS", "GIVER_LEAVE", "GIVER_MAKE", "GIVER_READ", "GIVER_RENEW", "GIVER_TAKE",
+    "HAND_OVER", "LIST", "LOOK", "NODE_BEAT", "NODE_LIST", "NODE_SET", "NODE_STATE", "PLACE", "READ", "READ_ALL",
+    "REGISTER", "RENEW", "RESERVE", "SET_STATE", "STATES", "TAKE", "TAKE_WRITERS", "TOKEN_ADD", "TOKEN_TAKE",
+    "TRUST_ADD", "TRUST_MOVE", "TRUST_READ", "TRUST_REMOVE", "WANT", "WRITERS", "Statement",
 ]  # fmt: skip
 
 KEPT = "current_setting('synchronous_commit') = 'on' and current_setting('synchronous_standby_names') <> ''"
@@ -210,6 +211,68 @@ GIVER_RENEW = Statement(
     "giver_renew",
     f"update waypost.giver set beat = $4 where epoch = $1 and owner = $2 and beat >= $3 and beat < $4 returning beat, {KEPT}",
     (INT8, TEXT, INT8, INT8),
+)
+
+GIVER_LEAVE = Statement(
+    "giver_leave",
+    f"update waypost.giver set owner = '', beat = beat + 1 where epoch = $1 and owner = $2 returning beat, {KEPT}",
+    (INT8, TEXT),
+)
+
+# The nodes that are in: the certificates that count. The rows of nodes and tokens belong to one authority, that of the row.
+AUTHORITY_READ = Statement("authority_read", "select digest from waypost.node_authority", ())
+AUTHORITY_MAKE = Statement(
+    "authority_make",
+    f"insert into waypost.node_authority (digest) values ($1) on conflict (one) do nothing returning true, {KEPT}",
+    (BYTEA,),
+)
+AUTHORITY_REPLACE = Statement(
+    "authority_replace",
+    "with gone as (delete from waypost.node_trust), old as (delete from waypost.node_token)"
+    " insert into waypost.node_authority (digest) values ($1)"
+    f" on conflict (one) do update set digest = excluded.digest returning true, {KEPT}",
+    (BYTEA,),
+)
+TRUST_READ = Statement(
+    "trust_read",
+    "select node, address, certificate, (extract(epoch from now() - joined_at) * 1000)::bigint from waypost.node_trust"
+    " order by node",
+    (),
+)
+TRUST_ADD = Statement(
+    "trust_add",
+    "insert into waypost.node_trust (node, address, certificate)"
+    " select $1, $2, $3 from waypost.node_authority where digest = $4"
+    " on conflict (node) do update set address = excluded.address, certificate = excluded.certificate, joined_at = now()"
+    f" returning true, {KEPT}",
+    (TEXT, TEXT, BYTEA, BYTEA),
+)
+TRUST_MOVE = Statement(
+    "trust_move",
+    "update waypost.node_trust set address = $2 where node = $1 and certificate = $3 and address <> $2"
+    f" returning true, {KEPT}",
+    (TEXT, TEXT, BYTEA),
+)
+TRUST_REMOVE = Statement(
+    "trust_remove",
+    "with token as (delete from waypost.node_token where node = $1)"
+    f" delete from waypost.node_trust where node = $1 returning true, {KEPT}",
+    (TEXT,),
+)
+# A token is kept by its digest alone, and by what it opens.
+TOKEN_ADD = Statement(
+    "token_add",
+    "with over as (delete from waypost.node_token where expires_at <= now() and node <> $1)"
+    " insert into waypost.node_token (node, digest, sealed, expires_at)"
+    " select $1, $2, $3, now() + make_interval(secs => $4) from waypost.node_authority where digest = $5"
+    " on conflict (node) do update set digest = excluded.digest, sealed = excluded.sealed, expires_at = excluded.expires_at"
+    f" returning true, {KEPT}",
+    (TEXT, BYTEA, BYTEA, INT8, BYTEA),
+)
+TOKEN_TAKE = Statement(
+    "token_take",
+    f"delete from waypost.node_token where digest = $1 returning node, sealed, expires_at > now(), {KEPT}",
+    (BYTEA,),
 )
 
 WRITERS = Statement(

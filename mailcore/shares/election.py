@@ -34,4 +34,7 @@ class Election(Protocol):
         """Elects this process again with a number above ``epoch``, of which a shard has heard. Raises OSError."""
 
     def end(self) -> None:
-        """Lets another be elected."""
+        """Answers no more, and lets another be elected; this process may be elected again later."""
+
+    def leave(self) -> None:
+        """Ends for good, and tells the others so, if that is quick: the process is about to end. May take a second."""

@@ -23,6 +23,8 @@ from mailcore.log.store import Store
 from mailcore.manager.flow import DelivererLink
 from mailcore.manager.leasing import HeldLease
 from mailcore.manager.manager import Manager
+from mailcore.manager.meeting import LocalMeeting
+from mailcore.manager.sharing import boot_time
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.records import append_envelope, append_recipients
 from tests.eventually import eventually
@@ -101,7 +103,8 @@ class Home:
             transports={"smtp": transport or Transport()},
             routes={"*": NEXT_HOP},
         )
-        self.manager = Manager(settings, asyncio.get_running_loop(), store=store, lease=lease, shares=shares)
+        meeting = None if shares is None else LocalMeeting(shares, boot_time)
+        self.manager = Manager(settings, asyncio.get_running_loop(), store=store, lease=lease, meeting=meeting)
         self.manager.durable(INCOMING, self.writer.durable)
         return self.manager
 

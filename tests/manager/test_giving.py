@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from mailcore.manager.election import LockElection
-from mailcore.manager.giving import GIVER_SOCKET, Giving
+from mailcore.manager.giving import Giving
+from mailcore.manager.meeting import GIVER_SOCKET, LocalMeeting
 from mailcore.shares.giver import COUNTED_S
 from mailcore.shares.holder import SHARE_S, Holder
 from mailcore.shares.messages import Answer, Ask, Welcome, Wish
@@ -37,7 +38,7 @@ class Node:
     async def giving(self, heard: int = 0) -> Giving:
         election = LockElection(self.directory, lambda: heard, self.clock)
         loop = asyncio.get_running_loop()
-        made = Giving(election, self.directory / GIVER_SOCKET, loop, lambda _: 5, self.clock)
+        made = Giving(election, LocalMeeting(self.directory, self.clock), loop, lambda _: 5, self.clock)
         self.made.append(made)
         await made.look()
         return made

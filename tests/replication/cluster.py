@@ -218,7 +218,8 @@ class Cluster:
     def empty(self) -> None:
         """Makes the tables of the store empty."""
         self.primary.sql(
-            "truncate waypost.chunk, waypost.state, waypost.writer, waypost.shard, waypost.giver, waypost.node"
+            "truncate waypost.chunk, waypost.state, waypost.writer, waypost.shard, waypost.giver, waypost.node,"
+            " waypost.node_authority, waypost.node_trust, waypost.node_token"
         )
 
     def kill(self) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from mailcore.manager.giving import Giving
+from mailcore.manager.meeting import LocalMeeting
 from mailcore.replication.faults import Lost, NotReached
-from mailcore.replication.giver_election import GiverElection
+from mailcore.replication.giver_election import GIVER_LEASE_S, GIVER_WATCH_S, RESIGNED_S, GiverElection
 from mailcore.replication.giver_row import make_giver, read_giver, take_giver
-from mailcore.replication.lease import LEASE_S, WATCH_S
 from mailcore.shares.holder import Holder
 from mailcore.shares.messages import Answer, Welcome
 from tests.eventually import eventually_blocking
@@ -55,7 +55,7 @@ def nodes(cluster: Cluster) -> Iterator[Nodes]:
     nodes = Nodes(cluster)
     yield nodes
     for each in nodes.made:
-        each.end()
+        each.stop()
 
 
 def test_the_first_one_is_elected_and_the_other_only_when_that_is_silent(nodes: Nodes) -> None:
@@ -69,10 +69,10 @@ def test_the_first_one_is_elected_and_the_other_only_when_that_is_silent(nodes: 
     assert other.row is not None
     assert other.row.address == "address of one"
 
-    nodes.let_pass(LEASE_S, other)
+    nodes.let_pass(GIVER_LEASE_S, other)
     assert not one.holds(), "by its own clock, before another is elected"
     assert epoch_of(other) is None
-    nodes.let_pass(WATCH_S - LEASE_S + 1, other)
+    nodes.let_pass(GIVER_WATCH_S - GIVER_LEASE_S + 1, other)
     assert other.holds()
     assert epoch_of(other) == 2
     one.look_once()
@@ -95,14 +95,14 @@ def test_one_that_could_not_renew_continues_if_no_other_was_elected(nodes: Nodes
 def test_who_cannot_read_the_row_does_not_take_it(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = nodes.add("one"), nodes.add("other")
     one.look_once()
-    nodes.let_pass(WATCH_S - 1, other)
+    nodes.let_pass(GIVER_WATCH_S - 1, other)
     opener, other._opener = other._opener, lambda _: (_ for _ in ()).throw(NotReached("not now"))
     other._close()
     with pytest.raises(NotReached):
         other.look_once()
     assert other.fault is not None
     other._opener = opener
-    nodes.let_pass(WATCH_S - 1, other)
+    nodes.let_pass(GIVER_WATCH_S - 1, other)
     assert epoch_of(other) is None
     nodes.let_pass(2, other)
     assert other.holds()
@@ -164,23 +164,78 @@ def test_a_thread_looks(nodes: Nodes, cluster: Cluster) -> None:
     nodes.made.append(one)
     one.start()
     eventually_blocking(one.holds)
-    one.end()
+    one.stop()
     assert not one.holds()
 
 
 async def test_a_giver_answers_while_its_election_holds(nodes: Nodes, tmp_path: Path) -> None:
     one = nodes.add("one")
     clock = nodes.clocks["one"]
-    giving = Giving(one, tmp_path / "socket", asyncio.get_running_loop(), lambda _: 5, lambda: clock[0])
+    meeting = LocalMeeting(tmp_path, lambda: clock[0])
+    giving = Giving(one, meeting, asyncio.get_running_loop(), lambda _: 5, lambda: clock[0])
     holder = Holder("A")
     assert giving.answer(holder.ask(0.0, {}, {})) is None
     one.look_once()
     welcome = giving.answer(holder.ask(0.0, {NAME: 5}, {}))
     assert welcome == Welcome(1)
     holder.welcomed(Welcome(1))
-    clock[0] += LEASE_S
+    clock[0] += GIVER_LEASE_S
     assert giving.answer(holder.ask(0.0, {NAME: 5}, {})) is None
     one.look_once()
     answer = giving.answer(holder.ask(0.0, {NAME: 5}, {}))
     assert isinstance(answer, Answer)
     giving.end()
+
+
+def test_one_that_leaves_is_followed_at_once_and_is_not_elected_again_for_a_while(nodes: Nodes) -> None:
+    one, other = nodes.add("one"), nodes.add("other")
+    one.look_once()
+    other.look_once()
+    one.end()
+    assert not one.holds(), "before the others know it"
+    one.look_once()
+    other.look_once()
+    assert other.holds()
+    assert epoch_of(other) == 2
+    other.end()
+    other.look_once()
+    nodes.let_pass(RESIGNED_S - 1, one)
+    assert epoch_of(one) is None
+    nodes.let_pass(2, one)
+    assert epoch_of(one) == 3
+
+
+def test_one_that_must_not_be_elected_is_not_and_one_that_is_ends(nodes: Nodes) -> None:
+    may = [True]
+    one = nodes.add("one")
+    one._may = lambda: may[0]
+    one.look_once()
+    assert one.holds()
+    may[0] = False
+    one.look_once()
+    assert not one.holds()
+    nodes.let_pass(30, one)
+    assert epoch_of(one) is None
+
+
+def test_another_waits_for_what_the_one_before_can_have_given_and_no_longer(nodes: Nodes) -> None:
+    """It gave nothing later than its lease behind its last beat, which was sent before it was read first."""
+    one, other = nodes.add("one"), nodes.add("other")
+    one.look_once()
+    other.look_once()
+    read_at = nodes.clocks["other"][0]
+    gave_until = nodes.clocks["one"][0] + GIVER_LEASE_S  # by a clock of the same rate here
+    while epoch_of(other) is None:
+        nodes.let_pass(0.5, other)
+    assert other.elected is not None
+    waits_until = other.elected.at - read_at
+    assert gave_until - nodes.clocks["one"][0] < GIVER_LEASE_S
+    assert GIVER_LEASE_S <= waits_until < nodes.clocks["other"][0] - read_at
+
+
+def test_one_that_takes_over_from_nobody_waits_from_now_on(nodes: Nodes) -> None:
+    """The row is missing, or older than what was heard of: nothing is known of the giver before."""
+    one = nodes.add("one", heard=lambda: 7)
+    one.look_once()
+    assert one.elected is not None
+    assert one.elected.at == nodes.clocks["one"][0]

@@ -1,0 +1,224 @@
+"""The place where the managers of all nodes meet: a row of the database elects the giver, and mutual TLS leads to it.
+
+The giver listens at ``[nodes] listen`` while it is the giver. Its row names its node and its address; what answers there must
+have the certificate that the database has for this node. The process that is the giver asks itself without a network.
+
+Keeps law: trust-is-a-row (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+from mailcore.config.nodes import peer_address
+from mailcore.config.settings import Settings
+from mailcore.nodes.parameters import address_of, node_of
+from mailcore.nodes.trust import SERVICE, Trust
+from mailcore.replication.giver_election import GiverElection
+from mailcore.replication.parameters import StoreParameters
+from mailcore.supervisor.listen import listen
+
+__all__ = ["NodesMeeting"]
+
+Protocols = Callable[[], asyncio.Protocol]
+
+CONNECT_S = 2.0  # to another node, with its handshake
+AGAIN_S = 0.5  # after a connection that was not made
+LOOK_S = 0.25  # at the trust in the nodes that are connected
+_UNSEEN_MS = 4000  # data that the other host does not confirm for so long ends the connection
+
+
+class Refused(OSError):
+    """Says that what answered is not the node that it should be."""
+
+
+class NodesMeeting:
+    """Where this manager meets those of all nodes."""
+
+    def __init__(self, settings: Settings, parameters: StoreParameters) -> None:
+        self._listen = settings.nodes.listen
+        self._node = node_of(settings)
+        self._address = address_of(settings)
+        self._parameters = parameters
+        self.trust = Trust(settings, self._node, self._address)
+        self._election: GiverElection | None = None
+        self._opened = ("", 0)  # owner and epoch of the giver to which the last connection was made
+        self._failed: tuple[float, str, int] = (-AGAIN_S, "", 0)  # when a connection was not made, or ended; to whom
+        self._why = ""
+        self._guards: set[_Guard] = set()
+        self._looking: asyncio.TimerHandle | None = None
+
+    @property
+    def election(self) -> GiverElection:
+        """Returns the election, which ``elect`` has begun."""
+        assert self._election is not None
+        return self._election
+
+    def elect(self, heard: Callable[[], int]) -> GiverElection:
+        """Begins the election, in a thread."""
+        owner = f"{self._node}/{os.getpid()}.{secrets.token_hex(8)}"
+        self._election = GiverElection(
+            self._parameters, owner, self._address, heard, beside=self.trust.read, may=self.trust.is_in
+        )
+        self._election.start()
+        return self._election
+
+    async def listen(self, loop: asyncio.AbstractEventLoop, serving: Protocols) -> asyncio.AbstractServer:
+        """Listens for the other nodes. Raises OSError."""
+        context = self.trust.context(server=True)
+        return await loop.create_server(
+            lambda: _Guard(self, serving()),
+            sock=listen(self._listen, shared=False),
+            ssl=context,
+            ssl_handshake_timeout=CONNECT_S,
+        )
+
+    async def open(self, loop: asyncio.AbstractEventLoop, asking: Protocols, serving: Protocols) -> None:
+        """Connects to the giver. Raises OSError."""
+        election = self.election
+        row = election.row
+        if election.elected is not None and row is not None:
+            self._opened = row.owner, row.epoch
+            await _connect_inside(loop, asking, serving)
+            return
+        if row is None or not row.owner or not self.trust.is_in():
+            raise OSError("there is no giver")
+        failed_at, *failed = self._failed
+        if failed == [row.owner, row.epoch] and time.monotonic() - failed_at < AGAIN_S:
+            raise OSError(self._why)
+        node = row.owner.partition("/")[0]
+        try:
+            host, port = peer_address(row.address)
+            guards: list[_Guard] = []
+
+            def guarded() -> _Guard:
+                guards.append(_Guard(self, asking(), node))
+                return guards[-1]
+
+            async with asyncio.timeout(CONNECT_S):
+                await loop.create_connection(
+                    guarded, host, port, ssl=self.trust.context(server=False), server_hostname=SERVICE,
+                    ssl_handshake_timeout=CONNECT_S,
+                )  # fmt: skip
+            if not guards[-1].is_let_in:
+                raise Refused(f"what answers has not the certificate of node {node}")
+        except (OSError, ValueError, TimeoutError) as error:
+            why = "no answer in time" if isinstance(error, TimeoutError) else str(error)
+            self._failed = (time.monotonic(), row.owner, row.epoch)
+            self._why = (
+                f"node {node} at {row.address}, which divides the limits of destinations, cannot be reached: {why}"
+            )
+            raise OSError(self._why) from None
+        self._why = ""
+        self._opened = row.owner, row.epoch
+
+    def is_current(self) -> bool:
+        """Returns whether the last connection leads to the giver, as far as this node knows."""
+        row = self.election.row
+        return row is None or not row.owner or (row.owner, row.epoch) == self._opened
+
+    def trouble(self) -> str:
+        """Returns why this process cannot meet the others; "" if nothing is known."""
+        if not self.trust.is_in():
+            return self.trust.why_not
+        fault = self.election.fault
+        return fault.message if fault is not None else self._why
+
+    # -- connections
+
+    def added(self, guard: _Guard) -> None:
+        """Watches a connection until it ends."""
+        self._guards.add(guard)
+        if self._looking is None:
+            self._look()
+
+    def ended(self, guard: _Guard, *, to_giver: bool) -> None:
+        """Watches a connection no more. Another one to the same giver waits a moment: it may refuse us."""
+        self._guards.discard(guard)
+        if to_giver:
+            self._failed = (time.monotonic(), *self._opened)
+
+    def _look(self) -> None:
+        """Ends the connections of nodes that are not trusted any more."""
+        for guard in list(self._guards):
+            guard.look()
+        loop = asyncio.get_running_loop()
+        self._looking = loop.call_later(LOOK_S, self._look) if self._guards else None
+
+
+class _Guard(asyncio.Protocol):
+    """Lets a protocol speak with a node that is trusted, and with no other."""
+
+    def __init__(self, meeting: NodesMeeting, inner: asyncio.Protocol, node: str = "") -> None:
+        """``node`` is the only one that is expected; "": any."""
+        self._meeting = meeting
+        self._inner = inner
+        self._node = node
+        self._certificate: bytes | None = None
+        self.is_let_in = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Looks at the certificate of the other node, which TLS has checked."""
+        self._transport = cast(asyncio.Transport, transport)
+        tls = cast("ssl.SSLObject | None", transport.get_extra_info("ssl_object"))
+        self._certificate = None if tls is None else tls.getpeercert(True)
+        if not self._is_trusted():
+            self._transport.abort()
+            return
+        _settle(transport.get_extra_info("socket"))
+        self.is_let_in = True
+        self._meeting.added(self)
+        self._inner.connection_made(transport)
+
+    def look(self) -> None:
+        """Ends the connection if the node is not trusted any more."""
+        if not self._is_trusted():
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Passes on what a trusted node says."""
+        if self.is_let_in and self._is_trusted():
+            self._inner.data_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Passes the end on."""
+        self._meeting.ended(self, to_giver=bool(self._node))
+        if self.is_let_in:
+            self._inner.connection_lost(exc)
+
+    def _is_trusted(self) -> bool:
+        name = self._meeting.trust.name_of(self._certificate)
+        return bool(name) and self._node in ("", name)
+
+
+def _settle(connection: Any) -> None:
+    """Lets the kernel find out soon that the other host is gone."""
+    with contextlib.suppress(OSError, AttributeError):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNSEEN_MS)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 4)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+
+
+async def _connect_inside(loop: asyncio.AbstractEventLoop, asking: Protocols, serving: Protocols) -> None:
+    """Connects this process with itself."""
+    ours, theirs = socket.socketpair()
+    try:
+        for each in (ours, theirs):
+            each.setblocking(False)
+        await loop.create_unix_connection(serving, sock=theirs)
+        await loop.create_unix_connection(asking, sock=ours)
+    except BaseException:
+        ours.close()
+        theirs.close()
+        raise

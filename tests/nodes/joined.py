@@ -1,0 +1,145 @@
+"""Nodes that have joined: each with a shard of its own, mail for one next hop, and a sender of its name."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import smtplib
+import subprocess
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from mailcore.control.client import ControlError
+from tests.end_to_end.appliance import COMMAND, LINES_AS_THEY_ARE, Appliance, free_port
+from tests.eventually import PATIENCE_S, eventually
+from tests.nodes.node import conninfo_of
+from tests.replication.cluster import Cluster
+from tests.shares.counting_sink import CountingSink
+
+__all__ = ["LIMIT", "Joined", "JoinedNode", "joined"]
+
+LIMIT = 5
+
+
+class JoinedNode(Appliance):
+    """A node with a shard of its own."""
+
+    def __init__(
+        self,
+        directory: Path,
+        name: str,
+        cluster: Cluster,
+        sink: CountingSink,
+        sections: Mapping[str, Mapping[str, object]],
+    ) -> None:
+        own = directory / name
+        own.mkdir()
+        self.name = name
+        self.peer_port = free_port()
+        merged: dict[str, dict[str, object]] = {
+            "nodes": {
+                "database": conninfo_of(cluster),
+                "node": name,
+                "shard": name,
+                "commit_wait_s": 5.0,
+                "listen": f"127.0.0.1:{self.peer_port}",
+            },
+            "transports.smtp": {**LINES_AS_THEY_ARE, "destination_concurrency_limit": LIMIT},
+            "deliverer": {"connection_idle_s": 2.0, "processes": 2},
+            "scheduler": {"minimal_backoff_time": 1.0, "maximal_backoff_time": 2.0},
+        }
+        for section, values in sections.items():
+            merged.setdefault(section, {}).update(values)
+        super().__init__(own, {"*": f"smtp:[127.0.0.1]:{sink.port}"}, merged)
+        self.home.mkdir()
+
+    async def waypost(self, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
+        """Exit status, stdout and stderr of a command."""
+        process = await asyncio.create_subprocess_exec(
+            *(str(COMMAND), *arguments, "--config", str(self.config)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        out, err = await process.communicate(stdin.encode())
+        assert process.returncode is not None
+        return process.returncode, out.decode(), err.decode()
+
+    async def does(self, *arguments: str, stdin: str = "") -> str:
+        status, out, err = await self.waypost(*arguments, stdin=stdin)
+        assert status == 0, f"waypost {' '.join(arguments)}: {err or out}"
+        return out.strip()
+
+    async def questions(self) -> int:
+        async with self.client() as client:
+            state = await client.call("state")
+        return int(state["counters"]["share_questions"])
+
+    async def trouble(self) -> str:
+        try:
+            async with self.client() as client:
+                return str((await client.call("state"))["shard"]["trouble"])
+        except (ControlError, OSError):
+            return ""
+
+
+class Joined:
+    """The nodes a, b and c."""
+
+    def __init__(self, nodes: list[JoinedNode], sink: CountingSink, cluster: Cluster) -> None:
+        self.nodes = {node.name: node for node in nodes}
+        self.sink = sink
+        self.cluster = cluster
+
+    @property
+    def in_use(self) -> list[int]:
+        return [self.sink.of(name) for name in self.nodes]
+
+    async def accept(self, name: str, count: int) -> None:
+        await asyncio.to_thread(self._accept, self.nodes[name].port, name, count)
+
+    @staticmethod
+    def _accept(port: int, name: str, count: int) -> None:
+        with smtplib.SMTP("127.0.0.1", port, timeout=PATIENCE_S) as client:
+            client.ehlo("client.example")
+            for number in range(count):
+                client.sendmail(
+                    f"{name}@sender.example", [f"{name}{number}@example.org"], b"Subject: x\r\n\r\nhello\r\n"
+                )
+
+    async def until(self, what: str, *numbers: int) -> None:
+        await eventually(lambda: self.in_use == list(numbers), lambda: f"{what}; there are {self.in_use}")
+
+    async def takes_more(self, count: int = 10) -> None:
+        before = len(self.sink.messages)
+        await eventually(lambda: len(self.sink.messages) >= before + count, f"{count} messages more")
+
+    def giver(self) -> tuple[int, str]:
+        """Epoch and node of the row."""
+        ((epoch, owner),) = self.cluster.primary.sql("select epoch, owner from waypost.giver")
+        return int(epoch), owner.partition("/")[0]
+
+
+@asynccontextmanager
+async def joined(
+    tmp_path: Path,
+    cluster: Cluster,
+    sink: CountingSink,
+    names: str = "abc",
+    sections: Mapping[str, Mapping[str, object]] | None = None,
+) -> AsyncIterator[Joined]:
+    nodes = [JoinedNode(tmp_path, name, cluster, sink, sections or {}) for name in names]
+    try:
+        await nodes[0].start()  # makes the tables
+        await nodes[0].does("node", "begin")
+        for node in nodes[1:]:
+            token = await nodes[0].does("node", "add", node.name)
+            await node.does("node", "join", stdin=f"{token}\n")
+            await node.start()
+        yield Joined(nodes, sink, cluster)
+    finally:
+        for node in nodes:
+            if node._process is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    node.stop()

@@ -1,0 +1,144 @@
+"""Three nodes with mail for one destination, each with a home and processes of its own, that share its limit over mutual TLS.
+
+The next hop counts the connections that it has, and says what was the most (law: shares-within-limit).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from mailcore.supervisor.ending import END
+from tests.eventually import eventually
+from tests.nodes.joined import LIMIT, Joined, joined
+from tests.replication.cluster import Cluster
+from tests.shares.counting_sink import CountingSink, sinking
+
+
+@pytest.fixture
+async def sink() -> AsyncIterator[CountingSink]:
+    async with sinking(takes_s=0.1) as sink:
+        yield sink
+
+
+@pytest.fixture
+async def nodes(
+    cluster: Cluster, tmp_path: Path, sink: CountingSink, request: pytest.FixtureRequest
+) -> AsyncIterator[Joined]:
+    async with joined(tmp_path, cluster, sink, sections=getattr(request, "param", None)) as nodes:
+        yield nodes
+
+
+async def test_law_shares_all_have_a_part_and_one_alone_has_all_of_it(nodes: Joined) -> None:
+    nodes.sink.takes_s = 2.0  # until all have mail, however long that takes
+    for name in "ab":
+        await nodes.accept(name, 60)
+    await nodes.accept("c", 300)
+    await eventually(lambda: all(nodes.in_use), lambda: f"a connection of each; there are {nodes.in_use}")
+    nodes.sink.takes_s = 0.1
+    await eventually(lambda: sum(nodes.in_use) == LIMIT, "all of the limit in use")
+    await nodes.until("the last one alone", 0, 0, LIMIT)
+    assert nodes.sink.most == LIMIT
+
+
+@pytest.mark.parametrize("kills", [4, pytest.param(12, marks=pytest.mark.long)])
+@pytest.mark.timeout(900)
+async def test_law_shares_nodes_are_killed_in_turn_and_a_limit_is_never_exceeded(nodes: Joined, kills: int) -> None:
+    """All processes of a node, or its manager alone; each is the giver at some time."""
+    rng = random.Random(kills)
+    for name in nodes.nodes:
+        await nodes.accept(name, 60 * kills)
+    await eventually(lambda: all(nodes.in_use), lambda: f"a connection of each; there are {nodes.in_use}")
+    givers = set()
+    for _ in range(kills):
+        epoch, giver = nodes.giver()
+        givers.add(giver)
+        node = nodes.nodes[giver]
+        node.stop()
+        await eventually(lambda: nodes.giver()[0] > epoch, "another giver")  # noqa: B023
+        await nodes.takes_more(rng.randrange(1, 30))
+        await node.start()
+    assert len(givers) > 1
+    await eventually(lambda: sum(nodes.in_use) == LIMIT, lambda: f"all of the limit in use; there are {nodes.in_use}")
+    assert nodes.sink.most <= LIMIT
+
+
+@pytest.mark.parametrize("nodes", [{"transports.smtp": {"destination_rate_delay": 0.1}}], indirect=True)
+async def test_a_rate_over_all_nodes_is_never_exceeded(nodes: Joined) -> None:
+    """Of a slow machine it can only be said that it is not faster."""
+    nodes.sink.takes_s = 0.0
+    for name in nodes.nodes:
+        await nodes.accept(name, 100)
+    await eventually(lambda: all(nodes.sink.by_sender[name] for name in nodes.nodes), "mail of each")
+    await nodes.takes_more(10)
+    first = len(nodes.sink.messages)
+    await nodes.takes_more(100)
+    times = [at for at, _ in nodes.sink.messages[first:]]
+    assert (len(times) - len(nodes.nodes)) / (times[-1] - times[0]) <= 10.5
+
+
+async def test_a_node_that_is_removed_delivers_nothing_until_it_joins_again(nodes: Joined) -> None:
+    """law: trust-is-a-row. Whether it was the giver or not."""
+    nodes.sink.takes_s = 0.5
+    for name in nodes.nodes:
+        await nodes.accept(name, 100)
+    await eventually(lambda: all(nodes.in_use), lambda: f"a connection of each; there are {nodes.in_use}")
+    removed = nodes.nodes[nodes.giver()[1]]
+    others = [node for node in nodes.nodes.values() if node is not removed]
+    await others[0].does("node", "remove", removed.name)
+    await eventually(lambda: nodes.sink.of(removed.name) == 0, "the end of its connections")
+    await eventually(
+        lambda: sum(nodes.in_use) == LIMIT and nodes.sink.of(removed.name) == 0, "all of the limit for the others"
+    )
+    assert nodes.giver()[1] != removed.name
+
+    async def says() -> bool:
+        return "is not in" in await removed.trouble()
+
+    await removed.until(says, "its trouble")
+    token = await others[0].does("node", "add", removed.name)
+    await removed.does("node", "join", stdin=token)
+    await eventually(lambda: nodes.sink.of(removed.name) > 0, "a connection of the node that is in again")
+    assert nodes.sink.most <= LIMIT
+
+
+async def test_a_manager_that_is_asked_to_end_takes_its_name_out_of_the_row(nodes: Joined) -> None:
+    """Nobody has to watch it then."""
+    epoch, giver = nodes.giver()
+    others = [node.processes()["manager"] for name, node in nodes.nodes.items() if name != giver]
+    for pid in others:
+        os.kill(pid, signal.SIGSTOP)  # each would take the row at once
+    try:
+        os.kill(nodes.nodes[giver].processes()["manager"], END)  # as by a reload
+        await eventually(lambda: nodes.giver() == (epoch, ""), "the row without a name")
+    finally:
+        for pid in others:
+            os.kill(pid, signal.SIGCONT)
+    await eventually(lambda: nodes.giver()[0] > epoch, "another giver")
+
+
+async def test_strangers_do_not_disturb_the_giver(nodes: Joined) -> None:
+    """law: trust-is-a-row. The manager, which ends with any error that it does not know, works on."""
+    node = nodes.nodes[nodes.giver()[1]]
+    before = node.processes()["manager"]
+    nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    nobody.check_hostname, nobody.verify_mode = False, ssl.CERT_NONE
+    for context, data in ((None, b"GET / HTTP/1.1\r\n\r\n"), (None, b""), (nobody, b"\xff\xff\xff\xff")):
+        for _ in range(5):
+            with contextlib.suppress(OSError):
+                reader, writer = await asyncio.open_connection("127.0.0.1", node.peer_port, ssl=context)
+                writer.write(data)
+                if data:
+                    await reader.read(100)
+                writer.transport.abort()
+    await nodes.accept(node.name, 20)
+    await nodes.takes_more(20)
+    assert node.processes()["manager"] == before
