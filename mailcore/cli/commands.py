@@ -175,12 +175,6 @@ def _shard() -> ModuleType:
     return shard
 
 
-def _node() -> ModuleType:
-    from mailcore.cli import node
-
-    return node
-
-
 def _user() -> ModuleType:
     from mailcore.cli import user
 
