@@ -221,6 +221,9 @@ class ShardState(Struct, kw_only=True):
     lease_s: float  # seconds of the lease that are left; 0.0: it has ended, and nothing is delivered
     commit_waits_s: float  # for how long the manager's commit has waited; 0.0 if none is under way
     trouble: str = ""  # why the lease is not renewed; "" if it is
+    limits_trouble: str = (
+        ""  # why it has no shares of the limits of destinations, so that nothing is delivered; "" if it has
+    )
 
 
 class State(Struct, kw_only=True):

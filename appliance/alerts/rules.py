@@ -349,6 +349,17 @@ def _replication(facts: Facts, settings: Alerts, found: Found) -> None:
         found.unknown.append(facts.state)
         return
     shard = facts.state.shard
+    if shard is not None and shard.limits_trouble:
+        found.causes.append(
+            Cause(
+                key=key_of("replication", "limits"),
+                rule="replication",
+                severity=Severity.CRITICAL,
+                summary=f"Shard {visible(shard.name)} has no share of the limits of destinations: it delivers no mail.",
+                detail=shortened(shard.limits_trouble),
+                link=links.OVERVIEW,
+            )
+        )
     if shard is None or (shard.lease_s and not shard.trouble and shard.commit_waits_s < settings.replication_s):
         return
     waits = f"A commit has waited for {span(shard.commit_waits_s)}. " if shard.commit_waits_s >= 1 else ""

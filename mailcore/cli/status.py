@@ -185,7 +185,7 @@ def _shard(shard: ShardState) -> str:
         words = f"{shard.name}, lease over: nothing is delivered until the database answers"
     if shard.commit_waits_s >= 1:
         words += f"; a commit waits for {shard.commit_waits_s:.0f} s"
-    return words + (f"; {shard.trouble}" if shard.trouble else "")
+    return "; ".join(each for each in (words, shard.trouble, shard.limits_trouble) if each)
 
 
 def _lines(processes: Processes, state: State | None, size: Size | None, error: Fault | None) -> list[str]:

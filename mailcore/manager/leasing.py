@@ -67,7 +67,8 @@ def shard_state(name: str, lease: HeldLease, store: Store | None, now: float, li
         name=name,
         lease_s=max(0.0, lease.until - now) if lease.holds() else 0.0,
         commit_waits_s=0.0 if store is None else store.waiting_s(),
-        trouble=lease.trouble or limits_trouble,
+        trouble=lease.trouble,
+        limits_trouble=limits_trouble,
     )
 
 

@@ -268,6 +268,23 @@ async def test_without_a_giver_nothing_begins_when_the_shares_have_ended(host: H
     assert other.state() == DestinationState.WINDOW_FULL
 
 
+async def test_a_giver_that_does_not_answer_is_looked_for_again_and_the_reason_is_told(
+    host: Host, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    giver, other = await host.start(), await host.start()
+    monkeypatch.setattr(sharing, "SILENT_S", 0.3)
+    before = other.sharing._transport
+    monkeypatch.setattr(giver.sharing.giving, "answer", lambda _: None)
+    await other.until(lambda: other.sharing._transport not in (None, before))
+    await other.until(other.sharing.trouble)
+    assert other.sharing.trouble() == (
+        "the manager that divides the limits of destinations does not answer; no delivery begins"
+    )
+    monkeypatch.undo()
+    monkeypatch.setattr(sharing, "BEAT_S", 0.05)
+    await other.until(lambda: not other.sharing.trouble())
+
+
 async def test_another_giver_is_elected_and_renews_what_is_held(host: Host, quick: None) -> None:
     one, other = await host.start(), await host.start()
     await other.accept(90)

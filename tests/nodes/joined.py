@@ -79,7 +79,7 @@ class JoinedNode(Appliance):
     async def trouble(self) -> str:
         try:
             async with self.client() as client:
-                return str((await client.call("state"))["shard"]["trouble"])
+                return str((await client.call("state"))["shard"]["limits_trouble"])
         except (ControlError, OSError):
             return ""
 

@@ -31,7 +31,7 @@ from mailcore.nodes.trust import SERVICE, Trust
 from mailcore.replication.connection import Connection
 from mailcore.replication.giver_row import GiverRow
 from tests.end_to_end.appliance import free_port
-from tests.eventually import eventually
+from tests.eventually import PATIENCE_S, eventually
 from tests.nodes.node import conninfo_of
 from tests.replication.cluster import Cluster
 
@@ -343,7 +343,7 @@ async def test_law_trust_strangers_get_no_answer_and_removed_nodes_get_no_more(
         joining.remove(first.settings, "b")
         look(first, meeting.trust)
         with contextlib.suppress(ConnectionResetError):
-            assert await reader.read(100) == b"", "its connection is ended"
+            assert await asyncio.wait_for(reader.read(100), PATIENCE_S) == b"", "its connection is ended"
         writer.close()
         assert await says(first, trusted) == b""
         assert heard == [b"question"]

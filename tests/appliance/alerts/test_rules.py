@@ -367,6 +367,13 @@ def test_a_database_that_takes_nothing_is_told(lease_s: float, waits_s: float, t
     assert ("replication" in causes(facts(state=state(shard=shard)))) is found
 
 
+def test_a_shard_without_a_share_of_limits_is_told() -> None:
+    shard = {"name": "north", "lease_s": 4.2, "commit_waits_s": 0.0, "limits_trouble": "node north is not in"}
+    cause = causes(facts(state=state(shard=shard)))["replication:limits"]
+    assert "it delivers no mail" in cause.summary
+    assert cause.detail == "node north is not in"
+
+
 def test_a_sender_domain_is_linked_to_the_log_with_its_bounces() -> None:
     sender = {"domain": "a*b.example", "ended": 200, "bounced": 200}
     (found,) = causes(facts(outcomes=outcomes(senders=[sender]))).values()
