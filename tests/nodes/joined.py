@@ -32,11 +32,13 @@ class JoinedNode(Appliance):
         cluster: Cluster,
         sink: CountingSink,
         sections: Mapping[str, Mapping[str, object]],
+        address: str = "",
+        listen: int = 0,
     ) -> None:
         own = directory / name
         own.mkdir()
         self.name = name
-        self.peer_port = free_port()
+        self.peer_port = listen or free_port()
         merged: dict[str, dict[str, object]] = {
             "nodes": {
                 "database": conninfo_of(cluster),
@@ -44,6 +46,7 @@ class JoinedNode(Appliance):
                 "shard": name,
                 "commit_wait_s": 5.0,
                 "listen": f"127.0.0.1:{self.peer_port}",
+                "address": address,
             },
             "transports.smtp": {**LINES_AS_THEY_ARE, "destination_concurrency_limit": LIMIT},
             "deliverer": {"connection_idle_s": 2.0, "processes": 2},
@@ -84,13 +87,55 @@ class JoinedNode(Appliance):
             return ""
 
 
+class Cable:
+    """The network in front of one node, which may be cut: then it takes connections and bytes, and passes nothing on."""
+
+    def __init__(self) -> None:
+        self.is_cut = False
+        self.port = 0
+        self._to = 0
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._server: asyncio.AbstractServer | None = None
+
+    async def plug(self, to: int) -> None:
+        self._to = to
+        self._server = await asyncio.start_server(self._pass, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def unplug(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            there, to = await asyncio.open_connection("127.0.0.1", self._to)
+        except OSError:
+            writer.transport.abort()
+            return
+        self._writers |= {writer, to}
+        await asyncio.gather(self._copy(reader, to), self._copy(there, writer))
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                if not self.is_cut:
+                    writer.write(data)
+        self._writers.discard(writer)
+        writer.close()
+
+
 class Joined:
     """The nodes a, b and c."""
 
-    def __init__(self, nodes: list[JoinedNode], sink: CountingSink, cluster: Cluster) -> None:
+    def __init__(
+        self, nodes: list[JoinedNode], sink: CountingSink, cluster: Cluster, cables: Mapping[str, Cable]
+    ) -> None:
         self.nodes = {node.name: node for node in nodes}
         self.sink = sink
         self.cluster = cluster
+        self.cables = cables
 
     @property
     def in_use(self) -> list[int]:
@@ -129,7 +174,12 @@ async def joined(
     names: str = "abc",
     sections: Mapping[str, Mapping[str, object]] | None = None,
 ) -> AsyncIterator[Joined]:
-    nodes = [JoinedNode(tmp_path, name, cluster, sink, sections or {}) for name in names]
+    cables = {name: Cable() for name in names}
+    nodes = []
+    for name, cable in cables.items():
+        port = free_port()
+        await cable.plug(port)
+        nodes.append(JoinedNode(tmp_path, name, cluster, sink, sections or {}, f"127.0.0.1:{cable.port}", port))
     try:
         await nodes[0].start()  # makes the tables
         await nodes[0].does("node", "begin")
@@ -137,8 +187,10 @@ async def joined(
             token = await nodes[0].does("node", "add", node.name)
             await node.does("node", "join", stdin=f"{token}\n")
             await node.start()
-        yield Joined(nodes, sink, cluster)
+        yield Joined(nodes, sink, cluster, cables)
     finally:
+        for cable in cables.values():
+            cable.unplug()
         for node in nodes:
             if node._process is not None:
                 with contextlib.suppress(ProcessLookupError):

@@ -71,6 +71,35 @@ async def test_law_shares_nodes_are_killed_in_turn_and_a_limit_is_never_exceeded
     assert nodes.sink.most <= LIMIT
 
 
+async def test_law_shares_nodes_that_cannot_reach_the_giver_keep_to_the_end_of_their_shares(nodes: Joined) -> None:
+    """The database answers all of them, so nobody else is elected. Deliveries that are under way end with the shares."""
+    nodes.sink.takes_s = 1.0
+    for name in nodes.nodes:
+        await nodes.accept(name, 60)
+    await eventually(lambda: all(nodes.in_use), lambda: f"a connection of each; {nodes.in_use}")
+    nodes.sink.takes_s = 3600.0
+    await eventually(
+        lambda: all(nodes.in_use) and sum(nodes.in_use) == LIMIT, lambda: f"a connection of each; {nodes.in_use}"
+    )
+    epoch, giver = nodes.giver()
+    others = [name for name in nodes.nodes if name != giver]
+    nodes.cables[giver].is_cut = True
+    await eventually(lambda: not any(map(nodes.sink.of, others)), lambda: f"the end of all others; {nodes.in_use}")
+    await eventually(lambda: nodes.sink.of(giver) == LIMIT, lambda: f"all of the limit for the giver; {nodes.in_use}")
+    node = nodes.nodes[others[0]]
+
+    async def says() -> bool:
+        return f"node {giver} at" in await node.trouble()
+
+    await node.until(says, "the reason")
+    assert nodes.giver() == (epoch, giver)
+    nodes.cables[giver].is_cut = False
+    nodes.sink.takes_s = 0.1
+    nodes.nodes[giver].stop()  # its deliveries would take an hour
+    await eventually(lambda: all(map(nodes.sink.of, others)), lambda: f"the others again; {nodes.in_use}")
+    assert nodes.sink.most == LIMIT
+
+
 @pytest.mark.parametrize("nodes", [{"transports.smtp": {"destination_rate_delay": 0.1}}], indirect=True)
 async def test_a_rate_over_all_nodes_is_never_exceeded(nodes: Joined) -> None:
     """Of a slow machine it can only be said that it is not faster."""
