@@ -169,5 +169,5 @@ async def test_strangers_do_not_disturb_the_giver(nodes: Joined) -> None:
                     await reader.read(100)
                 writer.transport.abort()
     await nodes.accept(node.name, 20)
-    await nodes.takes_more(20)
+    await eventually(lambda: nodes.sink.by_sender[node.name] == 20, "all of its mail")
     assert node.processes()["manager"] == before
