@@ -32,7 +32,7 @@ class Balance:
     rows: list[tuple[str, str, int | None]]  # name, words, amount
     since: str
     difference: int
-    unanswered: str = ""  # which shards did not answer: the rest is no balance
+    unanswered: str = ""  # which shards did not answer: a part of them does not balance
 
     @property
     def verdict(self) -> str:

@@ -50,7 +50,7 @@ TELL_S = 0.5  # between two messages to the deliverers that only name later ends
 RETRY_S = 0.05  # a giver that was killed is followed by another at once
 RATE_S = 2.0  # mail that would take longer by a rate wants all of it
 REASON_CHARACTERS = 300
-SILENT_S = 3.0  # a giver that does not answer for so long is looked for again
+SILENT_S = 3.0  # a giver that does not answer within this time is looked for again
 NEWS_S = 3.0  # a new giver has heard from all shards after that
 
 

@@ -47,7 +47,7 @@ COMMON_NAME_MAX = 64  # RFC 5280, ub-common-name
 
 
 class BadToken(Exception):
-    """Says that a text is no token, or that it does not open what it should. The text is not in the message."""
+    """Says that a text is not a token, or that it does not open what it should. The text is not in the message."""
 
 
 class Authority(NamedTuple):
@@ -139,7 +139,7 @@ def open_sealed(sealed: bytes, token: str, node: str) -> Authority:
 def _secret_of(token: str) -> bytes:
     words = token.strip()
     if not words.startswith(_PREFIX):
-        raise BadToken("this is no token")
+        raise BadToken("this is not a token")
     try:
         secret = base64.b64decode(words.removeprefix(_PREFIX) + "=", altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):

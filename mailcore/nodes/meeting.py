@@ -33,7 +33,7 @@ Protocols = Callable[[], asyncio.Protocol]
 CONNECT_S = 2.0  # to another node, with its handshake
 AGAIN_S = 0.5  # after a connection that was not made
 LOOK_S = 0.25  # at the trust in the nodes that are connected
-_UNSEEN_MS = 4000  # data that the other host does not confirm for so long ends the connection
+_UNSEEN_MS = 4000  # data that the other host does not confirm within this time ends the connection
 
 
 class Refused(OSError):
@@ -109,7 +109,7 @@ class NodesMeeting:
                     ssl_handshake_timeout=CONNECT_S,
                 )  # fmt: skip
             if not guards[-1].is_let_in:
-                raise Refused(f"what answers has not the certificate of node {node}")
+                raise Refused(f"the certificate there is not that of node {node}")
         except (OSError, ValueError, TimeoutError) as error:
             why = "no answer in time" if isinstance(error, TimeoutError) else str(error)
             self._failed = (time.monotonic(), row.owner, row.epoch)

@@ -5,7 +5,7 @@
   rows were read again; this one gives and takes nothing any more when its own row is gone.
 
 The rows are read by the thread that keeps the election; the loop reads what it has found last. While the database does not
-answer, that stays: a node whose trust ended meanwhile can get no more than the shares of a giver whose election holds, and
+answer, that stays: a node whose trust ended meanwhile gets at most the shares of a giver whose election holds, and
 none does for longer than seconds.
 """
 
@@ -56,7 +56,7 @@ class Trust:
         return not self.why_not
 
     def name_of(self, certificate: bytes | None) -> str:
-        """Returns the node that has a certificate (DER); "" for a stranger, and for all while this node is not in."""
+        """Returns the node that has a certificate (DER); "" for an unknown one, and for all while this node is not in."""
         if not certificate or self.why_not:
             return ""
         return next((row.node for row in self._rows.values() if row.certificate == certificate), "")

@@ -7,7 +7,7 @@
   one knows until when shares may hold of which it has not heard, and does not wait for longer.
 
 The lease is shorter than that of a shard: it is renewed before the shares end that the one before gave. While the database
-does not answer nobody takes it over, and it continues later.
+does not answer, no process takes it over, and it continues later.
 
 A thread asks the database, so neither its answers nor a long turn of the event loop cost anything but time.
 

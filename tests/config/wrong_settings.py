@@ -51,7 +51,7 @@ FAULTS = [
         "[reciever]\nprocesses = 1",
         "1: reciever is not a setting here; did you mean 'receiver'?",
     ),
-    ("listen = []", "1: listen is not a setting here; it belongs in [receiver] or [metrics] or [portal]"),
+    ("listen = []", "1: listen is not a setting here; it belongs in [receiver] or [metrics] or [nodes] or [portal]"),
     (
         "processes = 2",
         "1: processes is not a setting here; it belongs in [receiver] or [deliverer] or [portal]",

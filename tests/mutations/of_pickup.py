@@ -55,7 +55,7 @@ MUTATIONS = [
     Mutation(
         "the manager reads the pickup's lane before its report",
         "mailcore/manager/manager.py",
-        "or written or lane == self._pickup or lane in self._taken_over:",
+        "or written or picked_up or lane in self._taken_over:",
         "or written or lane in self._taken_over:",
         "tests/manager/test_pickup_lane.py",
     ),

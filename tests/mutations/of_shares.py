@@ -200,7 +200,7 @@ MUTATIONS = [
     Mutation(
         "a process takes the row of a giver that renews it",
         "mailcore/replication/giver_election.py",
-        "        elif row.owner == self._owner or self._watch.is_silent():\n",
+        '        elif row.owner in (self._owner, "") or self._watch.is_silent():\n',
         "        else:\n",
         ELECTION,
     ),

@@ -372,7 +372,7 @@ async def test_law_trust_what_answers_in_the_place_of_the_giver_must_be_its_node
     loop = asyncio.get_running_loop()
     try:
         asking._election = Elected(GiverRow(1, "a/x", 1, b.settings.nodes.listen))  # type: ignore[assignment]
-        with pytest.raises(OSError, match="has not the certificate of node a"):
+        with pytest.raises(OSError, match="the certificate there is not that of node a"):
             await asking.open(loop, Asking, Asking)
         assert "node a at" in asking.trouble()
         assert (made_links, heard) == ([], [])

@@ -362,7 +362,7 @@ def test_a_backup_has_no_position_of_traces(traced: Traced) -> None:
         def add_bytes(self, name: str, data: bytes, place: Path) -> None:
             names.append(name)
 
-    backup._events(Writer(), traced.lanes.events)  # type: ignore[arg-type]
+    backup._events(Writer(), traced.lanes.events, "")  # type: ignore[arg-type]
     assert [name for name in names if name.endswith(".parquet")]
     assert not [name for name in names if "_traces" in name]
 
