@@ -81,10 +81,10 @@ class Exporter:
         disk = open_disk(self._beats)
         events = str(settings.events_directory)
         self.disk, self.events = disk, events
-        self.export = Export(
-            disk, str(settings.queue_directory), events, self._damaged, self._lost, shard=settings.shard or 0
-        )
-        self.windows = Windows(disk, events, WINDOWS_WRITTEN_S, settings.shard or 0)
+        # A shard that a database keeps has other places on other nodes, so its files do not say where it is.
+        shard = 0 if settings.nodes.is_on else settings.shard or 0
+        self.export = Export(disk, str(settings.queue_directory), events, self._damaged, self._lost, shard=shard)
+        self.windows = Windows(disk, events, WINDOWS_WRITTEN_S, shard)
         self.group = group_id(settings.control.group)
         self._complaint = ""
         self._sample_at = self._look_at = 0.0  # monotonic

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 import pyarrow.parquet as pq
 import pytest
 
+from mailcore.config.nodes import Nodes
 from mailcore.config.settings import Export, Reports, Settings
 from mailcore.control.client import ControlClient
 from mailcore.envelope import Status
@@ -373,3 +374,20 @@ def test_a_fault_of_the_traces_does_not_end_the_exporter(lanes: Lanes, monkeypat
     exporter.log.flush()
     events = [json.loads(line) for line in (settings.log_directory / "mail.jsonl").read_text().splitlines()]
     assert ["can't start new thread" in each["why"] for each in events if each["event"] == "traces_failed"] == [True]
+
+
+@pytest.mark.parametrize(("database", "said"), [("", "2"), ("host=db.example dbname=waypost", None)])
+def test_files_of_a_shard_say_its_place_on_the_node_unless_a_database_keeps_it(
+    lanes: Lanes, clock: Clock, database: str, said: str | None
+) -> None:
+    """It has other places on other nodes, and each of them reads the files of the others."""
+    lanes.accept("Q1", arrived_at=DAY + 10)
+    lanes.covered(at=DAY + 43_200)
+    settings = dataclasses.replace(settings_of(lanes), shard=2, nodes=Nodes(database=database))
+    exporter = Exporter(settings)
+    look(exporter)
+    (cut,) = settings.events_directory.glob("cuts/*.json")
+    assert json.loads(cut.read_text()).get("shard", 0) == int(said or 0)
+    (file,) = settings.events_directory.glob("dt=*/incoming.*")
+    found = pq.ParquetFile(file).schema_arrow.metadata.get(b"waypost.shard")
+    assert found == (None if said is None else said.encode())
