@@ -31,10 +31,11 @@ from mailcore.backup.postgresql import is_postgresql
 from mailcore.backup.snapshot import Snapshot, SnapshotFailed
 from mailcore.backup.writer import Writer
 from mailcore.config.kept_files import DIRECTORY as KEPT
+from mailcore.config.known_shards import DRAINED
 from mailcore.config.managed import HISTORY
 from mailcore.config.managed import NAME as MANAGED
 from mailcore.config.settings import Settings
-from mailcore.config.shards import DRAINED, all_of
+from mailcore.config.shards import all_of
 from mailcore.log.disk import Disk
 from mailcore.log.positions import PositionsTooNew, read_all_positions
 from mailcore.queue.exported import EXPORTED, read_exported

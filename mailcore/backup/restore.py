@@ -46,10 +46,11 @@ from mailcore.backup.postgresql import DUMP, Postgresql, is_postgresql
 from mailcore.backup.queue_files import floors_of_events, make_floors, mend_queue
 from mailcore.config.core import SHARDS_MAX
 from mailcore.config.kept_files import DIRECTORY as KEPT
+from mailcore.config.known_shards import DRAINED
 from mailcore.config.managed import HISTORY
 from mailcore.config.managed import NAME as MANAGED
 from mailcore.config.settings import Settings
-from mailcore.config.shards import DRAINED, of_shard
+from mailcore.config.shards import of_shard
 from mailcore.counted import counted
 from mailcore.log.disk import Disk, Locked
 from mailcore.queue.exported import EXPORTED, ExportedPositions, read_exported

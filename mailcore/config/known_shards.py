@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import msgspec
 
-__all__ = ["SHARDS", "KnownShard", "forget_known", "known_shards", "name_of", "write_known"]
+__all__ = ["DRAINED", "SHARDS", "KnownShard", "forget_known", "known_shards", "name_of", "write_known"]
 
+DRAINED = "drained"  # in the place of a shard: no mail was left in it
 SHARDS = "shards.json"  # in the run directory of a node; without it the queue is alone
 
 

@@ -19,13 +19,13 @@ import contextlib
 import re
 from dataclasses import replace
 
+from mailcore.config.known_shards import DRAINED
 from mailcore.config.nodes import Nodes
 from mailcore.config.settings import Settings, shard_place
 
-__all__ = ["DRAINED", "adopted", "all_of", "are_several", "is_adopted", "of_shard", "running_of", "shards_of"]
+__all__ = ["adopted", "all_of", "are_several", "is_adopted", "of_shard", "running_of", "shards_of"]
 
 COPY = "shard"  # in the queue directory: its files are the copy of a shard (mailcore/queue/shard_copy.py)
-DRAINED = "drained"  # in the place of a shard: no mail was left in it
 
 
 def _part(total: int, number: int, shards: int) -> int:

@@ -23,8 +23,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from mailcore.config.known_shards import DRAINED
 from mailcore.config.settings import Settings
-from mailcore.config.shards import DRAINED
 from mailcore.control.access import group_id, peer_of
 from mailcore.control.client import ControlClient, ControlError
 from mailcore.control.protocol.operation import Access

@@ -20,7 +20,7 @@ from mailcore.log.disk import Disk
 from mailcore.log.store import Store
 from mailcore.maillog import MailLog
 from mailcore.nodes.kept import EVENTS, EXPORTED_POSITIONS, is_of_events
-from mailcore.nodes.writing import Opening
+from mailcore.nodes.opening import Opening
 from mailcore.replication.faults import StoreRefused
 from mailcore.replication.snapshot import Part, Snapshot, StoredFile
 

@@ -32,9 +32,9 @@ from typing import Any
 import setproctitle
 
 from mailcore.config.document import ConfigError
-from mailcore.config.known_shards import KnownShard, name_of, write_known
+from mailcore.config.known_shards import DRAINED, KnownShard, name_of, write_known
 from mailcore.config.settings import Settings, shard_place, shares_in
-from mailcore.config.shards import DRAINED, adopted, of_shard, shards_of
+from mailcore.config.shards import adopted, of_shard, shards_of
 from mailcore.config.values import listen_address
 from mailcore.counted import counted
 from mailcore.log.disk import Disk, is_full

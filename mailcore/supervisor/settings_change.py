@@ -44,7 +44,7 @@ _READ_BY: dict[str, tuple[str, ...]] = {
     "maildrop": ("control",),
     "metrics": ("receiver", "manager", "control"),
     "milter": ("receiver", "control"),
-    "nodes": ("receiver", "manager", "control"),
+    "nodes": ("receiver", "manager", "control", "exporter"),
     "oidc": (),  # the portal
     "portal": (),  # the portal's own processes read the file
     "queue": ("receiver", "manager", "control", "exporter"),

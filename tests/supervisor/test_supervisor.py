@@ -197,8 +197,8 @@ def test_a_refused_start_is_logged_told_to_systemd_and_rests(
 ) -> None:
     """systemd would start it again five times a second."""
     rested: list[float] = []
-    monkeypatch.setattr(supervisor_module, "REFUSED_REST_S", 0.125)
-    monkeypatch.setattr("mailcore.supervisor.supervisor.time.sleep", rested.append)
+    monkeypatch.setattr("mailcore.supervisor.refused.REFUSED_REST_S", 0.125)
+    monkeypatch.setattr("mailcore.supervisor.refused.time.sleep", rested.append)
     settings = settings_in(tmp_path / "home")
     write_identity(Disk(), _made(settings.spool_directory), Identity("1" * 32, "spool", "/other", 1_795_000_000.0))
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
