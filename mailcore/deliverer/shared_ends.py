@@ -122,7 +122,8 @@ class SharedEnds:
                 continue
             self._resting.drop(name, max(0, allowed - len(running)))
             for end in list(running)[allowed:]:
-                end.reschedule(self._loop.time())
+                if not end.expired():  # it was ended by an earlier look, and its delivery takes a moment to stop
+                    end.reschedule(self._loop.time())
         self._look_at = float("inf")
         now = self._clock()
         self._plan(min((until for all_ in self._ends.values() for until, _ in all_ if until > now), default=now))

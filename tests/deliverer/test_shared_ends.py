@@ -13,7 +13,7 @@ import pytest
 from mailcore.deliverer.deadline import boot_time
 from mailcore.deliverer.deliverer import Deliverer, ManagerLink
 from mailcore.deliverer.message_data import MessageData
-from mailcore.deliverer.shared_ends import SHARE_OVER
+from mailcore.deliverer.shared_ends import SHARE_OVER, SharedEnds
 from mailcore.envelope import Status
 from mailcore.frames import Deliver, Delivered, FrameDecoder, NextHop, Shares, SharesKept, encode
 from mailcore.log.data_blocks import sums_of
@@ -245,3 +245,37 @@ async def test_without_shares_nothing_ends(tmp_path: Path) -> None:
         manager.link.connection_lost(None)
         assert open_sessions(server) == 1
         manager.deliverer.close()
+
+
+async def test_a_delivery_that_takes_a_moment_to_stop_keeps_no_other_from_its_end() -> None:
+    class Nothing:
+        def resting(self) -> dict[str, int]:
+            return {}
+
+        def drop(self, destination: str, keep: int = 0) -> None:
+            """Has nothing to close."""
+
+    async def stops_slowly() -> str:
+        try:
+            return await asyncio.sleep(LONG_S, "sent")
+        finally:
+            await may_stop.wait()
+
+    may_stop = asyncio.Event()
+    ends = SharedEnds(asyncio.get_running_loop(), Nothing())
+    later = boot_time() + LONG_S
+    over = Shares(1, {NAME: ((later, 0),)})
+    ends.given(NAME, later)
+    first = asyncio.create_task(ends.within(NAME, stops_slowly()))
+    await asyncio.sleep(0)
+    ends.take(over)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    ends.given(NAME, later)
+    second = asyncio.create_task(ends.within(NAME, asyncio.sleep(LONG_S, "sent")))
+    await asyncio.sleep(0)
+    ends.take(over)
+    assert await second is None
+    assert not first.done()
+    may_stop.set()
+    assert await first is None

@@ -229,7 +229,9 @@ class Appliance:
 
     async def _is_written_down(self) -> bool:
         """Those that the one before wrote do not count. On a full disk nothing can be written down."""
-        return alive(self.processes().get("supervisor", 0)) or "processes.json can't be written" in self._tail()
+        processes = self.processes()
+        written = alive(processes.get("supervisor", 0)) and "manager" in processes  # of a node, its shard's come later
+        return written or "processes.json can't be written" in self._tail()
 
     async def _greets(self) -> bool:
         try:

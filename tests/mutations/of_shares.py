@@ -211,4 +211,11 @@ MUTATIONS = [
         "        return self.elected is not None\n",
         ELECTION,
     ),
+    Mutation(
+        "a delivery that is stopping keeps others from the end of their share",
+        "mailcore/deliverer/shared_ends.py",
+        "                if not end.expired():",
+        "                if True:",
+        "tests/deliverer/test_shared_ends.py -k takes_a_moment",
+    ),
 ]

@@ -71,6 +71,7 @@ async def test_law_shares_nodes_are_killed_in_turn_and_a_limit_is_never_exceeded
     assert nodes.sink.most <= LIMIT
 
 
+@pytest.mark.long
 async def test_law_shares_nodes_that_cannot_reach_the_giver_keep_to_the_end_of_their_shares(nodes: Joined) -> None:
     """The database answers all of them, so nobody else is elected. Deliveries that are under way end with the shares."""
     nodes.sink.takes_s = 1.0
