@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from mailcore.config.document import ConfigError
-from mailcore.config.known_shards import KnownShard, forget_known, known_shards, name_of, write_known
+from mailcore.config.known_shards import DRAINED, KnownShard, forget_known, known_shards, name_of, write_known
 from mailcore.config.load import load_text
 from mailcore.config.settings import Settings
-from mailcore.config.shards import DRAINED, all_of, are_several, of_shard, running_of, shards_of
+from mailcore.config.shards import all_of, are_several, of_shard, running_of, shards_of
 
 
 def settings_with(text: str, base: Path = Path("/srv/waypost")) -> Settings:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mailcore.config.shards import DRAINED
+from mailcore.config.known_shards import DRAINED
 from mailcore.config.tuned import read as read_tuned
 from mailcore.lab.lab import Lab
 from mailcore.queue.queue_id import shard_of
