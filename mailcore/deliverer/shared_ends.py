@@ -107,17 +107,22 @@ class SharedEnds:
 
     def allowed(self, destination: str, later_s: float = 0.0) -> int:
         """Returns how many connections there may be to a destination."""
-        at = self._clock() + later_s
+        return self._allowed_at(destination, self._clock() + later_s)
+
+    def _allowed_at(self, destination: str, at: float) -> int:
         return max((number for until, number in self._ends.get(destination, ()) if at < until), default=0)
 
     # -- ends
 
     def _look(self) -> None:
         """Ends the connections that go beyond the shares."""
+        now = (
+            self._clock()
+        )  # read once: an end between two readings would be past for one, and not yet there for the other
         resting = self._resting.resting()
         for name in self._running.keys() | resting.keys():
             running = self._running.get(name, {})
-            allowed = self.allowed(name)
+            allowed = self._allowed_at(name, now)
             if len(running) + resting.get(name, 0) <= allowed:
                 continue
             self._resting.drop(name, max(0, allowed - len(running)))
@@ -125,14 +130,13 @@ class SharedEnds:
                 if not end.expired():  # it was ended by an earlier look, and its delivery takes a moment to stop
                     end.reschedule(self._loop.time())
         self._look_at = float("inf")
-        now = self._clock()
-        self._plan(min((until for all_ in self._ends.values() for until, _ in all_ if until > now), default=now))
+        if ends := [until for all_ in self._ends.values() for until, _ in all_ if until > now]:
+            self._plan(min(ends))
 
     def _plan(self, end: float) -> None:
-        """Lets the next look be no later than an end."""
-        now = self._clock()
-        if now < end < self._look_at:
+        """Lets the next look be no later than an end. A timer may come a little early: then there is another look."""
+        if end < self._look_at:
             if self._timer is not None:
                 self._timer.cancel()
             self._look_at = end
-            self._timer = self._loop.call_later(end - now, self._look)
+            self._timer = self._loop.call_later(max(0.0, end - self._clock()), self._look)

@@ -247,14 +247,35 @@ async def test_without_shares_nothing_ends(tmp_path: Path) -> None:
         manager.deliverer.close()
 
 
+class Nothing:
+    def resting(self) -> dict[str, int]:
+        return {}
+
+    def drop(self, destination: str, keep: int = 0) -> None:
+        """Has nothing to close."""
+
+
+@pytest.mark.parametrize("passed_after", range(1, 8))
+async def test_an_end_that_comes_while_a_look_is_taken_is_not_missed(passed_after: int) -> None:
+    """A timer comes a moment early, and the clock passes the end between two readings of it."""
+    end, readings, is_near = 10_000.0, 0, False
+
+    def clock() -> float:
+        nonlocal readings
+        readings += is_near
+        return end - LONG_S if not is_near else end - 1e-6 if readings <= passed_after else end + 1e-6
+
+    ends = SharedEnds(asyncio.get_running_loop(), Nothing(), clock)
+    ends.given(NAME, end)
+    delivery = asyncio.create_task(ends.within(NAME, asyncio.sleep(LONG_S, "sent")))
+    await asyncio.sleep(0)
+    is_near = True
+    ends._look()  # as the timer does
+    await eventually(delivery.done, "the end of the delivery")
+    assert await delivery is None
+
+
 async def test_a_delivery_that_takes_a_moment_to_stop_keeps_no_other_from_its_end() -> None:
-    class Nothing:
-        def resting(self) -> dict[str, int]:
-            return {}
-
-        def drop(self, destination: str, keep: int = 0) -> None:
-            """Has nothing to close."""
-
     async def stops_slowly() -> str:
         try:
             return await asyncio.sleep(LONG_S, "sent")

@@ -81,7 +81,7 @@ MUTATIONS = [
     Mutation(
         "a deliverer ends no connection without another word of its manager",
         "mailcore/deliverer/shared_ends.py",
-        "            self._timer = self._loop.call_later(end - now, self._look)\n",
+        "            self._timer = self._loop.call_later(max(0.0, end - self._clock()), self._look)\n",
         "            self._timer = None\n",
         ENDS,
     ),
@@ -217,5 +217,12 @@ MUTATIONS = [
         "                if not end.expired():",
         "                if True:",
         "tests/deliverer/test_shared_ends.py -k takes_a_moment",
+    ),
+    Mutation(
+        "an end that comes while the deliverer looks for ends is missed",
+        "mailcore/deliverer/shared_ends.py",
+        "if until > now]:",
+        "if until > self._clock()]:",
+        "tests/deliverer/test_shared_ends.py -k not_missed",
     ),
 ]
