@@ -1,4 +1,4 @@
-"""Tells all shards which destinations one of them found dead. It is news only: no limit rests on it.
+"""Tells all shards which destinations one of them found dead. No limit depends on it.
 
 A shard names the destinations that it found dead with each question, so a giver that was elected knows them after a beat, and
 one that is alive again is missing in the next question of its shard. A shard that has heard of a death, and knows better by a

@@ -77,7 +77,7 @@ async def test_a_reader_goes_on_at_the_next_owner(own_cluster: Cluster, tmp_path
 
             async def has_all() -> bool:
                 nonlocal cursor
-                more, cursor = await read(b, cursor)  # an event is told when restart positions cover it
+                more, cursor = await read(b, cursor)  # an event can be read when both restart positions cover it
                 rest.extend(more)
                 return len(_accepted(some + rest)) >= len(ledger.acknowledged)
 

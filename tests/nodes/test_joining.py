@@ -290,7 +290,7 @@ async def served(home: Home) -> tuple[asyncio.AbstractServer, NodesMeeting, list
 
 
 async def says(home: Home, context: ssl.SSLContext | None, data: bytes = b"question") -> bytes:
-    """What the node answers to somebody, b"" for nothing."""
+    """What the node answers to a client, b"" for nothing."""
     _, _, port = home.settings.nodes.listen.rpartition(":")
     try:
         reader, writer = await asyncio.open_connection(
@@ -325,9 +325,9 @@ async def test_law_trust_strangers_get_no_answer_and_removed_nodes_get_no_more(
         heard.clear()
 
         assert await says(first, None, b"GET / HTTP/1.1\r\n\r\n") in (b"", b"\x15\x03\x01\x00\x02\x02F")  # a TLS alert
-        nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        nobody.check_hostname, nobody.verify_mode = False, ssl.CERT_NONE
-        assert await says(first, nobody) == b""
+        unknown = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        unknown.check_hostname, unknown.verify_mode = False, ssl.CERT_NONE
+        assert await says(first, unknown) == b""
         other, stranger = make_authority(0.0), made("stranger")
         write_files(stranger.settings, other, make_node(other, "b", 0.0))
         assert await says(first, context_of(directory_of(stranger.settings))) == b""

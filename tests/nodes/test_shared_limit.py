@@ -73,7 +73,7 @@ async def test_law_shares_nodes_are_killed_in_turn_and_a_limit_is_never_exceeded
 
 @pytest.mark.long
 async def test_law_shares_nodes_that_cannot_reach_the_giver_keep_to_the_end_of_their_shares(nodes: Joined) -> None:
-    """The database answers all of them, so nobody else is elected. Deliveries that are under way end with the shares."""
+    """The database answers all of them, so no other manager is elected. Deliveries that are under way end with the shares."""
     nodes.sink.takes_s = 1.0
     for name in nodes.nodes:
         await nodes.accept(name, 60)
@@ -163,9 +163,9 @@ async def test_strangers_do_not_disturb_the_giver(nodes: Joined) -> None:
     """law: trust-is-a-row. The manager, which ends with any error that it does not know, works on."""
     node = nodes.nodes[nodes.giver()[1]]
     before = node.processes()["manager"]
-    nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    nobody.check_hostname, nobody.verify_mode = False, ssl.CERT_NONE
-    for context, data in ((None, b"GET / HTTP/1.1\r\n\r\n"), (None, b""), (nobody, b"\xff\xff\xff\xff")):
+    unknown = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    unknown.check_hostname, unknown.verify_mode = False, ssl.CERT_NONE
+    for context, data in ((None, b"GET / HTTP/1.1\r\n\r\n"), (None, b""), (unknown, b"\xff\xff\xff\xff")):
         for _ in range(5):
             with contextlib.suppress(OSError):
                 reader, writer = await asyncio.open_connection("127.0.0.1", node.peer_port, ssl=context)

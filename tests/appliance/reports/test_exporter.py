@@ -51,7 +51,7 @@ def test_all_shards_are_asked(core: FakeCore, settings: Any, shards: list[Path])
     for path in shards:
         path.symlink_to(settings.EXPORTER_SOCKET)
     with core:
-        assert exporter.cut("somebody", "Europe/Vienna") == ""
+        assert exporter.cut("administrator", "Europe/Vienna") == ""
         assert (len(core.asked("zone")), len(core.asked("cut"))) == (2, 2)
 
 
@@ -61,15 +61,15 @@ def test_a_shard_that_is_away_is_named_and_the_others_are_counted(
 ) -> None:
     shards[1 - away].symlink_to(settings.EXPORTER_SOCKET)
     with core:
-        assert exporter.cut("somebody", "Europe/Vienna").startswith(f"shard {away}: ")
+        assert exporter.cut("administrator", "Europe/Vienna").startswith(f"shard {away}: ")
         assert len(core.asked("cut")) == 1
 
 
 def test_a_cut_is_asked_for_in_the_zone_in_force(core: FakeCore, caplog: pytest.LogCaptureFixture) -> None:
     with core:
-        assert exporter.cut("somebody", "Europe/Vienna") == ""
+        assert exporter.cut("administrator", "Europe/Vienna") == ""
         assert (core.asked("zone"), core.asked("cut")) == ([{"zone": "Europe/Vienna"}], [{"ids": False}])
         core.answers = {"zone": Refusal("'Europe/Vienna' is no time zone"), "cut": Refusal("the disk is full")}
-        assert "the disk is full" in exporter.cut("somebody", "Europe/Vienna")
+        assert "the disk is full" in exporter.cut("administrator", "Europe/Vienna")
     assert "the core could not export events: " in caplog.text
     assert "the disk is full" in caplog.text
