@@ -43,6 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
 # Files that take longest, longest first: begun last, one of them would be waited for alone.
 LONGEST = (
     "tests/end_to_end/test_report_day.py",
+    "tests/nodes",
     "tests/appliance/pipeline",
     "tests/browser/test_access.py",
     "tests/end_to_end",

@@ -6,6 +6,7 @@ import os
 import time
 from pathlib import Path
 
+import pytest
 from playwright.async_api import expect
 
 from mailcore.lab.lab import Lab
@@ -43,6 +44,7 @@ async def test_lines_come_as_they_are_written_and_are_filtered(tmp_path: Path) -
         await expect(page.locator("main")).to_contain_text("reader@example.org")
 
 
+@pytest.mark.long
 async def test_older_lines_come_out_of_events_when_the_files_are_gone(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab, EXPORTING) as it:
         queue_id = await it.core.send("reader@example.org")

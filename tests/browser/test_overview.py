@@ -20,6 +20,7 @@ async def amount(page: Page, name: str) -> int:
     return int(re.sub(r"\D", "", words) or 0)
 
 
+@pytest.mark.long
 async def test_the_overview_lives_and_says_when_the_core_is_gone(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
         core = it.core

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
+import pytest
 from playwright.async_api import CDPSession, Page, expect
 
 from mailcore.lab.lab import Lab
@@ -100,6 +101,7 @@ async def test_a_passkey_signs_in_alone_and_counts_as_the_second_factor(tmp_path
         assert "/accounts/login/" in page.url
 
 
+@pytest.mark.long
 async def test_a_credential_of_another_sign_in_or_user_is_refused(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
         page = await it.page()

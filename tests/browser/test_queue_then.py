@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import pytest
 from playwright.async_api import Page, expect
 
 from mailcore.lab.lab import Lab
@@ -33,6 +34,7 @@ async def shot(page: Page, name: str) -> None:
     await page.set_viewport_size({"width": 1440, "height": 900})
 
 
+@pytest.mark.long
 async def test_the_queue_of_a_moment_is_shown_from_the_overview_to_a_message(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0", "greylist(600):127.0.0.1:0"]) as lab:
         routes = {"later.example": route_to(lab, 1)}

@@ -122,6 +122,7 @@ async def test_each_change_is_made_and_is_in_the_audit_log_with_user_and_token(t
             assert found == (action, "administrator", "a program", "done", "by the test"), line
 
 
+@pytest.mark.long
 async def test_files_and_users_are_kept_from_elsewhere_and_no_secret_is_left_in_the_portal(tmp_path: Path) -> None:
     issued = AUTHORITY.issue("mx.example.org")
     passwords = ("correct-horse-9f31c7", "battery-staple-77aa")

@@ -99,6 +99,7 @@ async def test_each_kind_is_changed_under_load_and_a_fault_is_at_its_field(tmp_p
         assert ["routes", "mine.example"] not in [each["key"] for each in (await it.core.ask("settings"))["settings"]]
 
 
+@pytest.mark.long
 async def test_a_route_of_the_file_is_removed_and_returned(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
         page = await it.sign_in("administrator")

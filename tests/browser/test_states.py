@@ -107,6 +107,7 @@ async def while_loading(it: Site, page: Page) -> list[str]:
     return found
 
 
+@pytest.mark.long
 async def test_a_portal_that_falls_silent_leaves_no_figures_that_look_new(tmp_path: Path) -> None:
     async with Lab(["accept:127.0.0.1:0"]) as lab, site(tmp_path, lab) as it:
         page = await it.sign_in("viewer")

@@ -205,6 +205,7 @@ async def test_a_next_hop_that_is_slow_before_the_dot_costs_its_client_no_more_t
         assert "." not in server.sessions[0].verbs  # the first connection was closed before the dot
 
 
+@pytest.mark.long
 async def test_behind_a_message_that_was_late_others_are_stored_at_once_and_later_one_is_tried(tmp_path: Path) -> None:
     server = ScriptedServer({"RCPT": [Act.SILENCE, b"250 Ok\r\n"]})
     async with serving(server), cutting(tmp_path, server, wait_s=1.0) as core:

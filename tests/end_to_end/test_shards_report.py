@@ -163,6 +163,7 @@ def test_the_command_prints_the_balance(lived: Lived) -> None:
     assert "It balances." in lived.told.output
 
 
+@pytest.mark.long
 def test_without_an_event_file_of_one_shard_it_is_red_and_names_the_shard(lived: Lived) -> None:
     events = events_of(lived.home, 1)
     files = sorted(events.glob("dt=*/journal.*.parquet"), key=lambda path: int(path.name.split(".")[1]))

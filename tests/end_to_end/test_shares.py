@@ -147,6 +147,7 @@ async def test_law_shares_a_manager_that_is_stopped_leaves_no_connection_behind(
     assert queues.sink.most == LIMIT
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("queues", [{"destination_rate_delay": 0.1}], indirect=True)
 async def test_a_rate_over_all_is_never_exceeded(queues: Queues) -> None:
     """Of a slow machine it can only be said that it is not faster."""

@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from mailcore.lab.lab import Lab
 from mailcore.queue.queue_id import shard_of
 from tests.end_to_end.judge import judged, standing_still
@@ -148,6 +150,7 @@ async def test_adopted_mail_is_asked_for_and_changed_as_that_of_the_node_and_non
         assert {"manager@1", "control@1", "deliverer.0@1"} <= processes.keys()
 
 
+@pytest.mark.long
 async def test_a_node_that_was_stopped_finds_its_shard_adopted_and_has_it_back(
     own_cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -174,6 +177,7 @@ async def test_a_node_that_was_stopped_finds_its_shard_adopted_and_has_it_back(
     assert comparison.repeated <= WINDOW, comparison
 
 
+@pytest.mark.long
 async def test_two_nodes_of_three_are_gone_one_after_the_other_and_the_third_delivers_the_mail_of_all(
     own_cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -49,7 +49,8 @@ async def test_law_shares_all_have_a_part_and_one_alone_has_all_of_it(nodes: Joi
     assert nodes.sink.most == LIMIT
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(12, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("kills", [4, 12])
 @pytest.mark.timeout(900)
 async def test_law_shares_nodes_are_killed_in_turn_and_a_limit_is_never_exceeded(nodes: Joined, kills: int) -> None:
     """All processes of a node, or its manager alone; each is the giver at some time."""
@@ -105,6 +106,7 @@ async def test_law_shares_nodes_that_cannot_reach_the_giver_keep_to_the_end_of_t
     assert nodes.sink.most == LIMIT
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("nodes", [{"transports.smtp": {"destination_rate_delay": 0.1}}], indirect=True)
 async def test_a_rate_over_all_nodes_is_never_exceeded(nodes: Joined) -> None:
     """Of a slow machine it can only be said that it is not faster."""

@@ -175,6 +175,7 @@ async def test_the_primary_dies_under_load_and_the_node_goes_on_with_the_one_tha
     assert comparison.repeated <= WINDOW, comparison
 
 
+@pytest.mark.long
 async def test_a_manager_that_is_stopped_costs_the_shard_and_its_receivers_acknowledge_nothing_more(
     own_cluster: Cluster, tmp_path: Path
 ) -> None:

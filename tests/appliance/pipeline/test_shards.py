@@ -255,6 +255,7 @@ def test_red_stays_red_when_another_shard_is_unknown(builder: ReportBuilder, nod
     assert "shard 2 was not counted" in told.words
 
 
+@pytest.mark.long
 def test_a_shard_of_the_day_before_whose_events_are_gone_is_missed(builder: ReportBuilder, node: Node) -> None:
     node.report(builder, DAY.before(1))
     node.report(builder)
@@ -294,6 +295,7 @@ def test_a_shard_that_begins_in_the_middle_of_the_day_balances(builder: ReportBu
     assert 3 not in rows_of(before)
 
 
+@pytest.mark.long
 def test_a_shard_that_was_closed_counts_for_its_days_and_not_after(builder: ReportBuilder, node: Node) -> None:
     sample = node.samples[1]
     events = node.events(1)

@@ -112,6 +112,7 @@ def manage(home: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_the_portal_remembers_it(tmp_path: Path) -> None:
     (tmp_path / "waypost.toml").write_text('home = "."\n')
     manage(tmp_path, "migrate", "--verbosity", "0")
