@@ -20,6 +20,7 @@ urlpatterns = [
     path("log/", include("appliance.log.urls")),
     path("settings/", include("appliance.managed.urls")),
     path("positions/", include("appliance.status.positions_urls")),
+    path("nodes/", include("appliance.status.nodes_urls")),
     path("routes/", include("appliance.status.routes_urls")),
     path("reports/", include("appliance.reports.urls")),
     path("alerts/", include("appliance.alerts.urls")),

@@ -70,7 +70,7 @@ _LOOK = Right(Scope.READ, Role.VIEWER)
 _LOOKS = (
     "ages", "list_at", "outcomes", "size_at", "users",
     "certificates", "destinations", "disks", "events", "explain", "headers", "history", "kept", "kept_text", "kept_use", "list",
-    "log", "parameters", "ping",
+    "log", "nodes", "parameters", "ping",
     "positions", "processes", "resolve", "routes", "search", "service_times", "settings", "settings_history", "show", "size",
     "state", "transports", "working",
 )  # fmt: skip

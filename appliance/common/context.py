@@ -12,8 +12,9 @@ from appliance.accounts.passkeys import passkeys_work
 from appliance.accounts.roles import Role, role_of
 from appliance.alerts.open_alerts import open_alerts
 
-__all__ = ["SECTIONS", "portal"]
+__all__ = ["portal", "sections_of"]
 
+NODES = "nodes:nodes"
 # (name of the page's URL, label in the navigation, the lowest role)
 SECTIONS = (
     ("status:overview", "Overview", Role.VIEWER),
@@ -25,6 +26,7 @@ SECTIONS = (
     ("managed:settings", "Settings", Role.VIEWER),
     ("positions:positions", "Restart positions", Role.VIEWER),
     ("routes:routes", "Routes", Role.VIEWER),
+    (NODES, "Nodes", Role.VIEWER),
     ("alerts:alerts", "Alerts", Role.VIEWER),
     ("webhooks:webhooks", "Webhooks", Role.VIEWER),
     ("reports:reports", "Reports", Role.VIEWER),
@@ -32,6 +34,12 @@ SECTIONS = (
     ("audit:entries", "Audit", Role.OPERATOR),
     ("admin:index", "Administration", Role.ADMINISTRATOR),
 )
+
+
+def sections_of(role: Role) -> list[tuple[str, str]]:
+    """Returns the sections that a role has here: the name of the page's URL, and its label."""
+    here = settings.WAYPOST.nodes.is_on
+    return [(url, words) for url, words, least in SECTIONS if role >= least and (here or url != NODES)]
 
 
 def portal(request: HttpRequest) -> dict[str, Any]:
@@ -53,5 +61,5 @@ def portal(request: HttpRequest) -> dict[str, Any]:
         "may_change": role is not None and role >= Role.OPERATOR,
         "may_administer": role is not None and role >= Role.ADMINISTRATOR,
         "alerts": open_alerts() if role is not None else None,
-        "sections": [(url, words, url == here) for url, words, least in SECTIONS if role is not None and role >= least],
+        "sections": [(url, words, url == here) for url, words in sections_of(role)] if role is not None else [],
     }

@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from appliance.accounts.roles import Role
-from appliance.common.context import SECTIONS
+from appliance.common.context import sections_of
 
 __all__ = ["FOUND_MAX", "Command", "commands", "matching"]
 
@@ -32,9 +32,8 @@ class Command(NamedTuple):
 
 def commands(role: Role, destinations: Iterable[str], settings: Iterable[tuple[str, str]]) -> Iterator[Command]:
     """Yields all commands of a role. ``destinations``: names; ``settings``: keys that can be managed, with their meaning."""
-    for url, words, least in SECTIONS:
-        if role >= least:
-            yield Command(words, "page", reverse(url))
+    for url, words in sections_of(role):
+        yield Command(words, "page", reverse(url))
     for words, query in _MAIL:
         yield Command(words, "mail", f"{reverse('queue:list')}?{urlencode(query)}")
     for words, url, least in _MORE:

@@ -14,6 +14,7 @@ from mailcore.config.rewriting import REGEXP
 from mailcore.config.route_files import FAULT_MEANS, route_faults
 from mailcore.config.settings import Settings
 from mailcore.control.client import Refused
+from mailcore.control.protocol.nodes import Nodes
 from mailcore.control.protocol.state import Certificate, Certificates, Disk, Disks, Processes
 from mailcore.counted import counted
 from mailcore.doctor.as_user import ids_of, name_of_user, unreadable
@@ -45,6 +46,7 @@ def _run(arguments: argparse.Namespace) -> int:
         size: Size | None = None
         disks = control.ask("disks", Disks).disks
         certificates = control.ask("certificates", Certificates).certificates
+        nodes = control.ask("nodes", Nodes)
         error: Fault | None = None
         try:
             state = control.ask("state", State)
@@ -60,12 +62,13 @@ def _run(arguments: argparse.Namespace) -> int:
                 "size": size,
                 "disks": disks,
                 "certificates": certificates,
+                "nodes": nodes if nodes.is_on else None,
                 "error": error,
             }
         )
     else:
         rows = [*_disks(disks), *_certificates(certificates)]
-        for line in [*_lines(processes, state, size, error), *rows_to_lines(rows)]:
+        for line in [*_lines(processes, state, size, error), *rows_to_lines([*_nodes(nodes), *rows])]:
             say(line)
         for problem in () if remote else _problems(settings_of(arguments), processes):
             complain(problem)
@@ -186,6 +189,20 @@ def _shard(shard: ShardState) -> str:
     if shard.commit_waits_s >= 1:
         words += f"; a commit waits for {shard.commit_waits_s:.0f} s"
     return "; ".join(each for each in (words, shard.trouble, shard.limits_trouble) if each)
+
+
+def _nodes(nodes: Nodes) -> list[tuple[str, object]]:
+    """Returns a row that says of each node whether it lives, and one about a database that does not answer."""
+    if not nodes.is_on:
+        return []
+    if not nodes.is_current:
+        since = "" if nodes.age_s is None else f" since {shown_duration(nodes.age_s)}"
+        return [("nodes", f"unknown{since}: {nodes.fault}")]
+    words = [
+        f"{each.name} " + (f"lives{'' if each.state == 'open' else f', {each.state}'}" if each.alive else "is silent")
+        for each in nodes.nodes
+    ]
+    return [("nodes", "; ".join(words))]
 
 
 def _lines(processes: Processes, state: State | None, size: Size | None, error: Fault | None) -> list[str]:

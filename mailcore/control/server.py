@@ -43,6 +43,7 @@ from mailcore.control.log_lines import LogAnswers
 from mailcore.control.mail_users import MailUsers
 from mailcore.control.manager_link import ManagerLink
 from mailcore.control.managing import Managing
+from mailcore.control.nodes import NodesAnswers
 from mailcore.control.operations import Operations
 from mailcore.control.past_queue import PastQueueAnswers
 from mailcore.control.positions import Positions
@@ -160,10 +161,10 @@ class ControlServer:
         positions = Positions(self.view, settings.queue.undo_time_s, exported)
         past = PastAnswers(self.view, Spool(disk, str(settings.spool_directory)))
         whatif = WhatIf(self.view, settings, parameters_of(settings), past.times_since)
-        events = EventAnswers(self.view, feed)
+        events, nodes = EventAnswers(self.view, feed), NodesAnswers(self.view, settings)
         log = LogAnswers(self.view, settings.log_directory)
         past_queue, users = PastQueueAnswers(self.view, settings), MailUsers(self.view, settings)
-        others = (tables, positions, self.ages, past, whatif, log, past_queue, users, events)
+        others = (tables, positions, self.ages, past, whatif, log, past_queue, users, events, nodes)
         families = [each.answers for each in others]
         if files is not None:
             managing = Managing(self.view, settings, disk, files)

@@ -19,12 +19,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from mailcore.config.known_nodes import NodesSeen, write_seen
 from mailcore.config.settings import Settings
 from mailcore.config.shards import adopted
 from mailcore.faults import FaultError
 from mailcore.log.disk import Disk
 from mailcore.maillog import MailLog
-from mailcore.nodes import kept
+from mailcore.nodes import kept, looking
 from mailcore.nodes.names import name_in, new_owner
 from mailcore.nodes.owned import read_owned, write_owned
 from mailcore.nodes.parameters import node_of, parameters_of, shard_of
@@ -44,6 +45,7 @@ __all__ = ["Spare", "main"]
 
 READ_EVERY_S = 0.5  # a beat must be read at least every second
 BEAT_EVERY_S = 1.0
+TELL_EVERY_S = 2.0  # the file for people
 AGAIN_S = 1.0
 LOCK_S = 0.5  # a takeover that waits longer for a commit is tried again, so that the other shards are looked at
 TAKEN_STATES = ("open", "draining")
@@ -78,14 +80,18 @@ class Spare:
         self._state = OPEN
         self._complained: set[str] = set()
         self._published: list[TakenOver] | None = None
+        self._told_at = float("-inf")
+        self._seen = NodesSeen(node=self._node, at=0.0)
 
     def look(self) -> None:
         """Looks once at all rows. Raises FaultError, OSError; then nothing was seen, and no owner is silent."""
         try:
             self._look()
-        except (FaultError, OSError):
+        except (FaultError, OSError) as error:
             self._watches.clear()
             self.close()
+            self._seen.fault = error.fault.message if isinstance(error, FaultError) else str(error)
+            self._write_seen()
             raise
 
     def close(self) -> None:
@@ -113,6 +119,10 @@ class Spare:
         for name in self.taken.keys() - rows.keys():
             del self.taken[name]
         self._publish()
+        if self._clock() - self._told_at >= TELL_EVERY_S:
+            self._seen = looking.look(connection, self._node)
+            self._write_seen()
+            self._told_at = self._clock()
 
     def _look_at(self, connection: Connection, row: ShardRow, watch: BeatWatch) -> None:
         if self._is_ours(row):
@@ -177,6 +187,12 @@ class Spare:
                 " let it drain and move it away"
             )
         return False
+
+    def _write_seen(self) -> None:
+        with contextlib.suppress(
+            OSError
+        ):  # it is for people; without room on the disk, shards are taken over all the same
+            write_seen(self._settings.run_directory, self._seen)
 
     def _publish(self) -> None:
         taken = sorted(self.taken.values())

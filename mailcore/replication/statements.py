@@ -16,7 +16,7 @@ __all__ = [
     "ASK", "AUTHORITY_MAKE", "AUTHORITY_READ", "AUTHORITY_REPLACE", "BEGIN", "CHUNKS", "COMMIT", "COMMIT_ONE",
     "CONFIRM", "FETCH", "FETCH_MARKS", "GIVER_LEAVE", "GIVER_MAKE", "GIVER_READ", "GIVER_RENEW", "GIVER_TAKE",
     "HAND_OVER", "LIST", "LOOK", "NODE_BEAT", "NODE_LIST", "NODE_SET", "NODE_STATE", "PLACE", "READ", "READ_ALL",
-    "REGISTER", "RENEW", "RESERVE", "SET_STATE", "STATES", "TAKE", "TAKE_WRITERS", "TOKEN_ADD", "TOKEN_TAKE",
+    "REGISTER", "RENEW", "RESERVE", "SET_STATE", "STANDBYS", "STATES", "TAKE", "TAKE_WRITERS", "TOKEN_ADD", "TOKEN_TAKE",
     "TRUST_ADD", "TRUST_MOVE", "TRUST_READ", "TRUST_REMOVE", "WANT", "WRITERS", "Statement",
 ]  # fmt: skip
 
@@ -194,6 +194,17 @@ NODE_LIST = Statement(
 
 # The giver of shares: one row for all nodes.
 _GIVER = "epoch, owner, beat, address"
+# One row without a name if there is no standby; the first column: whether our role sees them.
+STANDBYS = Statement(
+    "standbys",
+    "select pg_has_role(current_user, 'pg_read_all_stats', 'usage'), application_name, coalesce(host(client_addr), ''),"
+    " coalesce(state, ''), coalesce(sync_state, ''),"
+    " coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), flush_lsn), -1)::bigint,"
+    " coalesce(extract(epoch from flush_lag) * 1000, -1)::bigint"
+    " from (select 1) as always left join pg_stat_replication on true order by application_name, pid",
+    (),
+)
+
 GIVER_READ = Statement("giver_read", f"select {_GIVER} from waypost.giver", ())
 GIVER_MAKE = Statement(
     "giver_make",

@@ -58,6 +58,7 @@ COMMANDS = {
     "kept_text": "map show kept:map/a.0123456789abcdef",
     "kept_use": "kept unuse kept:map/a.0123456789abcdef --yes",
     "list": "queue list",
+    "nodes": "status",
     "list_at": "queue list --at 2h",
     "log": "log lines --client 192.0.2.1",
     "outcomes": "destination outcomes --since 2h",
@@ -98,6 +99,10 @@ BEFORE: dict[str, Any] = {
     "processes": {"processes": {}, "children": {}, "manager": True},
     "disks": {"disks": []},
     "certificates": {"certificates": []},
+    "nodes": {
+        "is_on": False, "node": "", "age_s": None, "is_current": False, "fault": "", "server": "", "nodes": [], "shards": [],
+        "standbys": None, "giver": "",
+    },
     "inject_begin": {"queue_id": ID},
     "inject_data": {},
     "settings": {

@@ -94,6 +94,7 @@ __all__ = [
     "NewMailUserBody",
     "NewUserBody",
     "NewWebhookBody",
+    "Nodes",
     "NoticeList",
     "NoticeShown",
     "Oldest",
@@ -140,6 +141,9 @@ __all__ = [
     "ScheduleBody",
     "ScheduleShown",
     "ScopeParameters",
+    "SeenNode",
+    "SeenShard",
+    "SeenStandby",
     "Segment",
     "Sent",
     "SetBody",
@@ -1129,6 +1133,24 @@ class NewWebhookBody(msgspec.Struct, kw_only=True):
     why: str
 
 
+class Nodes(msgspec.Struct, kw_only=True):
+    """The nodes, as this one has seen them last. Where ``is_on`` is false, no database keeps the queue, and all else
+    is empty. ``seen_s_ago`` and ``renewed_s_ago`` are by the database's clock at the time of the look, which was
+    ``age_s`` ago.
+    """
+
+    is_on: bool
+    node: str
+    age_s: float | None
+    is_current: bool
+    fault: str
+    server: str
+    nodes: list[SeenNode]
+    shards: list[SeenShard]
+    standbys: list[SeenStandby] | None
+    giver: str
+
+
 class NoticeList(msgspec.Struct, kw_only=True):
     """Notices that wait, and the latest others."""
 
@@ -1627,6 +1649,44 @@ class ScopeParameters(msgspec.Struct, kw_only=True):
     scope: str
     transports: list[str]
     parameters: list[ParameterShown]
+
+
+class SeenNode(msgspec.Struct, kw_only=True):
+    """A node that has a row in the database, or is in."""
+
+    name: str
+    state: str
+    alive: bool
+    seen_s_ago: float | None
+    since: float | None
+    shards: list[str]
+    is_in: bool
+    address: str = ""
+
+
+class SeenShard(msgspec.Struct, kw_only=True):
+    """A shard. ``moves_to`` is the node that waits for it, ``placed`` the one that a person has given it to."""
+
+    name: str
+    number: int
+    state: str
+    node: str
+    epoch: int
+    renewed_s_ago: float
+    placed: str = ""
+    moves_to: str = ""
+    handed_over: bool = False
+
+
+class SeenStandby(msgspec.Struct, kw_only=True):
+    """A standby of the database that is connected."""
+
+    name: str
+    address: str
+    state: str
+    sync_state: str
+    behind_bytes: int | None
+    behind_s: float | None
 
 
 class Segment(msgspec.Struct, kw_only=True):

@@ -771,6 +771,12 @@ class Waypost(Transport):
         """
         return self.ask("GET", "/api/v1/positions", models.Positions)
 
+    def nodes(self) -> models.Nodes:
+        """Returns the nodes that share a database, who owns which shard, and the servers that keep them. Needs the
+        scope `read`.
+        """
+        return self.ask("GET", "/api/v1/nodes", models.Nodes)
+
     def users(self, *, cursor: int | None = None, limit: int | None = None) -> models.UserList:
         """Lists users with their roles. Needs the scope `users`, and the role administrator."""
         return self.ask("GET", "/api/v1/users", models.UserList, query={"cursor": cursor, "limit": limit})

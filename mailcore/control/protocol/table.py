@@ -27,6 +27,7 @@ from mailcore.control.protocol import (
     kept,
     log,
     messages,
+    nodes,
     past,
     routing,
     settings,
@@ -50,7 +51,22 @@ class ArgumentError(FaultError):
     default = Code.INVALID
 
 
-_FAMILIES = (messages, changes, injection, state, tuning, routing, settings, effects, log, kept, users, past, events)
+_FAMILIES = (
+    messages,
+    changes,
+    injection,
+    state,
+    tuning,
+    routing,
+    settings,
+    effects,
+    log,
+    kept,
+    users,
+    past,
+    events,
+    nodes,
+)
 OPERATIONS: dict[str, Operation] = {
     operation.name: operation for family in _FAMILIES for operation in family.OPERATIONS
 }

@@ -43,6 +43,7 @@ TABLE: dict[str, tuple[str, str, set[Scope], Role]] = {
     "routes": ("GET", "/routes", {READ}, VIEWER),
     "resolve": ("GET", "/routes/resolve?address=a@b.example", {READ}, VIEWER),
     "positions": ("GET", "/positions", {READ}, VIEWER),
+    "nodes": ("GET", "/nodes", {READ}, VIEWER),
     "report_runs": ("GET", "/report-runs", {READ, REPORT}, VIEWER),
     "report_run": ("GET", "/report-runs/1", {READ, REPORT}, VIEWER),
     "start_report": ("POST", "/report-runs", {REPORT}, OPERATOR),
@@ -124,7 +125,7 @@ TABLE: dict[str, tuple[str, str, set[Scope], Role]] = {
 
 _LOOKS = (
     "ages", "list_at", "outcomes", "size_at",
-    "certificates", "destinations", "disks", "explain", "headers", "history", "list", "log", "parameters", "ping",
+    "certificates", "destinations", "disks", "explain", "headers", "history", "list", "log", "nodes", "parameters", "ping",
     "positions", "processes", "resolve", "routes", "search", "service_times", "settings", "settings_history", "show", "size",
     "state", "transports", "working",
 )  # fmt: skip

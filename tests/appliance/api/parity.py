@@ -86,6 +86,7 @@ TABLE: dict[str, tuple[str, ...] | str] = {
     "managed:row_check": ("check_settings",),
     "palette:found": "pages and names that begin with what a person types; the lists have filters",
     "positions:positions": ("positions",),
+    "nodes:nodes": ("nodes",),
     "routes:routes": ("routes",),
     "routes:resolve": ("resolve",),
     "alerts:alerts": ("alerts", "alert_rules", "alert_notices"),

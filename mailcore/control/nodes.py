@@ -1,0 +1,60 @@
+"""Answers ``nodes``: what the process that watches the shards of other nodes has written down last.
+
+It works while the database is away: then it says since when nothing is known. Nothing is shown as if it were of now.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable
+
+from mailcore.config.known_nodes import NodesSeen, read_seen
+from mailcore.config.settings import Settings
+from mailcore.control.operations import Answers
+from mailcore.control.protocol.nodes import Nodes
+from mailcore.control.protocol.operation import Arguments
+from mailcore.control.session import Session
+from mailcore.control.view import View
+
+__all__ = ["CURRENT_S", "NodesAnswers"]
+
+CURRENT_S = 10.0  # a look is written each two seconds
+NOT_YET = "this node has not looked at the database yet"
+STANDS_STILL = "the process that watches the nodes has written nothing lately; waypost doctor looks at it"
+
+
+class NodesAnswers:
+    """Answers ``nodes``."""
+
+    def __init__(self, view: View, settings: Settings, wall: Callable[[], float] = time.time) -> None:
+        self._view = view
+        self._settings = settings
+        self._wall = wall
+        self.answers: dict[str, Answers] = {"nodes": self._nodes}
+
+    async def _nodes(self, session: Session, arguments: Arguments) -> AsyncGenerator[Nodes, None]:
+        settings = self._settings
+        seen = None
+        if settings.nodes.is_on:
+            seen = await self._view.in_thread(read_seen, settings.node_run_directory)
+        yield self._answer(seen or NodesSeen(node=settings.nodes.node, at=0.0))
+
+    def _answer(self, seen: NodesSeen) -> Nodes:
+        is_on = self._settings.nodes.is_on
+        age_s = max(self._wall() - seen.at, 0.0) if seen.at else None
+        is_current = age_s is not None and age_s < CURRENT_S
+        fault = seen.fault
+        if is_on and not is_current and not fault:
+            fault = NOT_YET if age_s is None else STANDS_STILL
+        return Nodes(
+            is_on=is_on,
+            node=seen.node,
+            age_s=age_s,
+            is_current=is_current,
+            fault=fault,
+            server=seen.server,
+            nodes=seen.nodes,
+            shards=seen.shards,
+            standbys=seen.standbys,
+            giver=seen.giver,
+        )

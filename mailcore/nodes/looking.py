@@ -1,0 +1,93 @@
+"""Reads from the database what people want to know of nodes, shards and servers, for commands and pages alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from mailcore.config.known_nodes import NodesSeen, SeenNode, SeenShard, SeenStandby
+from mailcore.replication.connection import Connection
+from mailcore.replication.giver_row import read_giver
+from mailcore.replication.node_row import list_nodes
+from mailcore.replication.node_trust import read_trust
+from mailcore.replication.shard import RENEWAL_TIMEOUT_S, ShardRow, list_shards
+from mailcore.replication.statements import STANDBYS
+from mailcore.replication.values import as_bool, as_int, as_text
+
+__all__ = ["look"]
+
+_UNKNOWN = -1  # of a figure that the database does not say
+
+
+def look(connection: Connection, node: str, wall: Callable[[], float] = time.time) -> NodesSeen:
+    """Reads all rows. ``node`` is this one. Raises ServerError, Lost."""
+    at = wall()
+    shards = list_shards(connection)
+    giver = read_giver(connection)
+    return NodesSeen(
+        node=node,
+        at=at,
+        server=str(connection.host),
+        nodes=_nodes(connection, [row for row, _ in shards]),
+        shards=[
+            SeenShard(
+                name=row.name,
+                number=row.number,
+                state=row.state,
+                node=row.node,
+                epoch=row.epoch,
+                renewed_s_ago=renewed_s_ago,
+                placed=row.placed,
+                moves_to=row.wanted,
+                handed_over=row.is_released,
+            )
+            for row, renewed_s_ago in shards
+        ],
+        standbys=_standbys(connection),
+        giver=giver.owner.partition("/")[0] if giver is not None else "",
+    )
+
+
+def _nodes(connection: Connection, shards: list[ShardRow]) -> list[SeenNode]:
+    trusted = {row.node: row for row in read_trust(connection, RENEWAL_TIMEOUT_S)}
+    rows = {row.name: row for row in list_nodes(connection)}
+    owners = {row.node for row in shards if row.node}
+    found = []
+    for name in sorted(rows.keys() | trusted.keys() | owners):
+        row = rows.get(name)
+        found.append(
+            SeenNode(
+                name=name,
+                state=row.state if row is not None else "",
+                alive=row is not None and row.is_alive,
+                seen_s_ago=row.seen_s_ago if row is not None else None,
+                since=float(row.since) if row is not None else None,
+                shards=[shard.name for shard in shards if shard.node == name],
+                is_in=name in trusted,
+                address=trusted[name].address if name in trusted else "",
+            )
+        )
+    return found
+
+
+def _standbys(connection: Connection) -> list[SeenStandby] | None:
+    """Returns the standbys that are connected; None if our role may not see them."""
+    rows = connection.execute(STANDBYS, [], RENEWAL_TIMEOUT_S).rows
+    if not as_bool(rows[0][0]):
+        return None
+    return [
+        SeenStandby(
+            name=as_text(name),
+            address=as_text(address),
+            state=as_text(state),
+            sync_state=as_text(sync_state),
+            behind_bytes=_known(as_int(behind_bytes)),
+            behind_s=None if as_int(behind_ms) == _UNKNOWN else as_int(behind_ms) / 1000,
+        )
+        for _, name, address, state, sync_state, behind_bytes, behind_ms in rows
+        if name is not None
+    ]
+
+
+def _known(figure: int) -> int | None:
+    return None if figure == _UNKNOWN else max(figure, 0)

@@ -1,0 +1,103 @@
+"""The page of the nodes: words and colours of each state, and that nothing old looks as if it were of now."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client
+
+from tests.appliance.fake_core import FakeCore
+
+NODE = {
+    "name": "mx1",
+    "state": "open",
+    "alive": True,
+    "seen_s_ago": 0.4,
+    "since": 1.0,
+    "shards": ["north"],
+    "is_in": True,
+}
+SHARD = {"name": "north", "number": 3, "state": "open", "node": "mx1", "epoch": 7, "renewed_s_ago": 1.0}
+STANDBY = {
+    "name": "db2", "address": "192.0.2.2", "state": "streaming", "sync_state": "sync", "behind_bytes": 0, "behind_s": None,
+}  # fmt: skip
+ANSWER: dict[str, Any] = {
+    "is_on": True, "node": "mx1", "age_s": 1.0, "is_current": True, "fault": "", "server": "db1:5432",
+    "nodes": [NODE], "shards": [SHARD], "standbys": [STANDBY], "giver": "mx1",
+}  # fmt: skip
+
+
+@pytest.fixture
+def client(db: None) -> Client:
+    user = User.objects.create_user("viewer", password="secret")
+    user.groups.add(Group.objects.get(name="viewer"))
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+def badges(client: Client, **change: Any) -> list[tuple[str, str]]:
+    """The class and the words of each badge on the page."""
+    with FakeCore({"nodes": ANSWER | change}):
+        text = client.get("/nodes/", headers={"HX-Request": "true"}).content.decode()
+    assert "<html" not in text
+    return re.findall(r'<span class="badge ([a-z]*)">([^<]*)</span>', text)
+
+
+def test_all_is_well(client: Client) -> None:
+    assert badges(client) == [("good", "lives"), ("good", "takes mail"), ("good", "synchronous")]
+
+
+@pytest.mark.parametrize(
+    ("change", "badge"),
+    [
+        ({"alive": False, "seen_s_ago": 40.0}, ("bad", "silent")),
+        ({"alive": False, "seen_s_ago": None}, ("warn", "never seen")),
+        ({"state": "drained"}, ("warn", "lives, drained")),
+    ],
+)
+def test_a_node(client: Client, change: dict[str, Any], badge: tuple[str, str]) -> None:
+    assert badges(client, nodes=[NODE | change])[0] == badge
+
+
+@pytest.mark.parametrize(
+    ("change", "badge"),
+    [
+        ({"renewed_s_ago": 9.0}, ("bad", "its owner is silent")),
+        ({"moves_to": "mx2"}, ("warn", "moving to mx2")),
+        ({"moves_to": "mx2", "handed_over": True, "renewed_s_ago": 20.0}, ("warn", "handed over to mx2")),
+        ({"state": "draining"}, ("warn", "delivers, takes no mail")),
+        ({"state": "held"}, ("warn", "held")),
+    ],
+)
+def test_a_shard(client: Client, change: dict[str, Any], badge: tuple[str, str]) -> None:
+    assert badges(client, shards=[SHARD | change])[1] == badge
+
+
+def test_an_old_look_says_of_nothing_that_it_lives(client: Client) -> None:
+    assert set(badges(client, is_current=False, age_s=700.0, fault="no server answers")) == {("warn", "unknown")}
+    with FakeCore({"nodes": ANSWER | {"is_current": False, "age_s": 700.0, "fault": "no server <b> answers"}}):
+        text = " ".join(client.get("/nodes/").content.decode().split())
+    assert "Nothing is known since 11 min 40 s." in text
+    assert "no server &lt;b&gt; answers" in text.lower()
+    assert "Which node divides the limits of destinations is unknown." in text
+
+
+@pytest.mark.parametrize(
+    ("standbys", "words"), [([], "No standby is connected: commits wait"), (None, "Run GRANT pg_monitor")]
+)
+def test_servers_that_are_missing_or_not_visible(client: Client, standbys: Any, words: str) -> None:
+    with FakeCore({"nodes": ANSWER | {"standbys": standbys}}):
+        assert words in " ".join(client.get("/nodes/").content.decode().split())
+
+
+def test_one_node_says_that_it_is_one_and_has_no_section(client: Client) -> None:
+    off = {"is_on": False, "nodes": [], "shards": [], "standbys": None, "server": "", "giver": ""}
+    with FakeCore({"nodes": ANSWER | off}):
+        text = client.get("/nodes/").content.decode()
+    assert "This is one node" in text
+    assert 'href="/nodes/"' not in text  # nor in the navigation
+    assert client.get("/nodes/").status_code == 503  # the core is away

@@ -1,0 +1,46 @@
+"""The nodes as a client of control is told of them: of now, of some time ago, and where no database keeps the queue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mailcore.config.known_nodes import NodesSeen, SeenNode, write_seen
+from mailcore.config.load import load_text
+from mailcore.control.async_client import AsyncControlClient
+from mailcore.control.nodes import CURRENT_S, NOT_YET, STANDS_STILL, NodesAnswers
+from tests.control.running_control import RunningControl
+
+AT = 1_800_000_000.0
+
+
+def answers(tmp_path: Path, now: float) -> NodesAnswers:
+    text = '[nodes]\ndatabase = "host=a,b dbname=waypost user=waypost"\nnode = "mx1"\n'
+    settings = load_text(tmp_path / "waypost.toml", text)
+    settings.node_run_directory.mkdir(parents=True, exist_ok=True)
+    return NodesAnswers(None, settings, lambda: now)  # type: ignore[arg-type]  # no thread reads here
+
+
+def seen(fault: str = "") -> NodesSeen:
+    node = SeenNode(name="mx1", state="open", alive=True, seen_s_ago=0.5, since=1.0, shards=["mx1"], is_in=True)
+    return NodesSeen(node="mx1", at=AT, server="db1:5432", nodes=[node], fault=fault)
+
+
+def test_a_look_of_now_is_current_and_an_old_one_says_why(tmp_path: Path) -> None:
+    now = answers(tmp_path, AT + 2)._answer(seen())
+    assert (now.is_on, now.is_current, now.age_s, now.fault) == (True, True, 2.0, "")
+    later = answers(tmp_path, AT + CURRENT_S)._answer(seen())
+    assert (later.is_current, later.fault, later.nodes) == (False, STANDS_STILL, seen().nodes)
+    assert answers(tmp_path, AT + 60)._answer(seen("no server answers")).fault == "no server answers"
+
+
+def test_before_the_first_look_nothing_is_known(tmp_path: Path) -> None:
+    before = answers(tmp_path, AT)._answer(NodesSeen(node="mx1", at=0.0))
+    assert (before.is_current, before.age_s, before.fault, before.nodes) == (False, None, NOT_YET, [])
+
+
+async def test_one_node_without_a_database_says_so_whatever_lies_there(
+    control: AsyncControlClient, running: RunningControl
+) -> None:
+    write_seen(running.settings.node_run_directory, seen())
+    answer = await control.call("nodes")
+    assert (answer["is_on"], answer["nodes"], answer["fault"]) == (False, [], "")
