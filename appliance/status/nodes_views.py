@@ -28,6 +28,7 @@ class Shown(NamedTuple):
     row: SeenNode | SeenShard | SeenStandby
     words: str
     kind: str = ""  # "", "good", "warn" or "bad"
+    ago_s: float | None = None  # since the node was seen, or the lease renewed
 
 
 @viewer
@@ -36,13 +37,19 @@ def nodes(request: HttpRequest) -> HttpResponse:
     answer = door(request).ask("nodes", Nodes)
     context = {
         "answer": answer,
-        "nodes": [_node(each, answer) for each in answer.nodes],
-        "shards": [_shard(each, answer) for each in answer.shards],
+        "fault": f"{answer.fault[:1].upper()}{answer.fault[1:].rstrip('.')}.",
+        "nodes": [_node(each, answer)._replace(ago_s=_ago_s(each.seen_s_ago, answer)) for each in answer.nodes],
+        "shards": [_shard(each, answer)._replace(ago_s=_ago_s(each.renewed_s_ago, answer)) for each in answer.shards],
         "standbys": None if answer.standbys is None else [_standby(each, answer) for each in answer.standbys],
         "others": [each.name for each in answer.nodes if each.name != answer.node],
     }
     piece = bool(request.headers.get("HX-Request"))
     return render(request, "status/nodes_piece.html" if piece else "status/nodes.html", context)
+
+
+def _ago_s(then_s: float | None, answer: Nodes) -> float | None:
+    """Returns a time before the look as one before now."""
+    return None if then_s is None else then_s + (answer.age_s or 0.0)
 
 
 def _node(node: SeenNode, answer: Nodes) -> Shown:

@@ -196,7 +196,7 @@ def _nodes(nodes: Nodes) -> list[tuple[str, object]]:
     if not nodes.is_on:
         return []
     if not nodes.is_current:
-        since = "" if nodes.age_s is None else f" since {shown_duration(nodes.age_s)}"
+        since = "" if nodes.age_s is None else f" for {shown_duration(nodes.age_s)}"
         return [("nodes", f"unknown{since}: {nodes.fault}")]
     words = [
         f"{each.name} " + (f"lives{'' if each.state == 'open' else f', {each.state}'}" if each.alive else "is silent")
