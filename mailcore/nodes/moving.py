@@ -2,7 +2,7 @@
 
 An order is a row of the database. Its owner reads it with the next renewal and hands the shard over; the node that it is for
 takes it. So a command only writes the order and watches. It may end at any moment, and may be given again: a move continues
-without it.
+without it. A drain continues, too: the node that is to be empty places its shards elsewhere.
 
 Keeps law: handed-over-at-rest (docs/laws.md).
 """
@@ -16,16 +16,16 @@ from mailcore.counted import counted
 from mailcore.faults import Code, FaultError
 from mailcore.replication.connection import Connection
 from mailcore.replication.node_row import (
-    DRAINED,
     DRAINING,
     OPEN,
     NodeRow,
+    end_drain,
     list_nodes,
     set_node_state,
 )
 from mailcore.replication.shard import ShardRow, list_shards, place, read_shard, read_shards
 
-__all__ = ["MOVE_S", "CannotMove", "drain", "move", "resume"]
+__all__ = ["MOVE_S", "CannotMove", "begin_drain", "continue_drain", "drain", "move", "order", "resume"]
 
 MOVE_S = 60.0  # a move that takes longer is left to the nodes
 LOOK_S = 0.25
@@ -85,6 +85,54 @@ def move(
     return row
 
 
+def order(connection: Connection, shard: str, node: str) -> ShardRow:
+    """Orders a move and returns the row of before; it does not wait. Raises CannotMove."""
+    _target(connection, node)
+    row = _shard(connection, shard)
+    if row.node == node and not row.is_released and row.wanted in ("", node):
+        raise CannotMove(f"Shard {shard} is at {node} already.", argument="node")
+    if row.state not in MOVED_STATES:
+        raise CannotMove(f"Shard {shard} is {row.state}, and is not moved.", argument="shard")
+    if row.is_released or not place(connection, row, node, node):
+        raise CannotMove(f"Shard {shard} is moving at this moment. Try again in ten seconds.", argument="shard")
+    return row
+
+
+def begin_drain(connection: Connection, node: str) -> list[NodeRow]:
+    """Orders that a node takes no shard from now on, and returns the nodes that can have its own. Raises CannotMove."""
+    others = _others(connection, node)
+    if not others:
+        raise CannotMove(
+            f"No other node lives and takes shards, so nothing of {node} can be moved. Start one, or end the drain of one with"
+            " waypost node resume.",
+            argument="node",
+        )
+    if not set_node_state(connection, node, DRAINING):
+        raise _unknown(connection, node)
+    return others
+
+
+def continue_drain(connection: Connection, node: str, rows: dict[str, ShardRow]) -> bool:
+    """Orders that a shard of a node that drains goes to the node with the fewest. Returns whether it has none left.
+
+    One at a time: the others deliver meanwhile. It is called again and again.
+    """
+    ours = sorted(row for row in rows.values() if row.node == node and row.state in MOVED_STATES)
+    others = _others(connection, node) if ours else []
+    if others and not any(row.wanted or row.is_released for row in ours):
+        place(connection, ours[0], _fewest(others, rows).name, ours[0].placed)
+    return not ours
+
+
+def _others(connection: Connection, node: str) -> list[NodeRow]:
+    """Returns the nodes beside one that live and take shards."""
+    return [each for each in list_nodes(connection) if each.name != node and each.is_alive and each.state == OPEN]
+
+
+def _fewest(others: list[NodeRow], rows: dict[str, ShardRow]) -> NodeRow:
+    return min(others, key=lambda each: (sum(row.node == each.name for row in rows.values()), each.name))
+
+
 def drain(
     connection: Connection,
     node: str,
@@ -97,24 +145,17 @@ def drain(
 
     From the first moment the node takes no shard. It stays so, also after a restart, until ``resume``.
     """
-    others = [each for each in list_nodes(connection) if each.name != node and each.is_alive and each.state == OPEN]
-    if not others:
-        raise CannotMove(
-            f"No other node lives and takes shards, so nothing of {node} can be moved. Start one, or end the drain of one with"
-            " waypost node resume.",
-            argument="node",
-        )
-    if not set_node_state(connection, node, DRAINING):
-        raise _unknown(connection, node)
-    moved: list[str] = []
+    others = begin_drain(connection, node)
+    moved: set[str] = set()
     still_since = clock()
     while clock() < still_since + STILL_S:
         rows = read_shards(connection)
         ours = [row for row in rows.values() if row.node == node and row.state in MOVED_STATES]
+        moved |= {row.name for row in ours}  # the node moves them, too
         if not ours:
             sleep(LOOK_S)
             continue
-        target = min(others, key=lambda each: (sum(row.node == each.name for row in rows.values()), each.name))
+        target = _fewest(others, rows)
         try:
             move(connection, ours[0].name, target.name, placed=ours[0].placed, say=say, sleep=sleep, clock=clock)
         except CannotMove as error:
@@ -122,11 +163,10 @@ def drain(
                 f"{error.fault.message} Node {node} takes no shard meanwhile. Give the command again to continue; waypost node"
                 f" resume {node} ends it."
             ) from None
-        moved.append(ours[0].name)
         say(f"shard {ours[0].name} is at {target.name}")
         still_since = clock()
-    set_node_state(connection, node, DRAINED)
-    return moved
+    end_drain(connection, node)
+    return sorted(moved)
 
 
 def resume(connection: Connection, node: str) -> None:

@@ -26,6 +26,7 @@ from mailcore.faults import FaultError
 from mailcore.log.disk import Disk
 from mailcore.maillog import MailLog
 from mailcore.nodes import kept, looking
+from mailcore.nodes.moving import STILL_S, continue_drain
 from mailcore.nodes.names import name_in, new_owner
 from mailcore.nodes.owned import read_owned, write_owned
 from mailcore.nodes.parameters import node_of, parameters_of, shard_of
@@ -35,7 +36,7 @@ from mailcore.replication.faults import ServerError, StoreError
 from mailcore.replication.guarantees import Findings, open_checked
 from mailcore.replication.lease import BeatWatch
 from mailcore.replication.lease_keeper import boot_time_s
-from mailcore.replication.node_row import OPEN, beat_node
+from mailcore.replication.node_row import DRAINING, OPEN, beat_node, end_drain
 from mailcore.replication.parameters import StoreParameters
 from mailcore.replication.shard import ShardRow, read_shards, take_over, want
 from mailcore.replication.writer import is_transient
@@ -80,6 +81,7 @@ class Spare:
         self._state = OPEN
         self._complained: set[str] = set()
         self._published: list[TakenOver] | None = None
+        self._empty_since = float("inf")
         self._told_at = float("-inf")
         self._seen = NodesSeen(node=self._node, at=0.0)
 
@@ -119,6 +121,7 @@ class Spare:
         for name in self.taken.keys() - rows.keys():
             del self.taken[name]
         self._publish()
+        self._drain(connection, rows)
         if self._clock() - self._told_at >= TELL_EVERY_S:
             self._seen = looking.look(connection, self._node)
             self._write_seen()
@@ -188,10 +191,18 @@ class Spare:
             )
         return False
 
+    def _drain(self, connection: Connection, rows: dict[str, ShardRow]) -> None:
+        """Moves the shards of a node that drains to others, and says when there are none left."""
+        if self._state != DRAINING or not continue_drain(connection, self._node, rows):
+            self._empty_since = float("inf")
+            return
+        self._empty_since = min(self._empty_since, self._clock())
+        if self._clock() >= self._empty_since + STILL_S:
+            end_drain(connection, self._node)
+
     def _write_seen(self) -> None:
-        with contextlib.suppress(
-            OSError
-        ):  # it is for people; without room on the disk, shards are taken over all the same
+        # It is for people: without room on the disk, shards are taken over all the same.
+        with contextlib.suppress(OSError):
             write_seen(self._settings.run_directory, self._seen)
 
     def _publish(self) -> None:

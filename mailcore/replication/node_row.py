@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from mailcore.replication.connection import Connection
 from mailcore.replication.shard import RENEWAL_TIMEOUT_S, check_kept
-from mailcore.replication.statements import NODE_BEAT, NODE_LIST, NODE_SET, NODE_STATE
+from mailcore.replication.statements import NODE_BEAT, NODE_DRAINED, NODE_LIST, NODE_SET, NODE_STATE
 from mailcore.replication.values import as_int, as_text
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "OPEN",
     "NodeRow",
     "beat_node",
+    "end_drain",
     "list_nodes",
     "node_state",
     "set_node_state",
@@ -60,6 +61,11 @@ def node_state(connection: Connection, name: str) -> str:
 def set_node_state(connection: Connection, name: str, state: str) -> bool:
     """Sets the state of a node. Returns False if it has no row."""
     return check_kept(connection.execute(NODE_SET, [name, state], RENEWAL_TIMEOUT_S)) is not None
+
+
+def end_drain(connection: Connection, name: str) -> None:
+    """Says that a node that drains is empty. It changes nothing if the drain was ended meanwhile."""
+    check_kept(connection.execute(NODE_DRAINED, [name], RENEWAL_TIMEOUT_S))
 
 
 def list_nodes(connection: Connection) -> list[NodeRow]:

@@ -15,8 +15,9 @@ from mailcore.replication.values import BYTEA, BYTEAS, CHAR, CHARS, INT8, INT8S,
 __all__ = [
     "ASK", "AUTHORITY_MAKE", "AUTHORITY_READ", "AUTHORITY_REPLACE", "BEGIN", "CHUNKS", "COMMIT", "COMMIT_ONE",
     "CONFIRM", "FETCH", "FETCH_MARKS", "GIVER_LEAVE", "GIVER_MAKE", "GIVER_READ", "GIVER_RENEW", "GIVER_TAKE",
-    "HAND_OVER", "LIST", "LOOK", "NODE_BEAT", "NODE_LIST", "NODE_SET", "NODE_STATE", "PLACE", "READ", "READ_ALL",
-    "REGISTER", "RENEW", "RESERVE", "SET_STATE", "STANDBYS", "STATES", "TAKE", "TAKE_WRITERS", "TOKEN_ADD", "TOKEN_TAKE",
+    "HAND_OVER", "LIST", "LOOK", "NODE_BEAT", "NODE_DRAINED", "NODE_LIST", "NODE_SET", "NODE_STATE", "PLACE", "READ",
+    "READ_ALL", "REGISTER", "RENEW", "RESERVE", "SET_STATE", "STANDBYS", "STATES", "TAKE", "TAKE_WRITERS", "TOKEN_ADD",
+    "TOKEN_TAKE",
     "TRUST_ADD", "TRUST_MOVE", "TRUST_READ", "TRUST_REMOVE", "WANT", "WRITERS", "Statement",
 ]  # fmt: skip
 
@@ -184,6 +185,11 @@ NODE_SET = Statement(
     "node_set",
     f"update waypost.node set state = $2 where name = $1 returning state, {KEPT}",
     (TEXT, TEXT),
+)
+NODE_DRAINED = Statement(
+    "node_drained",
+    f"update waypost.node set state = 'drained' where name = $1 and state = 'draining' returning true, {KEPT}",
+    (TEXT,),
 )
 NODE_LIST = Statement(
     "node_list",

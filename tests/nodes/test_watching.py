@@ -142,3 +142,40 @@ def test_a_shard_that_is_placed_here_is_asked_for_and_taken_when_it_is_handed_ov
     watcher.look_for(0.5)
     assert row_of(cluster) == ("a", "2", "draining", "")
     watcher.close()
+
+
+def test_a_node_that_drains_places_its_shards_elsewhere_one_after_the_other_and_is_drained_then(
+    cluster: Cluster, watcher: Watcher
+) -> None:
+    watcher.look()  # the row of the node
+    cluster.primary.sql(
+        "insert into waypost.node (name) values ('b'), ('c'); insert into waypost.node (name, state) values ('d', 'drained')"
+    )
+    add_shard(cluster.primary, name="of-b", number=5, owner="b/x/y/z")
+    for name, number in (("one", 6), ("two", 7)):
+        add_shard(cluster.primary, name=name, number=number, owner="a/x/y/z")
+    cluster.primary.sql("update waypost.node set state = 'draining' where name = 'a'")
+    wanted = "select name, wanted, placed from waypost.shard where split_part(owner, '/', 1) = 'a' order by name"
+    watcher.look_for(2)
+    assert cluster.primary.sql(wanted) == [("one", "c", ""), ("two", "", "")], "c has the fewest, one at a time"
+    cluster.primary.sql("update waypost.shard set owner = 'c/x/y/z', wanted = '', epoch = 2 where name = 'one'")
+    watcher.look_for(1)
+    assert cluster.primary.sql(wanted) == [("two", "b", "")]
+    cluster.primary.sql("update waypost.shard set owner = 'b/x/y/z', wanted = '', epoch = 2 where name = 'two'")
+    state = "select state from waypost.node where name = 'a'"
+    watcher.look_for(2)
+    assert cluster.primary.sql(state) == [("draining",)]
+    watcher.look_for(2)
+    assert cluster.primary.sql(state) == [("drained",)]
+    cluster.primary.sql("update waypost.node set state = 'open' where name = 'a'")
+    watcher.look_for(5)
+    assert cluster.primary.sql(state) == [("open",)], "who ended the drain is not overruled"
+
+
+def test_a_drain_without_another_node_waits(cluster: Cluster, watcher: Watcher) -> None:
+    add_shard(cluster.primary, name="one", number=6, owner="a/x/y/z")
+    watcher.look()
+    cluster.primary.sql("update waypost.node set state = 'draining' where name = 'a'")
+    watcher.look_for(6)
+    assert cluster.primary.sql("select wanted from waypost.shard where name = 'one'") == [("",)]
+    assert cluster.primary.sql("select state from waypost.node where name = 'a'") == [("draining",)]
