@@ -155,10 +155,11 @@ def _local_stores(settings: Settings) -> LocalStores | None:
     if not settings.nodes.is_on:  # else the control process does not load it
         return None
     from mailcore.control.local_stores import LocalStores
+    from mailcore.nodes.ordering import NodeOrders
     from mailcore.nodes.writing import open_control
 
     found = open_control(settings)
-    return LocalStores(found.store, found.pickup, found.end_at, found.reserved, found.number)
+    return LocalStores(found.store, found.pickup, found.end_at, found.reserved, found.number, NodeOrders(settings))
 
 
 async def _once_on_a_node(work: Callable[..., Coroutine[Any, Any, None]], settings: Settings, *parts: Any) -> None:

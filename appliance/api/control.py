@@ -84,6 +84,7 @@ RIGHTS: dict[str, Right] = {
     "simulate": Right(Scope.TUNE, Role.OPERATOR),
     "set": Right(Scope.TUNE, Role.OPERATOR, "tuning.set"),
     "transport_set": Right(Scope.TUNE, Role.OPERATOR, "tuning.set"),
+    "node_order": Right(Scope.TUNE, Role.OPERATOR, "nodes.order"),
     "suspend": Right(Scope.TUNE, Role.OPERATOR, "destination.suspend"),
     "resume": Right(Scope.TUNE, Role.OPERATOR, "destination.resume"),
     "settings_change": Right(Scope.SETTINGS, Role.ADMINISTRATOR, "settings.change"),

@@ -1,4 +1,4 @@
-"""Routes, restart positions, and the nodes of a database."""
+"""Routes and restart positions."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from appliance.api.operation import operation
 from appliance.api.scopes import Scope
 from appliance.common.door import door
 from appliance.status.routes_views import ADDRESS_MAX, resolved
-from mailcore.control.protocol.nodes import Nodes
 from mailcore.control.protocol.routing import Resolved, Routes
 from mailcore.control.protocol.state import Positions
 
-__all__ = ["nodes", "positions", "resolve", "routes"]
+__all__ = ["positions", "resolve", "routes"]
 
 
 @operation("GET", "/routes", tag="Status", scopes={Scope.READ}, answer=Routes)
@@ -34,9 +33,3 @@ def resolve(request: HttpRequest, address: Annotated[str, Field(min_length=1, ma
 def positions(request: HttpRequest) -> Positions:
     """Returns the restart positions: where each runner is, what is on disk and why, and what a start would cost."""
     return door(request).ask("positions", Positions)
-
-
-@operation("GET", "/nodes", tag="Status", scopes={Scope.READ}, answer=Nodes)
-def nodes(request: HttpRequest) -> Nodes:
-    """Returns the nodes that share a database, who owns which shard, and the servers that keep them."""
-    return door(request).ask("nodes", Nodes)

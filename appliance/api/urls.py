@@ -26,6 +26,7 @@ from appliance.api import (
     mail_log,
     mail_users,
     managed,
+    nodes,
     openapi,
     overview,
     past,
@@ -50,7 +51,7 @@ __all__ = ["OPERATIONS", "app_name", "urlpatterns"]
 
 # Importing them registers their operations.
 MODULES = (
-    overview, status, queue_reads, past, searching, queue_changes, destinations, tuning, predictions, managed, kept,
+    overview, status, nodes, queue_reads, past, searching, queue_changes, destinations, tuning, predictions, managed, kept,
     mail_users, alerts, mail_log, reports, report_runs, report_settings, users, audit, sending, control, events,
     webhooks,
 )  # fmt: skip

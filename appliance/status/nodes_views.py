@@ -11,7 +11,7 @@ from typing import NamedTuple
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from appliance.accounts.roles import viewer
+from appliance.accounts.roles import Role, role_of, viewer
 from appliance.common.door import door
 from mailcore.config.known_nodes import SeenNode, SeenShard, SeenStandby
 from mailcore.control.protocol.nodes import Nodes
@@ -41,7 +41,7 @@ def nodes(request: HttpRequest) -> HttpResponse:
         "nodes": [_node(each, answer)._replace(ago_s=_ago_s(each.seen_s_ago, answer)) for each in answer.nodes],
         "shards": [_shard(each, answer)._replace(ago_s=_ago_s(each.renewed_s_ago, answer)) for each in answer.shards],
         "standbys": None if answer.standbys is None else [_standby(each, answer) for each in answer.standbys],
-        "others": [each.name for each in answer.nodes if each.name != answer.node],
+        "may_order": answer.is_current and (role_of(request.user) or Role.VIEWER) >= Role.OPERATOR,
     }
     piece = bool(request.headers.get("HX-Request"))
     return render(request, "status/nodes_piece.html" if piece else "status/nodes.html", context)

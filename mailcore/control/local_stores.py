@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mailcore.config.settings import Settings
+from mailcore.control.orders import Orders
 from mailcore.log.store import Store
 from mailcore.queue.reserved_time import Keeper
 
@@ -24,6 +25,7 @@ class LocalStores:
     end_at: int | None
     reserved: Keeper
     number: int
+    orders: Orders
 
 
 OpenLocalStores = Callable[[Settings], LocalStores | None]

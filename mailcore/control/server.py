@@ -161,10 +161,11 @@ class ControlServer:
         positions = Positions(self.view, settings.queue.undo_time_s, exported)
         past = PastAnswers(self.view, Spool(disk, str(settings.spool_directory)))
         whatif = WhatIf(self.view, settings, parameters_of(settings), past.times_since)
-        events, nodes = EventAnswers(self.view, feed), NodesAnswers(self.view, settings)
+        events = EventAnswers(self.view, feed)
+        self.nodes = NodesAnswers(self.view, settings, None if stores is None else stores.orders)
         log = LogAnswers(self.view, settings.log_directory)
         past_queue, users = PastQueueAnswers(self.view, settings), MailUsers(self.view, settings)
-        others = (tables, positions, self.ages, past, whatif, log, past_queue, users, events, nodes)
+        others = (tables, positions, self.ages, past, whatif, log, past_queue, users, events, self.nodes)
         families = [each.answers for each in others]
         if files is not None:
             managing = Managing(self.view, settings, disk, files)

@@ -87,6 +87,7 @@ __all__ = [
     "MessageBody",
     "MessageFound",
     "MessagesPage",
+    "MoveBody",
     "MoveWebhookBody",
     "Moved",
     "NewCertificateBody",
@@ -94,6 +95,8 @@ __all__ = [
     "NewMailUserBody",
     "NewUserBody",
     "NewWebhookBody",
+    "NodeBody",
+    "NodeOrdered",
     "Nodes",
     "NoticeList",
     "NoticeShown",
@@ -1063,6 +1066,14 @@ class MessagesPage(msgspec.Struct, kw_only=True):
     notes: list[str]
 
 
+class MoveBody(msgspec.Struct, kw_only=True):
+    """A shard, and the node that is to have it."""
+
+    shard: str
+    node: str
+    why: str
+
+
 class MoveWebhookBody(msgspec.Struct, kw_only=True):
     """From where a webhook continues."""
 
@@ -1131,6 +1142,21 @@ class NewWebhookBody(msgspec.Struct, kw_only=True):
     recipient_domain: str | UnsetType = UNSET
     login: str | UnsetType = UNSET
     why: str
+
+
+class NodeBody(msgspec.Struct, kw_only=True):
+    """A node."""
+
+    node: str
+    why: str
+
+
+class NodeOrdered(msgspec.Struct, kw_only=True):
+    """An order that is on two servers of the database; the nodes carry it out."""
+
+    order: str
+    node: str
+    shard: str
 
 
 class Nodes(msgspec.Struct, kw_only=True):

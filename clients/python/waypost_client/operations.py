@@ -437,6 +437,28 @@ class Waypost(Transport):
         """
         return self.ask("POST", "/api/v1/settings/effects", models.SettingsEffects, body=body, key=key)
 
+    def nodes(self) -> models.Nodes:
+        """Returns the nodes that share a database, who owns which shard, and the servers that keep them. Needs the
+        scope `read`.
+        """
+        return self.ask("GET", "/api/v1/nodes", models.Nodes)
+
+    def move_shard(self, body: models.MoveBody, *, key: str | None = None) -> models.NodeOrdered:
+        """Orders that a node gets a shard; the answer comes before it has it. Needs the scope `tune`, and the role
+        operator.
+        """
+        return self.ask("POST", "/api/v1/nodes/move", models.NodeOrdered, body=body, key=key)
+
+    def drain_node(self, body: models.NodeBody, *, key: str | None = None) -> models.NodeOrdered:
+        """Orders that a node moves its shards to others and takes none; the answer comes before it is empty. Needs
+        the scope `tune`, and the role operator.
+        """
+        return self.ask("POST", "/api/v1/nodes/drain", models.NodeOrdered, body=body, key=key)
+
+    def resume_node(self, body: models.NodeBody, *, key: str | None = None) -> models.NodeOrdered:
+        """Orders that a node takes shards again. Needs the scope `tune`, and the role operator."""
+        return self.ask("POST", "/api/v1/nodes/resume", models.NodeOrdered, body=body, key=key)
+
     def overview(self) -> models.Overview:
         """Returns the state of the appliance now. Needs the scope `read`."""
         return self.ask("GET", "/api/v1/overview", models.Overview)
@@ -770,12 +792,6 @@ class Waypost(Transport):
         Needs the scope `read`.
         """
         return self.ask("GET", "/api/v1/positions", models.Positions)
-
-    def nodes(self) -> models.Nodes:
-        """Returns the nodes that share a database, who owns which shard, and the servers that keep them. Needs the
-        scope `read`.
-        """
-        return self.ask("GET", "/api/v1/nodes", models.Nodes)
 
     def users(self, *, cursor: int | None = None, limit: int | None = None) -> models.UserList:
         """Lists users with their roles. Needs the scope `users`, and the role administrator."""

@@ -1,11 +1,35 @@
-"""Defines the operation about the nodes that share a database: which live, who owns which shard, and what the servers say."""
+"""Defines the operations about the nodes that share a database: how they are, and orders to them."""
 
 from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from mailcore.config.known_nodes import SeenNode, SeenShard, SeenStandby
 from mailcore.control.protocol.operation import Access, Answerer, Arguments, Operation, Result
 
-__all__ = ["OPERATIONS", "Nodes"]
+__all__ = ["NODE_NAME_MAX", "NODE_NAME_PATTERN", "OPERATIONS", "NodeOrder", "NodeOrdered", "Nodes"]
+
+NODE_NAME_MAX = 64
+NODE_NAME_PATTERN = "^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$"
+NodeName = Annotated[str, Meta(pattern=NODE_NAME_PATTERN, max_length=NODE_NAME_MAX)]
+
+
+class NodeOrder(Arguments, frozen=True, kw_only=True):
+    """An order: a node gets a shard, moves all of its own away and takes none, or takes shards again."""
+
+    order: Literal["move", "drain", "resume"]
+    node: NodeName
+    shard: Annotated[str, Meta(pattern=f"{NODE_NAME_PATTERN}|^$", max_length=NODE_NAME_MAX)] = ""  # of a move
+
+
+class NodeOrdered(Result):
+    """An order that is on two servers of the database; the nodes carry it out."""
+
+    order: str
+    node: str
+    shard: str
 
 
 class Nodes(Result):
@@ -34,5 +58,13 @@ OPERATIONS = (
         Answerer.CONTROL,
         "the nodes of a database, their shards, and the servers that keep them",
         Nodes,
+    ),
+    Operation(
+        "node_order",
+        NodeOrder,
+        Access.CHANGE,
+        Answerer.CONTROL,
+        "moves a shard to a node, empties a node, or lets it take shards again",
+        NodeOrdered,
     ),
 )

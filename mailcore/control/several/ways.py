@@ -47,7 +47,7 @@ def _of_the_node(question: Question) -> Steps:
 _NODE = (
     "certificates", "transports", "parameters", "check_changes", "settings", "settings_change",
     "settings_history", "settings_return", "kept", "kept_make", "kept_put", "kept_remove", "kept_text", "kept_use",
-    "users", "user_put", "user_remove", "routes", "resolve", "log", "nodes", "places", "cut", "inject",
+    "users", "user_put", "user_remove", "routes", "resolve", "log", "nodes", "node_order", "places", "cut", "inject",
 )  # fmt: skip
 _MESSAGE = ("show", "explain", "history", "headers", "data", "add_recipients")
 _CHANGES = ("delete", "undelete", "hold", "release", "retry", "delay", "reroute", "bounce")

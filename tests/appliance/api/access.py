@@ -44,6 +44,9 @@ TABLE: dict[str, tuple[str, str, set[Scope], Role]] = {
     "resolve": ("GET", "/routes/resolve?address=a@b.example", {READ}, VIEWER),
     "positions": ("GET", "/positions", {READ}, VIEWER),
     "nodes": ("GET", "/nodes", {READ}, VIEWER),
+    "move_shard": ("POST", "/nodes/move", {TUNE}, OPERATOR),
+    "drain_node": ("POST", "/nodes/drain", {TUNE}, OPERATOR),
+    "resume_node": ("POST", "/nodes/resume", {TUNE}, OPERATOR),
     "report_runs": ("GET", "/report-runs", {READ, REPORT}, VIEWER),
     "report_run": ("GET", "/report-runs/1", {READ, REPORT}, VIEWER),
     "start_report": ("POST", "/report-runs", {REPORT}, OPERATOR),
@@ -132,7 +135,7 @@ _LOOKS = (
 _OF_QUEUE = (
     "add_recipients", "bounce", "change_matching", "delay", "delete", "hold", "release", "reroute", "retry", "undelete",
 )  # fmt: skip
-_OF_TUNING = ("check_changes", "resume", "set", "simulate", "suspend", "transport_set")
+_OF_TUNING = ("check_changes", "node_order", "resume", "set", "simulate", "suspend", "transport_set")
 # The operations of the control socket, for `waypost --remote`.
 CONTROL: dict[str, tuple[Scope, Role]] = {
     **dict.fromkeys(_LOOKS, (READ, VIEWER)),

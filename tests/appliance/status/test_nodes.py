@@ -9,6 +9,7 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
 
+from appliance.audit.models import Entry
 from tests.appliance.fake_core import FakeCore
 
 NODE = {
@@ -102,3 +103,46 @@ def test_one_node_says_that_it_is_one_and_has_no_section(client: Client) -> None
     assert "This is one node" in text
     assert 'href="/nodes/"' not in text  # nor in the navigation
     assert client.get("/nodes/").status_code == 503  # the core is away
+
+
+@pytest.fixture
+def operator(db: None) -> Client:
+    user = User.objects.create_user("olga", password="secret")
+    user.groups.add(Group.objects.get(name="operator"))
+    client = Client()
+    client.force_login(user)
+    return client
+
+
+@pytest.mark.parametrize(
+    ("path", "given", "order"),
+    [
+        ("shards/north/move", {"node": "mx2"}, {"order": "move", "node": "mx2", "shard": "north"}),
+        ("mx1/drain", {}, {"order": "drain", "node": "mx1"}),
+        ("mx1/resume", {}, {"order": "resume", "node": "mx1"}),
+    ],
+)
+def test_an_order_has_a_reason_and_is_in_the_audit_log(
+    operator: Client, path: str, given: dict[str, str], order: dict[str, str]
+) -> None:
+    two = {"nodes": [NODE, NODE | {"name": "mx2"}, NODE | {"name": "mx3", "alive": False}]}
+    with FakeCore({"nodes": ANSWER | two, "node_order": order | {"shard": order.get("shard", "")}}) as core:
+        page = operator.get("/nodes/").content.decode()
+        assert f"/nodes/{path}/" in page or path == "mx1/resume"
+        dialog = operator.get(f"/nodes/{path}/", headers={"HX-Request": "true"}).content.decode()
+        assert "mx3" not in dialog
+        assert operator.post(f"/nodes/{path}/", given | {"why": ""}).status_code == 422
+        assert core.asked("node_order") == []
+        assert operator.post(f"/nodes/{path}/", given | {"why": "maintenance"}).status_code == 302
+        assert core.asked("node_order") == [order]
+    entry = Entry.objects.exclude(action__startswith="sign_in").get()
+    assert (entry.who, entry.why, entry.after) == ("olga", "maintenance", order)
+
+
+def test_nothing_is_ordered_by_a_viewer_or_by_an_old_look(client: Client, operator: Client) -> None:
+    with FakeCore({"nodes": ANSWER}) as core:
+        assert "Move…" not in client.get("/nodes/").content.decode()
+        assert client.post("/nodes/mx1/drain/", {"why": "maintenance"}).status_code == 403
+        core.answers["nodes"] = ANSWER | {"is_current": False, "age_s": 60.0}
+        assert "Move…" not in operator.get("/nodes/").content.decode()
+        assert core.asked("node_order") == []

@@ -1,0 +1,82 @@
+"""Orders that the control process writes: a row when they can be carried out, and a sentence when they cannot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mailcore.nodes.moving import CannotMove
+from mailcore.nodes.ordering import NodeOrders
+from mailcore.replication.faults import NotReached
+from tests.nodes.test_owner import home
+from tests.replication.cluster import Cluster
+from tests.replication.writing import add_shard
+
+
+@pytest.fixture
+def orders(cluster: Cluster, tmp_path: Path) -> NodeOrders:
+    cluster.primary.sql("insert into waypost.node (name) values ('a'), ('b')")
+    cluster.primary.sql("insert into waypost.node (name, seen_at) values ('dead', now() - interval '1 minute')")
+    cluster.primary.sql("insert into waypost.node (name, state) values ('out', 'drained')")
+    add_shard(cluster.primary, name="north", number=4, owner="a/x/y/z")
+    return NodeOrders(home(tmp_path, cluster, "a", "own"))
+
+
+def row(cluster: Cluster) -> tuple[str, ...]:
+    (found,) = cluster.primary.sql("select wanted, placed from waypost.shard where name = 'north'")
+    return found
+
+
+def test_a_move_is_a_row_and_may_be_ordered_elsewhere_before_it_is_done(cluster: Cluster, orders: NodeOrders) -> None:
+    orders.move("north", "b")
+    assert row(cluster) == ("b", "b")
+    orders.move("north", "a")
+    assert row(cluster) == ("", "a"), "it stays where it is"
+
+
+@pytest.mark.parametrize(
+    ("shard", "node", "words"),
+    [
+        ("north", "a", "is at a already"),
+        ("north", "dead", "was seen last 60 s ago"),
+        ("north", "out", "is drained, and takes no shard"),
+        ("north", "c", "There is no node c"),
+        ("west", "b", "There is no shard west"),
+    ],
+)
+def test_a_move_that_cannot_be_carried_out_changes_nothing(
+    cluster: Cluster, orders: NodeOrders, shard: str, node: str, words: str
+) -> None:
+    with pytest.raises(CannotMove, match=words):
+        orders.move(shard, node)
+    assert row(cluster) == ("", "")
+
+
+def test_a_shard_that_is_handed_over_or_closed_is_not_moved(cluster: Cluster, orders: NodeOrders) -> None:
+    cluster.primary.sql("update waypost.shard set wanted = 'b', released = epoch where name = 'north'")
+    with pytest.raises(CannotMove, match="is moving at this moment"):
+        orders.move("north", "b")
+    cluster.primary.sql("update waypost.shard set wanted = '', released = 0, state = 'held' where name = 'north'")
+    with pytest.raises(CannotMove, match="is held, and is not moved"):
+        orders.move("north", "b")
+
+
+def test_a_node_drains_only_while_another_takes_shards_and_is_resumed(cluster: Cluster, orders: NodeOrders) -> None:
+    state = "select state from waypost.node where name = 'a'"
+    orders.drain("a")
+    assert cluster.primary.sql(state) == [("draining",)]
+    with pytest.raises(CannotMove, match="No other node lives and takes shards"):
+        orders.drain("b")
+    orders.resume("a")
+    assert cluster.primary.sql(state) == [("open",)]
+    for order in (orders.drain, orders.resume):
+        with pytest.raises(CannotMove, match="There is no node c"):
+            order("c")
+
+
+def test_without_a_database_nothing_is_ordered(own_cluster: Cluster, tmp_path: Path) -> None:
+    orders = NodeOrders(home(tmp_path, own_cluster, "a", "own"))
+    own_cluster.kill()
+    with pytest.raises(NotReached):
+        orders.drain("a")
