@@ -14,9 +14,11 @@ from mailcore.replication.faults import StoreRefused
 
 __all__ = ["VERSION", "check_schema", "make_schema"]
 
-VERSION = 2
+VERSION = 3
 _FILE = Path(__file__).with_name("schema.sql")
-_UPGRADES = {1: Path(__file__).with_name("schema_2.sql")}  # by the version that each one begins with
+_UPGRADES = {  # by the version that each one begins with
+    version: Path(__file__).with_name(f"schema_{version + 1}.sql") for version in range(1, VERSION)
+}
 _LOCK = 0x57415950  # of two nodes that make the tables at once; "WAYP"
 _TIMEOUT_S = 60.0
 _ARGUMENT = "schema_version"

@@ -1,9 +1,9 @@
--- The tables of a shard's store. Version 2. docs/decisions/0092 says why the database holds the living files as chunks.
+-- The tables of a shard's store. Version 3. docs/decisions/0092 says why the database holds the living files as chunks.
 create schema waypost;
 
 create table waypost.schema_version (
   version integer not null);
-insert into waypost.schema_version values (2);
+insert into waypost.schema_version values (3);
 
 create table waypost.shard (               -- one row a queue; only registering, the lease, a takeover and reservations write it
   name       text primary key,
@@ -82,3 +82,29 @@ create table waypost.node_token (          -- what lets a node in: once, and unt
   digest     bytea not null unique,        -- of the token, which is written nowhere
   sealed     bytea not null,               -- the authority, which the token opens
   expires_at timestamptz not null);
+
+create table waypost.settings (            -- what all nodes that are in have once: tuned values, and managed settings
+  kind    text primary key,
+  version bigint not null default 0,       -- +1 with each change, which names the one that it was made for
+  asked   bigint not null default 0)       -- raised before and behind each change: one that is still under way finds nothing
+  with (fillfactor = 50);
+
+create table waypost.settings_state (      -- each state of them, with who made it; the authority's key opens it
+  kind    text not null references waypost.settings,
+  version bigint not null,
+  change  text not null,                   -- random: its maker finds it again
+  sealed  bytea not null,
+  primary key (kind, version));
+
+create table waypost.settings_node (       -- what each node has taken over of them; for people
+  node    text not null,
+  kind    text not null,
+  version bigint not null,
+  trouble text not null default '',        -- why it has not taken more
+  seen_at timestamptz not null default now(),
+  primary key (node, kind)) with (fillfactor = 50);
+
+create table waypost.kept_file (           -- the files that managed settings refer to; the authority's key opens them
+  reference text primary key,
+  sealed    bytea not null,
+  added_at  timestamptz not null default now());

@@ -219,7 +219,8 @@ class Cluster:
         """Makes the tables of the store empty."""
         self.primary.sql(
             "truncate waypost.chunk, waypost.state, waypost.writer, waypost.shard, waypost.giver, waypost.node,"
-            " waypost.node_authority, waypost.node_trust, waypost.node_token"
+            " waypost.node_authority, waypost.node_trust, waypost.node_token, waypost.settings, waypost.settings_state,"
+            " waypost.settings_node, waypost.kept_file"
         )
 
     def kill(self) -> None:

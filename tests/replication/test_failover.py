@@ -312,13 +312,21 @@ def test_tables_of_another_version_are_refused_with_what_to_do(own_cluster: Clus
     connection.close()
 
 
-def test_tables_of_the_version_before_are_upgraded_and_keep_their_rows(own_cluster: Cluster) -> None:
+@pytest.mark.parametrize("before", [1, 2])
+def test_tables_of_an_earlier_version_are_upgraded_and_keep_their_rows(own_cluster: Cluster, before: int) -> None:
     connection = own_cluster.connect()
     add_shard(own_cluster.primary, epoch=3)
-    own_cluster.primary.sql("drop table waypost.node, waypost.node_authority, waypost.node_trust, waypost.node_token")
-    own_cluster.primary.sql("alter table waypost.shard drop placed, drop wanted, drop released")
-    own_cluster.primary.sql("update waypost.schema_version set version = 1")
-    with pytest.raises(StoreRefused, match=r"version 1 of Waypost's tables.*start it, which upgrades the tables"):
+    own_cluster.primary.sql(
+        "drop table waypost.settings_state, waypost.settings, waypost.settings_node, waypost.kept_file"
+    )
+    if before == 1:
+        own_cluster.primary.sql(
+            "drop table waypost.node, waypost.node_authority, waypost.node_trust, waypost.node_token"
+        )
+        own_cluster.primary.sql("alter table waypost.shard drop placed, drop wanted, drop released")
+    own_cluster.primary.sql(f"update waypost.schema_version set version = {before}")
+    words = f"version {before} of Waypost's tables.*start it, which upgrades the tables"
+    with pytest.raises(StoreRefused, match=words):
         open_checked(own_cluster.parameters())
     make_schema(connection)
     check_schema(connection)
