@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from mailcore.config.live_maps import LiveMaps, MapLog
+    from mailcore.config.settings_files import SettingsFiles
+    from mailcore.config.shared_settings import Shared
     from mailcore.control.local_filter import LocalFilter
     from mailcore.control.local_stores import LocalStores
     from mailcore.deliverer.mta_sts import StsPolicies
@@ -90,7 +92,7 @@ def checks_of(settings: Settings, *parts: Any) -> Any:
 def _manager() -> Main:
     from mailcore.manager import manager
 
-    return partial(manager.main, _held_shard)
+    return partial(manager.main, _held_shard, _shared_settings)
 
 
 def _held_shard(settings: Settings) -> HeldShard | None:
@@ -128,8 +130,6 @@ def _open_sealing(
 
 
 def _control() -> Main:
-    from mailcore.config.load import load, load_managed, managed_path
-    from mailcore.config.settings_files import SettingsFiles
     from mailcore.control import server
     from mailcore.events.feed.feed import open_feed
     from mailcore.events.read.archive import open_archive
@@ -144,11 +144,25 @@ def _control() -> Main:
 
     works = (partial(pickup.run, _open_filter, _open_verifier, open_stores), _metrics, _tls_reports)
     beside = tuple(partial(_once_on_a_node, work) for work in works)
-    files = SettingsFiles(partial(load, look_at_certificate=False), load_managed, managed_path)
     return partial(
-        server.main, open_archive, open_feed, _open_rewriting, beside, open_filter=_open_filter, files=files,
-        open_stores=open_stores,
+        server.main, open_archive, open_feed, _open_rewriting, beside, open_filter=_open_filter, files=_settings_files(),
+        open_stores=open_stores, open_shared=_shared_settings,
     )  # fmt: skip
+
+
+def _settings_files() -> SettingsFiles:
+    from mailcore.config.load import load, load_managed, managed_path
+    from mailcore.config.settings_files import SettingsFiles
+
+    return SettingsFiles(partial(load, look_at_certificate=False), load_managed, managed_path)
+
+
+def _shared_settings(settings: Settings) -> Shared | None:
+    if not settings.nodes.is_on:  # else it is not loaded
+        return None
+    from mailcore.nodes.settings_store import SettingsStore
+
+    return SettingsStore(settings)
 
 
 def _local_stores(settings: Settings) -> LocalStores | None:
@@ -230,9 +244,14 @@ def _owner() -> Main:
 
 def _spare() -> Main:
     def run(settings: Settings, parent: int) -> None:
+        from mailcore.control.kept_store import KeptStore
         from mailcore.nodes import spare  # in the child, as above
+        from mailcore.nodes.taking import take_forever
 
-        spare.main(settings, parent)
+        def take(settings: Settings, parent: int) -> None:
+            take_forever(settings, _settings_files(), KeptStore(settings.home), parent)
+
+        spare.main(take, settings, parent)
 
     return run
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from mailcore.bounds import BadValue
 from mailcore.cli.node_drain import add_drain_commands
+from mailcore.cli.node_settings import add_settings_command
 from mailcore.config.settings import Settings
 from mailcore.faults import FaultError
 from mailcore.nodes import joining
@@ -34,6 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     add_trust_commands(commands)
     add_drain_commands(commands)
+    add_settings_command(commands)
 
 
 def add_trust_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -100,7 +100,9 @@ def _said_whether_in_force(known: SettingsKnown) -> int:
         complain("so the files are not in force; the settings before are")
     elif known.waiting:
         complain(f"not in force: {plain(', '.join(known.waiting))}; waypost reload brings the files into force")
-    return DONE if known.in_force else NOT_DONE
+    if known.nodes:
+        complain(f"not as all nodes: {plain(known.nodes)}")
+    return DONE if known.in_force and not known.nodes else NOT_DONE
 
 
 def _set(arguments: argparse.Namespace) -> int:

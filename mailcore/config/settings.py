@@ -185,8 +185,8 @@ class Settings:
 
     @property
     def tuned_file(self) -> Path:
-        """Returns the file of the values set live, which the manager keeps."""
-        return self.place / "tuned.toml"
+        """Returns the file of the values set live, which the manager keeps; with [nodes] all shards of a node have one."""
+        return (self.home if self.nodes.is_on else self.place) / "tuned.toml"
 
     @property
     def node_run_directory(self) -> Path:

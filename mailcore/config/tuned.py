@@ -27,7 +27,7 @@ from typing import TypeVar
 
 from mailcore.log.disk import Disk
 
-__all__ = ["Timed", "Tuned", "Values", "read"]
+__all__ = ["Timed", "Tuned", "Values", "in_force", "parsed", "read", "text_of", "with_value"]
 
 _HEAD = "# Values changed live, above the configuration file. Written by Waypost; change them with its commands.\n"
 
@@ -75,16 +75,7 @@ class Tuned:
         None removes the value set for a time and, unless ``until`` is given, the lasting one too. Raises OSError; the file and
         the values are unchanged then.
         """
-        values, timed = _copy(self.values), _copy(self.timed)
-        if value is None:
-            timed.get(scope, {}).pop(parameter, None)
-            if until is None:
-                values.get(scope, {}).pop(parameter, None)
-        elif until is None:
-            values.setdefault(scope, {})[parameter] = value
-        else:
-            timed.setdefault(scope, {})[parameter] = value, until
-        values, timed = _copy(values), _copy(timed)
+        values, timed = with_value(self.values, self.timed, scope, parameter, value, until)
         self._store(values, timed)
         self.values, self.timed = values, timed
 
@@ -110,18 +101,53 @@ class Tuned:
         self._store(self.values, self.timed)
 
     def _store(self, values: Values, timed: Timed) -> None:
-        lines = [_HEAD]
-        for scope in sorted({*values, *timed}):
-            lines.append(f"\n[{_quoted(scope)}]\n")
-            lasting, ending = values.get(scope, {}), timed.get(scope, {})
-            for name in sorted({*lasting, *ending}):
-                text = _toml(lasting[name]) if name in lasting else ""
-                if name in ending:
-                    value, until = ending[name]
-                    before = f"lasting = {text}, " if text else ""
-                    text = f"{{ {before}value = {_toml(value)}, until = {_toml(until)} }}"
-                lines.append(f"{name} = {text}\n")
-        self.disk.write_whole(str(self.path), "".join(lines).encode())
+        self.disk.write_whole(str(self.path), text_of(values, timed).encode())
+
+
+def with_value(
+    values: Values, timed: Timed, scope: str, parameter: str, value: Value | None, until: float | None = None
+) -> tuple[Values, Timed]:
+    """Returns the values after a change, as ``Tuned.set`` makes it."""
+    values, timed = _copy(values), _copy(timed)
+    if value is None:
+        timed.get(scope, {}).pop(parameter, None)
+        if until is None:
+            values.get(scope, {}).pop(parameter, None)
+    elif until is None:
+        values.setdefault(scope, {})[parameter] = value
+    else:
+        timed.setdefault(scope, {})[parameter] = value, until
+    return _copy(values), _copy(timed)
+
+
+def text_of(values: Values, timed: Timed) -> str:
+    """Returns the text of a file with these values: equal values have equal texts."""
+    lines = [_HEAD]
+    for scope in sorted({*values, *timed}):
+        lines.append(f"\n[{_quoted(scope)}]\n")
+        lasting, ending = values.get(scope, {}), timed.get(scope, {})
+        for name in sorted({*lasting, *ending}):
+            text = _toml(lasting[name]) if name in lasting else ""
+            if name in ending:
+                value, until = ending[name]
+                before = f"lasting = {text}, " if text else ""
+                text = f"{{ {before}value = {_toml(value)}, until = {_toml(until)} }}"
+            lines.append(f"{name} = {text}\n")
+    return "".join(lines)
+
+
+def in_force(values: Values, timed: Timed, parameter: str, wall: float) -> tuple[Values, Timed]:
+    """Returns the values without those that ended until ``wall``. A value of ``parameter`` is a time itself."""
+    lasting = {
+        scope: {
+            name: value
+            for name, value in parameters.items()
+            if name != parameter or not isinstance(value, int | float) or value > wall
+        }
+        for scope, parameters in values.items()
+    }
+    ending = {scope: {name: each for name, each in ends.items() if each[1] > wall} for scope, ends in timed.items()}
+    return _copy(lasting), _copy(ending)
 
 
 def _copy(values: dict[str, dict[str, T]]) -> dict[str, dict[str, T]]:
@@ -132,9 +158,14 @@ def _copy(values: dict[str, dict[str, T]]) -> dict[str, dict[str, T]]:
 def read(path: Path) -> tuple[Values, Timed]:
     """Returns the lasting values and those set for a time; both are empty without a file. Raises OSError, ValueError."""
     try:
-        loaded = tomllib.loads(path.read_text(encoding="utf-8"))
+        return parsed(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}, {}
+
+
+def parsed(text: str) -> tuple[Values, Timed]:
+    """Returns the values that a text has. Raises ValueError."""
+    loaded = tomllib.loads(text)
     values: Values = {}
     timed: Timed = {}
     for scope, parameters in loaded.items():

@@ -7,7 +7,11 @@ asked to reload, which ends this process, too: the answer comes before, and the 
 Law: a change is made for a revision, which names the state of both files. Where another one is there, by hand or by another
 operator, nothing is written.
 
-Keeps law: managed-is-a-layer (docs/laws.md).
+Where nodes share their settings, the change is in the database of the nodes before it is in the file here, and is refused if
+the database has a newer state than this node. Behind the commit nothing is undone: the process that takes over what other
+nodes change does the rest if this one is killed.
+
+Keeps law: managed-is-a-layer, law: settings-once (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
 import time
 import tomllib
 from collections.abc import AsyncGenerator, Sequence
@@ -25,6 +30,7 @@ from typing import Any
 import msgspec
 
 from mailcore.config.document import ConfigError
+from mailcore.config.kept_files import references_in
 from mailcore.config.known_shards import name_of
 from mailcore.config.managed import (
     HISTORY,
@@ -36,12 +42,15 @@ from mailcore.config.managed import (
     revision_of,
     values_of,
 )
+from mailcore.config.managed_history import ManagedHistory, State
 from mailcore.config.settings import Settings
 from mailcore.config.settings_files import SettingsFiles
+from mailcore.config.shared_settings import MANAGED, WHY_OF_EACH_NODE, Shared, of_each_node, status_in
 from mailcore.config.tuned import Timed, Values
 from mailcore.config.tuned import read as read_tuned
 from mailcore.control.address_faults import address_faults
 from mailcore.control.kept_maps import kept_map_faults
+from mailcore.control.kept_store import KeptStore
 from mailcore.control.known_settings import known_settings, plain
 from mailcore.control.operations import Answers
 from mailcore.control.protocol.operation import Arguments
@@ -69,7 +78,6 @@ from mailcore.supervisor.settings_change import ROLES, changed_keys, concerned, 
 
 __all__ = ["Managing"]
 
-HISTORY_BYTES_MAX = 64 << 20  # then the oldest half goes
 VALUES_KEPT = 100  # of one change, in the history
 ASK_S = 0.05  # after the answer was handed over
 
@@ -80,22 +88,16 @@ class NotManaged(FaultError):
     default = Code.CONFLICT
 
 
-class _State(msgspec.Struct):
-    """A line of the history."""
-
-    revision: str
-    at: float
-    who: str
-    why: str
-    changed: list[StatedChange]
-    text: str
-
-
 class Managing:
     """Answers the operations about settings, of the process with these settings."""
 
-    def __init__(self, view: View, settings: Settings, disk: Disk, files: SettingsFiles) -> None:
+    def __init__(
+        self, view: View, settings: Settings, disk: Disk, files: SettingsFiles, shared: Shared | None = None
+    ) -> None:
         self._view = view
+        self._shared = shared
+        self._kept = KeptStore(settings.home)
+        self._history_file = ManagedHistory(settings.home, disk)
         self._files = files
         self._settings = settings
         self._disk = disk
@@ -137,9 +139,12 @@ class Managing:
     async def _history(self, session: Session, arguments: SettingsHistoryArguments) -> AsyncGenerator[Any, None]:
         states, faults = await self._view.in_thread(self._states)
         found = [
-            StateBefore(revision=each.revision, at=each.at, who=each.who, why=each.why, changed=each.changed)
+            StateBefore(
+                revision=each.revision, at=each.at, who=each.who, why=each.why, node=each.node,
+                changed=msgspec.convert(each.changed, list[StatedChange]),
+            )
             for each in reversed(states[-arguments.limit :])
-        ]
+        ]  # fmt: skip
         yield SettingsHistory(states=found, faults=faults)
 
     async def text_after(self, changes: Sequence[SettingChange], to: str) -> str:
@@ -190,6 +195,7 @@ class Managing:
             waiting=waiting,
             fault=fault,
             reload=reload,
+            nodes=self._trouble() if self._shared is not None else "",
         )
 
     def _in_force(self) -> Settings:
@@ -220,16 +226,8 @@ class Managing:
                 return state.text
         raise NotManaged(f"the history has no state {revision}", code=Code.NOT_FOUND)
 
-    def _states(self) -> tuple[list[_State], list[Fault]]:
-        found, faults = list[_State](), list[Fault]()
-        path = self._settings.home / HISTORY
-        with contextlib.suppress(FileNotFoundError):
-            for number, line in enumerate(path.read_bytes().splitlines(), 1):
-                try:
-                    found.append(msgspec.json.decode(line, type=_State))
-                except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                    faults.append(Fault(Code.INTERNAL, f"{path}:{number}: {error}"))
-        return found, faults
+    def _states(self) -> tuple[list[State], list[Fault]]:
+        return self._history_file.read()
 
     # -- changing
 
@@ -253,6 +251,8 @@ class Managing:
                 f"the settings were changed meanwhile, in the file or by another operator: their revision is {now}; look again"
             )
         after = revision_of(file_text, text)
+        if self._is_shared and (keys := of_each_node(tomllib.loads(text))):
+            return _refused([KeyFault(key=_dotted(key), reason=WHY_OF_EACH_NODE) for key in keys], after)
         try:
             new, _ = self._files.load_managed(Path(self._settings.source), text)
         except ConfigError as error:
@@ -279,18 +279,53 @@ class Managing:
         )
 
     def _write(self, session: Session, text: str, answer: SettingsChanged) -> None:
-        """Writes the managed file, then the history. Raises NotManaged."""
+        """Writes the managed file, then the history. Raises FaultError."""
         _, _, managed = self._read()
-        state = _State(answer.revision, time.time(), session.who, session.why, answer.changed[:VALUES_KEPT], text)
+        changed = [msgspec.to_builtins(each) for each in answer.changed[:VALUES_KEPT]]
+        state = State(answer.revision, time.time(), session.who, session.why, changed, text)
+        if self._is_shared:
+            self._write_for_all(managed, state)
+            return
         try:
             self._put(managed.path, text)
         except OSError as error:
             raise NotManaged(f"{managed.path}: {error.strerror}", code=Code.INTERNAL) from error
         try:
-            self._keep(state)
+            self._history_file.append(state)
         except OSError as error:
             why = f"{self._settings.home / HISTORY}: {error.strerror}"
             raise NotManaged(f"{why}; {self._put_back(managed)}", code=Code.INTERNAL) from error
+
+    @property
+    def _is_shared(self) -> bool:
+        return self._shared is not None and self._shared.is_on()
+
+    def _write_for_all(self, managed: Managed, state: State) -> None:
+        """Writes a state into the database of the nodes, then here. Raises FaultError."""
+        assert self._shared is not None
+        if why := self._shared.why_not(MANAGED):
+            raise NotManaged(f"{why}; nothing was changed")
+        state.node = self._settings.nodes.node or socket.gethostname()
+        with self._shared.changing(MANAGED) as change:
+            newest = change.newest
+            if newest.state.text != managed.text:
+                if all(state.text != managed.text for state in change.taken_states()):
+                    raise NotManaged(
+                        f"{managed.path} was changed by hand, and differs from what all nodes have; waypost node settings"
+                        " --take managed, or --give managed, decides; nothing was changed"
+                    )
+                raise NotManaged(_meanwhile(newest.state))
+            for reference in dict.fromkeys(references_in(tomllib.loads(state.text))):
+                change.keep(reference, self._kept.read(reference))
+            written = change.write(state)
+            with contextlib.suppress(OSError):  # the process that takes over what other nodes change does it
+                self._put(managed.path, written.text)
+                self._history_file.append(written)
+                change.taken(written.version)
+
+    def _trouble(self) -> str:
+        status = status_in(self._settings.node_run_directory)
+        return "; ".join(status.troubles()) if status is not None else ""
 
     def _put(self, path: Path, text: str) -> None:
         self._disk.write_whole(str(path), text.encode())
@@ -307,24 +342,6 @@ class Managing:
             return f"the change is in {managed.path}, and not in force: it could not be undone ({error.strerror})"
         return "nothing was changed"
 
-    def _keep(self, state: _State) -> None:
-        path = self._settings.home / HISTORY
-        line = msgspec.json.encode(state) + b"\n"
-        with contextlib.suppress(FileNotFoundError):
-            if path.stat().st_size > HISTORY_BYTES_MAX:
-                lines = path.read_bytes().splitlines(keepends=True)
-                self._disk.write_whole(str(path), b"".join(lines[len(lines) // 2 :]))
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
-        with open(descriptor, "ab") as file:
-            size = os.fstat(descriptor).st_size
-            if (
-                size and os.pread(descriptor, 1, size - 1) != b"\n"
-            ):  # a kill or a full disk cut the line of another state
-                line = b"\n" + line
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
-
     def _ask_for_reload(self) -> None:
         with contextlib.suppress(OSError, ValueError):
             processes = json.loads((self._settings.node_run_directory / "processes.json").read_text())
@@ -340,3 +357,11 @@ def _refused(faults: list[KeyFault], revision: str) -> SettingsChanged:
 
 def _dotted(key: Sequence[str | int]) -> str:
     return ".".join(map(str, key))
+
+
+def _meanwhile(newest: State) -> str:
+    """Returns why a change is refused that was made for another state than the database has."""
+    keys = ", ".join(str(each.get("key")) for each in newest.changed[:3])
+    why = f" ({newest.why})" if newest.why else ""
+    changed = f"{newest.who or 'unknown'} at node {newest.node} changed {keys or 'them'}{why}"
+    return f"the settings were changed meanwhile: {changed}; nothing was changed here, look again in a second"

@@ -29,6 +29,7 @@ from mailcore.config.open_rewriting import OpenRewriting, no_rewriting
 from mailcore.config.scheduler_parameters import parameters_of
 from mailcore.config.settings import Settings
 from mailcore.config.settings_files import SettingsFiles
+from mailcore.config.shared_settings import OpenShared, Shared, none_shared
 from mailcore.control.access import Peer, group_id, peer_of
 from mailcore.control.ages import Ages
 from mailcore.control.effects import Effects
@@ -118,6 +119,7 @@ class ControlServer:
         open_filter: OpenFilter = no_filter,
         files: SettingsFiles | None = None,
         stores: LocalStores | None = None,
+        shared: Shared | None = None,
     ) -> None:
         """``archive``: what was exported; it answers also when no more is exported, as ``feed`` does.
 
@@ -168,7 +170,7 @@ class ControlServer:
         others = (tables, positions, self.ages, past, whatif, log, past_queue, users, events, self.nodes)
         families = [each.answers for each in others]
         if files is not None:
-            managing = Managing(self.view, settings, disk, files)
+            managing = Managing(self.view, settings, disk, files, shared)
             families += [
                 managing.answers,
                 Effects(self.view, settings, managing.text_after).answers,
@@ -395,15 +397,21 @@ def main(
     open_filter: OpenFilter = no_filter,
     files: SettingsFiles | None = None,
     open_stores: OpenLocalStores = no_stores,
+    open_shared: OpenShared = none_shared,
 ) -> None:
     """Runs until it is killed. There is one control process, number 0.
 
     ``open_archive`` opens what was exported, ``open_feed`` all events; ``beside`` is other work that the process does;
-    ``files`` reads the files of the settings, for changes to them; ``open_stores`` waits for the database of a shard.
+    ``files`` reads the files of the settings, for changes to them; ``open_stores`` waits for the database of a shard;
+    ``open_shared`` opens the settings of all nodes.
     """
     try:
         stores = open_stores(settings)
         archive, feed = open_archive(settings), open_feed(settings)
-        asyncio.run(ControlServer(settings, archive, feed, beside, open_rewriting, open_filter, files, stores).run())
+        asyncio.run(
+            ControlServer(
+                settings, archive, feed, beside, open_rewriting, open_filter, files, stores, open_shared(settings)
+            ).run()
+        )
     except Locked as error:
         sys.exit(f"waypost: control: {error}; that process is running and keeps the socket")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from mailcore.doctor import shards
+from mailcore.doctor import shards, shared_settings
 from mailcore.doctor.finding import Finding, bad, good, warn
 from mailcore.doctor.host import PROC, Host, Process
 
@@ -32,6 +32,7 @@ def look(host: Host) -> Iterator[Finding]:
             yield _child(process, host.wall())
     yield _manager(host)
     yield from shards.look(host)
+    yield from shared_settings.look(host)
 
 
 def _child(process: Process, now: float) -> Finding:

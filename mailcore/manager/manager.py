@@ -23,6 +23,7 @@ import uvloop
 from mailcore.config.live_routes import LiveRoutes
 from mailcore.config.scheduler_parameters import parameters_of
 from mailcore.config.settings import Settings
+from mailcore.config.shared_settings import OpenShared, Shared
 from mailcore.config.tuned import Tuned
 from mailcore.envelope import Origin
 from mailcore.faults import Code, Fault, FaultError
@@ -84,10 +85,12 @@ class Manager:
         store: Store | None = None,
         lease: HeldLease | None = None,
         meeting: Meeting | None = None,
+        shared: Shared | None = None,
     ) -> None:
         """``store`` keeps the queue beside the local disk, ``lease`` says whether it is ours to deliver; None on one node.
 
-        ``meeting`` is where several queues share the limits of destinations; None if this one is alone.
+        ``meeting`` is where several queues share the limits of destinations; None if this one is alone. ``shared`` are the
+        settings of all nodes.
         """
         self.settings = settings
         self.loop = loop
@@ -141,7 +144,7 @@ class Manager:
         self.orders = Orders(self.context, self.flow, self.passes)
         tuned = Tuned(disk, settings.tuned_file)
         self.state = State(self.context, self.flow, tuned)
-        self.overrides = Overrides(self.context, tuned)
+        self.overrides = Overrides(self.context, tuned, shared)
         if lease is not None:
             name = settings.nodes.shard or settings.nodes.node or hostname
             self.state.shard = lambda: shard_state(
@@ -413,13 +416,13 @@ class Manager:
             writer.send(Response(request.number, None, Fault(Code.INTERNAL, f"not done: {error}")))
 
 
-async def _run(settings: Settings, held: HeldShard | None = None) -> None:
+async def _run(settings: Settings, held: HeldShard | None = None, shared: Shared | None = None) -> None:
     loop = asyncio.get_running_loop()
     store, lease = (None, None) if held is None else (held.store, held.lease)
     meeting = None if held is None else held.meeting
     if meeting is None and (directory := shares_directory(settings)) is not None:
         meeting = LocalMeeting(directory, boot_time, room_for_sockets(settings))
-    manager = Manager(settings, loop, store=store, lease=lease, meeting=meeting)
+    manager = Manager(settings, loop, store=store, lease=lease, meeting=meeting, shared=shared)
 
     def broken(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Ends the process after an unexpected error: the manager is crash-only."""
@@ -437,6 +440,8 @@ async def _run(settings: Settings, held: HeldShard | None = None) -> None:
     manager.go_on()
     beat(loop)
     timed = [part.run() for part in (manager.leasing, manager.sharing) if part is not None]
+    if shared is not None:
+        timed.append(manager.overrides.follow())
     if manager.leasing is not None:
         timed.append(_hand_over(manager, manager.leasing))
     async with server:  # uvloop keeps no reference: without this one the garbage collector would close the server
@@ -467,10 +472,12 @@ async def _hand_over(manager: Manager, leasing: Leasing) -> None:
     end_at_once(SHARD_MOVED)
 
 
-def main(open_held: Callable[[Settings], HeldShard | None], settings: Settings, number: int) -> None:
+def main(
+    open_held: Callable[[Settings], HeldShard | None], open_shared: OpenShared, settings: Settings, number: int
+) -> None:
     """Runs until it is killed. There is one manager, number 0. ``open_held`` waits for the database of a shard."""
     try:
-        uvloop.run(_run(settings, open_held(settings)))
+        uvloop.run(_run(settings, open_held(settings), open_shared(settings)))
     except (
         FaultError, LaneFailed, Locked, PositionsDamaged, PositionsTooNew, RestoredDamaged, SegmentTooNew, OSError,
     ) as error:  # fmt: skip

@@ -1,21 +1,31 @@
 """Sets overrides: values tuned live over the configuration. A change is put in force, into tuned.toml and into the journal,
 and then answered.
 
+Where nodes share their settings, the database of the nodes has the values, tuned.toml is this node's copy, and a change is in
+the database before it is in force. Changes of other nodes, and of other shards of this one, come into the file;
+``follow`` puts them in force.
+
 Laws: a value that would not survive a restart is not in force either. Times are wall-clock here and in the file; the scheduler
 has its own clock. The scheduler decides which values a scope allows, and which of them is in force.
 
-Keeps law: override-survives-restart (docs/laws.md).
+Keeps law: override-survives-restart, law: settings-once (docs/laws.md).
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
+import os
 from typing import Any
 
 from mailcore.config.live_value import known_transport, naming_argument, settable, spelled_scope
-from mailcore.config.tuned import Tuned
+from mailcore.config.managed_history import State
+from mailcore.config.scheduler_parameters import parameters_of
+from mailcore.config.shared_settings import TUNED, Shared
+from mailcore.config.tuned import Timed, Tuned, Values, in_force, parsed, read, text_of, with_value
 from mailcore.config.tuned_check import WHY_NOT_FATAL, ignored
+from mailcore.faults import Code, FaultError
 from mailcore.frames import Request
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.orders import BadRequest
@@ -29,10 +39,14 @@ from mailcore.scheduler.parameters import (
     TRANSPORT_SCOPE,
 )
 from mailcore.scheduler.percent import value_of
+from mailcore.scheduler.scheduler import Scheduler
 from mailcore.scheduler.tuning import Layer, Origin
 
 __all__ = ["Overrides"]
 
+FOLLOW_S = 0.5  # between two looks whether another node, or another shard of this one, has changed a value
+TRIES = 5  # of a change, while other nodes change other values
+SAME_END_S = 5.0  # two shards that are asked for the same value for some seconds name ends this close
 SCOPES_SHOWN = 1_000  # of destinations with values of their own, in one answer
 _ORIGINS = {Layer.CONFIGURED: "configuration", Layer.LIVE: "tuned", Layer.TIMED: "tuned"}
 _OF_DESTINATIONS = [name for name in DESTINATION_SCOPE if name != SUSPENDED_UNTIL]
@@ -41,9 +55,13 @@ _OF_DESTINATIONS = [name for name in DESTINATION_SCOPE if name != SUSPENDED_UNTI
 class Overrides:
     """Sets and removes tuned values, and lists parameters with their sources."""
 
-    def __init__(self, context: ManagerContext, tuned: Tuned) -> None:
+    def __init__(self, context: ManagerContext, tuned: Tuned, shared: Shared | None = None) -> None:
+        """``shared``: the settings of all nodes; None without a database."""
         self.context = context
         self.tuned = tuned
+        self._shared = shared
+        self._one_at_a_time = asyncio.Lock()
+        self._followed = self._signature()
 
     def load(self) -> None:
         """Puts the values in force that were set before this start. Logs each that is no longer allowed, and skips it."""
@@ -87,7 +105,7 @@ class Overrides:
     def _forget_ended(self) -> list[tuple[str, str, Any, float]]:
         """Removes expired overrides from the file, too; otherwise the next start would log them again. Returns them."""
         ended = self.tuned.forget_ended(SUSPENDED_UNTIL, self.context.wall())
-        if ended:
+        if ended and not self._is_shared:  # of a copy, the process that keeps it removes them
             with contextlib.suppress(OSError):  # logged twice then; expired all the same
                 self.tuned.save()
         return ended
@@ -155,21 +173,11 @@ class Overrides:
         """
         context = self.context
         scope, parameter, value, until = self._asked(request)
-        is_over = until is not None and until <= context.wall()
-        with naming_argument(context.settings, scope, parameter, is_over=is_over):
-            before = context.scheduler.get(scope, parameter)
-            value = value_of(scope, parameter, value, before)
-            context.scheduler.set(scope, parameter, self._live(parameter, value), context.now(), self._end(until))
-        if isinstance(before, int | float) and parameter == SUSPENDED_UNTIL:
-            before = self._on_wall(before)
-        try:
-            self.tuned.forget_ended(SUSPENDED_UNTIL, context.wall())
-            self.tuned.set(scope, parameter, value, until)
-        except OSError:
-            with contextlib.suppress(ValueError):
-                context.scheduler.set(scope, parameter, None, context.now())
-            self._follow(scope, parameter)
-            raise
+        if self._is_shared:
+            async with self._one_at_a_time:
+                before, value, until = await self._set_for_all(request, scope, parameter, value, until)
+        else:
+            before, value = self._set_here(scope, parameter, value, until)
         change = {"scope": scope, "parameter": parameter, "value": _plain(value), "before": _plain(before)}
         if until is not None:
             change["until"] = until
@@ -181,6 +189,170 @@ class Overrides:
         if request.operation == "resume" and self._is_suspended(scope):
             answer.suspended = self._shown(scope, SUSPENDED_UNTIL)
         return answer
+
+    def _set_here(self, scope: str, parameter: str, value: Any, until: float | None) -> tuple[Any, Any]:
+        """Sets a value of this node alone; returns the one before, and the value. Raises FaultError, OSError."""
+        context = self.context
+        is_over = until is not None and until <= context.wall()
+        with naming_argument(context.settings, scope, parameter, is_over=is_over):
+            before = context.scheduler.get(scope, parameter)
+            value = value_of(scope, parameter, value, before)
+            context.scheduler.set(scope, parameter, self._live(parameter, value), context.now(), self._end(until))
+        try:
+            self.tuned.forget_ended(SUSPENDED_UNTIL, context.wall())
+            self.tuned.set(scope, parameter, value, until)
+        except OSError:
+            with contextlib.suppress(ValueError):
+                context.scheduler.set(scope, parameter, None, context.now())
+            self._follow(scope, parameter)
+            raise
+        return self._before(parameter, before), value
+
+    def _before(self, parameter: str, before: Any) -> Any:
+        if isinstance(before, int | float) and parameter == SUSPENDED_UNTIL:
+            return self._on_wall(before)
+        return before
+
+    # -- values of all nodes
+
+    @property
+    def _is_shared(self) -> bool:
+        return self._shared is not None and self._shared.is_on()
+
+    async def _set_for_all(
+        self, request: Request, scope: str, parameter: str, value: Any, until: float | None
+    ) -> tuple[Any, Any, float | None]:
+        """Sets a value of all nodes: in the database, then here. Returns the one before, the value, and its end.
+
+        Raises FaultError: then nothing has changed, unless its code is OUTCOME_UNKNOWN; OSError.
+        """
+        context = self.context
+        loop = asyncio.get_running_loop()
+        for _ in range(TRIES):
+            is_over = until is not None and until <= context.wall()
+            own = in_force(self.tuned.values, self.tuned.timed, SUSPENDED_UNTIL, context.wall())
+            with naming_argument(context.settings, scope, parameter, is_over=is_over):
+                before = context.scheduler.get(scope, parameter)
+                wanted = value_of(scope, parameter, value, before)
+                self._try(scope, parameter, wanted, until)
+            new = with_value(*own, scope, parameter, wanted, until)
+            if text_of(*new) == text_of(*own):  # such as the resumption of a dead destination, which is this node's own
+                break
+            state = State("", context.wall(), request.who, request.why, [], text_of(*new))
+            other = await loop.run_in_executor(context.pool, self._write, text_of(*own), state)
+            if other is None:
+                self.take(*new)
+                break
+            theirs = in_force(*parsed(other.text), SUSPENDED_UNTIL, context.wall())
+            self.take(*theirs)
+            if _at(theirs, scope, parameter) == _at(own, scope, parameter):
+                continue  # another value was changed meanwhile
+            if (end := _is_wanted(_at(theirs, scope, parameter), wanted, until)) is None:
+                who = f"{other.who or 'unknown'} at node {other.node}" + (f" ({other.why})" if other.why else "")
+                raise FaultError(
+                    f"{parameter} of {scope or 'all'} was changed meanwhile by {who}; look again", code=Code.CONFLICT
+                )
+            until = None if until is None else end
+            break
+        else:
+            raise FaultError("other values are changed at this moment; nothing was changed", code=Code.BUSY)
+        context.scheduler.set(scope, parameter, self._live(parameter, wanted), context.now(), self._end(until))
+        return self._before(parameter, before), wanted, until
+
+    def _try(self, scope: str, parameter: str, value: Any, until: float | None) -> None:
+        """Sets a value in a scheduler without mail, beside those that are in force. Raises ValueError if it is not allowed."""
+        context = self.context
+        trial = Scheduler(parameters_of(context.settings))
+        for _ in range(2):  # of two values that must fit each other, one may only be allowed after the other is set
+            for each, name in self._stored():
+                self._set_in(trial, each, name)
+        trial.set(scope, parameter, self._live(parameter, value), context.now(), self._end(until))
+
+    def _stored(self) -> list[tuple[str, str]]:
+        layers = (self.tuned.values, self.tuned.timed)
+        return list(dict.fromkeys((scope, name) for layer in layers for scope, each in layer.items() for name in each))
+
+    def _write(self, own: str, state: State) -> State | None:
+        """Writes the values into the database, then into the file, in a thread.
+
+        Returns what the database has, if this is not what this node has. Raises FaultError, OSError.
+        """
+        assert self._shared is not None
+        if why := self._shared.why_not(TUNED):
+            raise FaultError(f"{why}; nothing was changed", code=Code.CONFLICT)
+        with self._shared.changing(TUNED) as change:
+            newest = change.newest.state
+            if self._plain(newest.text) != own:
+                if not any(self._plain(state.text) == own for state in change.taken_states()):
+                    raise FaultError(
+                        f"{self.tuned.path} was changed by hand, and differs from what all nodes have; waypost node settings"
+                        " --take tuned, or --give tuned, decides; nothing was changed",
+                        code=Code.CONFLICT,
+                    )
+                return newest
+            written = change.write(state)
+            with contextlib.suppress(OSError):  # the process that takes over what other nodes change does it
+                self.tuned.disk.write_whole(str(self.tuned.path), written.text.encode())
+                change.taken(written.version)
+        return None
+
+    def _plain(self, text: str) -> str:
+        """Returns a text as texts are compared: without values that have ended."""
+        return text_of(*in_force(*parsed(text), SUSPENDED_UNTIL, self.context.wall()))
+
+    def take(self, values: Values, timed: Timed) -> list[tuple[str, str]]:
+        """Puts these values in force instead of those of before; returns the scopes and parameters that changed."""
+        context, tuned = self.context, self.tuned
+        before = (tuned.values, tuned.timed)
+        keys = dict.fromkeys(
+            [*self._stored(), *((s, n) for layer in (values, timed) for s, each in layer.items() for n in each)]
+        )
+        tuned.values, tuned.timed = values, timed
+        changed = [key for key in keys if _at(before, *key) != _at((values, timed), *key)]
+        for scope, name in changed:
+            old, new = _at(before, scope, name), _at((values, timed), scope, name)
+            if any(then is not None and now is None for then, now in zip(old, new, strict=True)):
+                with contextlib.suppress(ValueError):
+                    context.scheduler.set(scope, name, None, context.now())
+        again = [each for each in changed if self._follow(*each)]
+        for scope, name in again:
+            if error := self._follow(scope, name):
+                context.log.tuned_ignored(str(tuned.path), f"[{scope}] {error}; {WHY_NOT_FATAL}")
+        if changed:
+            context.go_on()
+        return changed
+
+    async def follow(self) -> None:
+        """Puts in force what other nodes, and other shards of this one, have changed, until it is cancelled."""
+        context = self.context
+        while True:
+            await asyncio.sleep(FOLLOW_S)
+            if self._one_at_a_time.locked():
+                continue
+            self.look_at_file()
+            context.log.flush()
+
+    def look_at_file(self) -> None:
+        """Takes the values of the file, if it is another one. One that cannot be understood is left to the next start."""
+        context, signature = self.context, self._signature()
+        if signature == self._followed:
+            return
+        try:
+            found = in_force(*read(self.tuned.path), SUSPENDED_UNTIL, context.wall())
+        except (OSError, ValueError):
+            return
+        self._followed = signature
+        for scope, name in self.take(*found):
+            lasting, timed = _at(found, scope, name)
+            value, until = timed if timed is not None else (lasting, None)
+            context.log.tuned(scope, name, value, "another node", "", until)
+
+    def _signature(self) -> object:
+        try:
+            status = os.stat(self.tuned.path)
+        except OSError:
+            return None
+        return status.st_ino, status.st_mtime_ns, status.st_size
 
     def _asked(self, request: Request) -> tuple[str, str, Any, float | None]:
         """Returns scope, parameter, value, and its end in wall-clock seconds. Raises FaultError."""
@@ -214,12 +386,15 @@ class Overrides:
 
     def _follow(self, scope: str, parameter: str) -> ValueError | None:
         """Sets the stored values in the scheduler; returns the error if one is not allowed."""
+        return self._set_in(self.context.scheduler, scope, parameter)
+
+    def _set_in(self, scheduler: Scheduler, scope: str, parameter: str) -> ValueError | None:
         context, tuned = self.context, self.tuned
         try:
             if (lasting := tuned.get(scope, parameter)) is not None:
-                context.scheduler.set(scope, parameter, self._live(parameter, lasting), context.now())
+                scheduler.set(scope, parameter, self._live(parameter, lasting), context.now())
             if (timed := tuned.get_timed(scope, parameter)) is not None:
-                context.scheduler.set(scope, parameter, timed[0], context.now(), self._end(timed[1]))
+                scheduler.set(scope, parameter, timed[0], context.now(), self._end(timed[1]))
         except ValueError as error:
             return error
         return None
@@ -243,3 +418,19 @@ def _plain(value: object) -> Any:
     if isinstance(value, Feedback):
         return str(value)
     return None if isinstance(value, float) and math.isinf(value) else value
+
+
+def _at(values: tuple[Values, Timed], scope: str, parameter: str) -> tuple[Any, Any]:
+    """Returns the lasting value, and the one for a time with its end; None for what is not there."""
+    lasting, timed = values
+    return lasting.get(scope, {}).get(parameter), timed.get(scope, {}).get(parameter)
+
+
+def _is_wanted(there: tuple[Any, Any], value: Any, until: float | None) -> float | None:
+    """Returns the end of the value that is there, if it is the wanted one; otherwise None."""
+    lasting, timed = there
+    if value is None:
+        return math.inf if timed is None and (until is not None or lasting is None) else None
+    if until is None:
+        return math.inf if lasting == value else None
+    return timed[1] if timed is not None and timed[0] == value and abs(timed[1] - until) <= SAME_END_S else None

@@ -18,6 +18,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 
 from mailcore.config.known_nodes import NodesSeen, write_seen
 from mailcore.config.settings import Settings
@@ -213,8 +214,8 @@ class Spare:
             self._told()
 
 
-def main(settings: Settings, parent: int) -> None:
-    """Runs until it is killed. ``parent`` is the process of the node."""
+def main(take: Callable[[Settings, int], None], settings: Settings, parent: int) -> None:
+    """Runs until it is killed. ``parent`` is the process of the node; ``take`` takes over the settings of all nodes."""
     log = MailLog(settings.log_directory)
     last, said_at = "", 0.0
 
@@ -230,6 +231,8 @@ def main(settings: Settings, parent: int) -> None:
 
     spare = Spare(settings, say=say, told=wake)
     Path(settings.run_directory).mkdir(parents=True, exist_ok=True)
+    # A thread with a connection of its own: a change may wait for the database, and the shards are looked at meanwhile.
+    Thread(target=take, args=(settings, parent), name="settings", daemon=True).start()
     while True:
         try:
             spare.look()

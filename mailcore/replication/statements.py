@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from mailcore.replication.values import BYTEA, BYTEAS, CHAR, CHARS, INT8, INT8S, TEXT, TEXTS, Encoder, encoder
 
 __all__ = [
-    "ASK", "AUTHORITY_MAKE", "AUTHORITY_READ", "AUTHORITY_REPLACE", "BEGIN", "CHUNKS", "COMMIT", "COMMIT_ONE",
-    "CONFIRM", "FETCH", "FETCH_MARKS", "GIVER_LEAVE", "GIVER_MAKE", "GIVER_READ", "GIVER_RENEW", "GIVER_TAKE",
-    "HAND_OVER", "LIST", "LOOK", "NODE_BEAT", "NODE_DRAINED", "NODE_LIST", "NODE_SET", "NODE_STATE", "PLACE", "READ",
-    "READ_ALL", "REGISTER", "RENEW", "RESERVE", "SET_STATE", "STANDBYS", "STATES", "TAKE", "TAKE_WRITERS", "TOKEN_ADD",
-    "TOKEN_TAKE",
-    "TRUST_ADD", "TRUST_MOVE", "TRUST_READ", "TRUST_REMOVE", "WANT", "WRITERS", "Statement",
+    "ASK", "AUTHORITY_MAKE", "AUTHORITY_READ", "AUTHORITY_REPLACE", "BEGIN", "CHUNKS", "COMMIT", "COMMIT_ONE", "CONFIRM",
+    "FETCH", "FETCH_MARKS", "GIVER_LEAVE", "GIVER_MAKE", "GIVER_READ", "GIVER_RENEW", "GIVER_TAKE", "HAND_OVER", "KEPT_ADD",
+    "KEPT_LIST", "KEPT_READ", "LIST", "LOOK", "NODE_BEAT", "NODE_DRAINED", "NODE_LIST", "NODE_SET", "NODE_STATE", "PLACE",
+    "READ", "READ_ALL", "REGISTER", "RENEW", "RESERVE", "SETTINGS_ADD", "SETTINGS_ASK", "SETTINGS_FORGET", "SETTINGS_HEADS",
+    "SETTINGS_NODES", "SETTINGS_NOTE", "SETTINGS_RAISE", "SETTINGS_STATES", "SET_STATE", "STANDBYS", "STATES", "TAKE",
+    "TAKE_WRITERS", "TOKEN_ADD", "TOKEN_TAKE", "TRUST_ADD", "TRUST_MOVE", "TRUST_READ", "TRUST_REMOVE", "WANT", "WRITERS",
+    "Statement",
 ]  # fmt: skip
 
 KEPT = "current_setting('synchronous_commit') = 'on' and current_setting('synchronous_standby_names') <> ''"
@@ -272,7 +273,8 @@ TRUST_MOVE = Statement(
 )
 TRUST_REMOVE = Statement(
     "trust_remove",
-    "with token as (delete from waypost.node_token where node = $1)"
+    "with token as (delete from waypost.node_token where node = $1),"
+    " taken as (delete from waypost.settings_node where node = $1)"
     f" delete from waypost.node_trust where node = $1 returning true, {KEPT}",
     (TEXT,),
 )
@@ -291,6 +293,52 @@ TOKEN_TAKE = Statement(
     f"delete from waypost.node_token where digest = $1 returning node, sealed, expires_at > now(), {KEPT}",
     (BYTEA,),
 )
+
+# The settings of all nodes. A change names the version and the number of questions that it has seen: one that is still under
+# way when its outcome is asked for finds another number, and writes nothing.
+SETTINGS_HEADS = Statement("settings_heads", "select kind, version from waypost.settings", ())
+SETTINGS_ASK = Statement(
+    "settings_ask",
+    "insert into waypost.settings (kind) values ($1) on conflict (kind) do update set asked = settings.asked + 1"
+    f" returning version, asked, {KEPT}",
+    (TEXT,),
+)
+SETTINGS_RAISE = Statement(
+    "settings_raise",
+    "update waypost.settings set version = $4 where kind = $1 and version = $2 and asked = $3 returning version",
+    (TEXT, INT8, INT8, INT8),
+)
+SETTINGS_ADD = Statement(
+    "settings_add",
+    "insert into waypost.settings_state (kind, version, change, sealed) values ($1, $2, $3, $4)",
+    (TEXT, INT8, TEXT, BYTEA),
+)
+SETTINGS_FORGET = Statement(
+    "settings_forget", "delete from waypost.settings_state where kind = $1 and version <= $2", (TEXT, INT8)
+)
+SETTINGS_STATES = Statement(
+    "settings_states",
+    "select version, change, sealed from waypost.settings_state where kind = $1 and version > $2 order by version limit $3",
+    (TEXT, INT8, INT8),
+)
+SETTINGS_NOTE = Statement(
+    "settings_note",
+    "insert into waypost.settings_node (node, kind, version, trouble) values ($1, $2, $3, $4)"
+    " on conflict (node, kind) do update set version = excluded.version, trouble = excluded.trouble, seen_at = now()"
+    f" returning version, {KEPT}",
+    (TEXT, TEXT, INT8, TEXT),
+)
+SETTINGS_NODES = Statement(
+    "settings_nodes", "select node, kind, version, trouble from waypost.settings_node order by node, kind", ()
+)
+KEPT_ADD = Statement(
+    "kept_add",
+    "insert into waypost.kept_file (reference, sealed) values ($1, $2)"
+    f" on conflict (reference) do update set sealed = excluded.sealed returning reference, {KEPT}",
+    (TEXT, BYTEA),
+)
+KEPT_READ = Statement("kept_read", "select sealed from waypost.kept_file where reference = $1", (TEXT,))
+KEPT_LIST = Statement("kept_list", "select reference from waypost.kept_file order by reference", ())
 
 WRITERS = Statement(
     "writers",

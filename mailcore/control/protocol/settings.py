@@ -97,6 +97,7 @@ class SettingsKnown(Result):
     waiting: list[str] = []  # keys whose values in the files are not in force
     fault: str = ""  # why the files can't come into force
     reload: dict[str, Any] = {}  # the result of the last reload; {} if there was none
+    nodes: str = ""  # why this node has other settings than the database of the nodes, or may have
 
 
 class KeyFault(Result):
@@ -132,6 +133,7 @@ class StateBefore(Result):
     who: str
     why: str
     changed: list[StatedChange]
+    node: str = ""  # where it was made, of nodes that share their settings
 
 
 class SettingsHistory(Result):

@@ -158,7 +158,14 @@ def _cuts(text: object, numbers: list[int]) -> dict[int, str]:
 
 
 def set_all(question: Question) -> Steps:
-    """Sets a value in all shards: the answer is that of the first."""
+    """Sets a value in all shards: the answer is that of the first.
+
+    Where a database keeps the queue, all shards of the node follow one file, so one of them is asked. Only a destination that
+    is dead is each shard's own, and is resumed in all.
+    """
+    if question.operation != "resume" and any(each.in_ids >= 0 for each in question.shards):
+        yield emitted((yield from _first_that_is_there(question)))
+        return
     yield from _refuse_if_away(question)
     first: Any = None
     for number in question.numbers:
@@ -171,6 +178,19 @@ def set_all(question: Question) -> Steps:
             raise ControlError(message, code=Code.OUTCOME_UNKNOWN) from error
         first = answer if first is None else first
     yield emitted(first)
+
+
+def _first_that_is_there(question: Question) -> Steps:
+    """Returns the answer of the first shard whose processes run."""
+    errors: dict[int, ControlError] = {}
+    for number in question.numbers:
+        try:
+            return (yield from question.ask(number))
+        except ControlError as error:
+            if error.code is not Code.UNAVAILABLE:
+                raise
+            errors[number] = error
+    raise first_of(errors)
 
 
 def begin_injection(question: Question) -> Steps:

@@ -1,0 +1,270 @@
+"""The settings of all nodes in the database, as one node reads and changes them; and what this node has written down of it.
+
+A change is made behind a lock of the node, and is in the database before it is in a file here. A process that is killed behind
+its commit leaves the rest to the process that watches (``taking``): it takes over what the database has, like that of any node.
+
+Keeps law: settings-once, law: keys-stay-secret (docs/laws.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import ssl
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import msgspec
+
+from mailcore.config.kept_files import Reference
+from mailcore.config.managed_history import State
+from mailcore.config.settings import Settings
+from mailcore.config.shared_settings import Newest, status_in
+from mailcore.faults import Code, FaultError
+from mailcore.log.disk import Disk
+from mailcore.nodes.node_files import CERTIFICATE, directory_of, read_authority
+from mailcore.nodes.parameters import node_of, parameters_of
+from mailcore.nodes.settings_seal import NotSealed, Seal
+from mailcore.replication import settings_rows as rows
+from mailcore.replication.connection import Connection
+from mailcore.replication.faults import Lost, StoreError
+from mailcore.replication.guarantees import open_checked
+from mailcore.replication.node_trust import read_trust
+
+__all__ = ["Busy", "Change", "Notes", "SettingsStore", "states_in", "why_not_in"]
+
+LOCK = "settings.lock"  # beside the keys of the node
+NOTES = "settings.json"  # there, too: the versions that this node has taken over
+LOCK_WAIT_S = 15.0
+DECIDE_S = 20.0  # for an outcome that is unknown
+AGAIN_S = 0.5
+_PAGE = 50  # states that are read at once
+EMPTY = State("", 0.0, "", "", [], "")
+
+
+class Busy(FaultError):
+    """Raised if another process of this node changes settings."""
+
+    default = Code.BUSY
+
+
+class Notes(msgspec.Struct):
+    """The versions that this node has taken over, by kind; a kind is missing if it never took any."""
+
+    versions: dict[str, int] = {}
+
+
+def why_not_in(connection: Connection, settings: Settings) -> str:
+    """Returns why this node is not one of those that share settings; "" if it is. Raises StoreError."""
+    node = node_of(settings)
+    try:
+        own = ssl.PEM_cert_to_DER_cert((directory_of(settings) / CERTIFICATE).read_text("ascii"))
+    except (OSError, ValueError):
+        own = b""
+    if own and any((row.node, row.certificate) == (node, own) for row in read_trust(connection)):
+        return ""
+    return f"node {node} is not in, and keeps the settings that it has: run waypost node join"
+
+
+def states_in(connection: Connection, seal: Seal, kind: str, above: int = 0) -> Iterator[tuple[int, str, State]]:
+    """Yields version, change and state of what is above a version, the oldest first. Raises NotSealed, StoreError."""
+    while found := rows.read_states(connection, kind, above, _PAGE):
+        for row in found:
+            plain = seal.open(row.sealed, _place(kind, row.version))
+            state = msgspec.json.decode(plain, type=State)
+            state.version = above = row.version
+            yield row.version, row.change, state
+
+
+class Change:
+    """A change that is being made, with a connection, behind the lock of the node."""
+
+    def __init__(self, store: SettingsStore, connection: Connection, seal: Seal, kind: str) -> None:
+        self._store = store
+        self.connection = connection
+        self.seal = seal
+        self._kind = kind
+        self._head = rows.ask_head(connection, kind)
+        self._newest: Newest | None = None
+
+    @property
+    def version(self) -> int:
+        """Returns the newest version; 0 if there is none."""
+        return self._head.version
+
+    @property
+    def newest(self) -> Newest:
+        """Returns what the database has. Raises NotSealed, StoreError."""
+        if self._newest is None:
+            above = self._head.version - 1
+            states = [state for _, _, state in states_in(self.connection, self.seal, self._kind, above)]
+            self._newest = Newest(self._head.version, states[-1] if states else EMPTY)
+        return self._newest
+
+    def taken_states(self) -> Iterator[State]:
+        """Yields the states that are not older than what this node has taken over. Raises NotSealed, StoreError, OSError."""
+        noted = self._store.notes().versions.get(self._kind, 0)
+        for _, _, state in states_in(self.connection, self.seal, self._kind, max(0, noted - 1)):
+            yield state
+
+    def keep(self, reference: Reference, content: bytes) -> None:
+        """Gives a kept file to all nodes, if they do not have it. Raises StoreError."""
+        name = str(reference)
+        if name not in rows.read_kept_names(self.connection):
+            rows.add_kept(self.connection, name, self.seal.seal(content, name))
+
+    def write(self, state: State) -> State:
+        """Makes a state the newest one, and returns it with its version. Raises StoreError, NotSealed, FaultError."""
+        return self.write_all([state])
+
+    def write_all(self, states: Sequence[State]) -> State:
+        """Writes states in their order; the last one is the newest."""
+        first = self._head.version + 1
+        sealed = []
+        for version, each in enumerate(states, first):
+            each.version = version
+            plain = msgspec.json.encode(each)
+            sealed.append((secrets.token_hex(8), self.seal.seal(plain, _place(self._kind, version))))
+        until = time.monotonic() + DECIDE_S
+        while True:
+            if self._is_written(sealed):
+                self._newest = Newest(states[-1].version, states[-1])
+                return states[-1]
+            head = rows.ask_head(self.connection, self._kind)
+            if head.version != self._head.version:
+                raise FaultError(
+                    "the settings of all nodes were changed at this moment; look again", code=Code.CONFLICT
+                )
+            if time.monotonic() > until:
+                raise FaultError("the settings of all nodes are busy: nothing was changed", code=Code.BUSY)
+            self._head = head  # another node has asked meanwhile
+
+    def _is_written(self, sealed: Sequence[tuple[str, bytes]]) -> bool:
+        """Writes, and finds out what became of it if the connection is lost. Raises FaultError for what stays unknown."""
+        try:
+            return rows.write_states(self.connection, self._kind, self._head, sealed)
+        except Lost as error:
+            lost = error
+        until = time.monotonic() + DECIDE_S
+        while time.monotonic() < until:
+            time.sleep(AGAIN_S)
+            with contextlib.suppress(StoreError):
+                self.connection.close()
+                self.connection = self._store.connect()
+                if rows.is_written(self.connection, self._kind, self._head, sealed):
+                    return True
+                raise FaultError(
+                    f"the database was away: nothing was changed ({lost.fault.message})", code=Code.UNAVAILABLE
+                )
+        raise FaultError(
+            "the database went away in the middle: whether the change was made is not known; look again when it is back",
+            code=Code.OUTCOME_UNKNOWN,
+        )
+
+    def taken(self, version: int) -> None:
+        """Writes down that this node has a version. Raises OSError."""
+        self._store.note(self._kind, version)
+
+
+class SettingsStore:
+    """The settings of all nodes, for the processes of one node. Each call has a connection of its own."""
+
+    def __init__(
+        self, settings: Settings, disk: Disk | None = None, connect: Callable[[], Connection] | None = None
+    ) -> None:
+        self.settings = settings
+        self._disk = disk or Disk()
+        self._directory = directory_of(settings)
+        self.connect = connect or (lambda: open_checked(parameters_of(settings))[0])
+
+    def is_on(self) -> bool:
+        """Returns whether this node has joined: then its settings are those of all nodes."""
+        return (self._directory / CERTIFICATE).exists()
+
+    def why_not(self, kind: str) -> str:
+        """Returns why this node has other settings than the database; "" if it has taken them over."""
+        if kind in self.notes().versions:
+            return ""
+        status = status_in(self.settings.node_run_directory)
+        known = status.kinds.get(kind) if status is not None else None
+        return (known.trouble if known is not None else "") or (
+            "this node has not taken over the settings of all nodes yet; try again in a few seconds"
+        )
+
+    def seal(self) -> Seal:
+        """Returns the seal of this node's authority. Raises FaultError."""
+        try:
+            return Seal(read_authority(self.settings))
+        except OSError as error:
+            raise FaultError(
+                f"{error.filename}: {error.strerror}: run waypost node join", code=Code.CONFLICT
+            ) from error
+
+    @contextmanager
+    def changing(self, kind: str) -> Iterator[Change]:
+        """Begins a change. Raises FaultError if the database cannot be asked: nothing has changed."""
+        seal = self.seal()
+        with self.lock(LOCK_WAIT_S):
+            try:
+                connection = self.connect()
+            except (StoreError, OSError) as error:
+                raise _away(error) from error
+            change = None
+            try:
+                if why := why_not_in(connection, self.settings):
+                    raise FaultError(f"{why}; nothing was changed", code=Code.CONFLICT)
+                change = Change(self, connection, seal, kind)
+                yield change
+            except StoreError as error:
+                raise _away(error) from error
+            finally:
+                (change.connection if change is not None else connection).close()
+
+    @contextmanager
+    def lock(self, wait_s: float = 0.0) -> Iterator[None]:
+        """Keeps other processes of this node from changing these settings. Raises Busy, OSError."""
+        descriptor = os.open(self._directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            until = time.monotonic() + wait_s
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() >= until:
+                        raise Busy("another change of settings is under way on this node; try again") from None
+                    time.sleep(0.05)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def notes(self) -> Notes:
+        """Returns what this node has taken over. Raises OSError."""
+        try:
+            return msgspec.json.decode((self._directory / NOTES).read_bytes(), type=Notes)
+        except (FileNotFoundError, msgspec.MsgspecError):
+            return Notes()
+
+    def note(self, kind: str, version: int) -> None:
+        """Writes down that this node has a version. Raises OSError."""
+        notes = self.notes()
+        if notes.versions.get(kind) != version:
+            notes.versions[kind] = version
+            self._disk.write_whole(str(self._directory / NOTES), msgspec.json.encode(notes) + b"\n")
+
+
+def _place(kind: str, version: int) -> str:
+    """Returns the place that a state is sealed for: it counts at no other."""
+    return f"{kind} settings of version {version}"
+
+
+def _away(error: StoreError | OSError) -> FaultError:
+    if isinstance(error, NotSealed):
+        return error
+    words = error.fault.message if isinstance(error, FaultError) else str(error)
+    return FaultError(
+        f"the database of the nodes cannot be asked, so nothing was changed: {words}", code=Code.UNAVAILABLE
+    )

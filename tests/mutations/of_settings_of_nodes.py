@@ -1,0 +1,56 @@
+"""Ways to break the settings that all nodes have once."""
+
+from __future__ import annotations
+
+from tests.mutations.mutation import Mutation
+
+__all__ = ["MUTATIONS"]
+
+ROWS = "tests/replication/test_settings_rows.py"
+TAKING = "tests/nodes/test_taking.py"
+NODES = "tests/nodes/test_settings.py"
+
+MUTATIONS = [
+    Mutation(
+        "settings are written for an older version",
+        "mailcore/replication/statements.py",
+        "where kind = $1 and version = $2 and asked = $3 returning version",
+        "where kind = $1 and $2 = $2 and $3 = $3 returning version",
+        ROWS,
+    ),
+    Mutation(
+        "a change of settings that is under way counts after its outcome was asked for",
+        "mailcore/replication/statements.py",
+        "where kind = $1 and version = $2 and asked = $3 returning version",
+        "where kind = $1 and version = $2 and $3 = $3 returning version",
+        ROWS,
+    ),
+    Mutation(
+        "a file that was changed by hand is replaced",
+        "mailcore/nodes/taking.py",
+        "self._is_state(connection, change.seal, kind, own, noted or 0)",
+        "self._is_state(connection, change.seal, kind, own, noted or 0) and noted is None",
+        TAKING,
+    ),
+    Mutation(
+        "a second node's own settings are replaced",
+        "mailcore/nodes/taking.py",
+        "(noted is not None and kind == MANAGED) or not self._is_empty(kind, own)",
+        "noted is not None and kind == MANAGED",
+        TAKING,
+    ),
+    Mutation(
+        "a sealed state counts at any version",
+        "mailcore/nodes/settings_store.py",
+        '    return f"{kind} settings of version {version}"\n',
+        '    return f"{kind} settings"\n',
+        TAKING,
+    ),
+    Mutation(
+        "a value is set here before all nodes have it",
+        "mailcore/manager/overrides.py",
+        "            state = State(",
+        "            self.take(*new)\n            state = State(",
+        NODES,
+    ),
+]
