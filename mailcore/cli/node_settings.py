@@ -36,9 +36,14 @@ def add_settings_command(commands: argparse._SubParsersAction[argparse.ArgumentP
         " runs here, otherwise when it starts.",
     )
     which = command.add_mutually_exclusive_group()
-    which.add_argument("--give", metavar="KIND", choices=KINDS, help="make those of this node the ones of all nodes")
     which.add_argument(
-        "--take", metavar="KIND", choices=KINDS, help="take those of all nodes, and put this node's aside"
+        "--give", metavar="KIND", choices=KINDS, help="make the managed or tuned settings of this node those of all"
+    )
+    which.add_argument(
+        "--take",
+        metavar="KIND",
+        choices=KINDS,
+        help="take the managed or tuned ones of all nodes, and put those of this node aside",
     )
     command.add_argument("--why", default="", metavar="TEXT", help="reason, recorded with your user name")
     add_common(command)

@@ -1831,6 +1831,7 @@ class SettingsKnown(msgspec.Struct, kw_only=True):
     waiting: list[str] = []
     fault: str = ""
     reload: dict[str, Any] = {}
+    nodes: str = ""
 
 
 class Settled(msgspec.Struct, kw_only=True, tag_field="event", tag="settled"):
@@ -1925,6 +1926,7 @@ class StateBefore(msgspec.Struct, kw_only=True):
     who: str
     why: str
     changed: list[StatedChange]
+    node: str = ""
 
 
 class StateShown(msgspec.Struct, kw_only=True):
