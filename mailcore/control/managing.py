@@ -45,7 +45,7 @@ from mailcore.config.managed import (
 from mailcore.config.managed_history import ManagedHistory, State
 from mailcore.config.settings import Settings
 from mailcore.config.settings_files import SettingsFiles
-from mailcore.config.shared_settings import MANAGED, WHY_OF_EACH_NODE, Shared, of_each_node, status_in
+from mailcore.config.shared_settings import MANAGED, WHY_OF_EACH_NODE, Shared, is_of_each_node, of_each_node, status_in
 from mailcore.config.tuned import Timed, Values
 from mailcore.config.tuned import read as read_tuned
 from mailcore.control.address_faults import address_faults
@@ -186,6 +186,10 @@ class Managing:
         with contextlib.suppress(OSError, ValueError):  # the manager says what is wrong with it
             tuned = read_tuned(self._settings.tuned_file)
         known = known_settings(document, managed, tuned, time.time())
+        if self._is_shared:
+            for each in known:
+                if not each.fixed and is_of_each_node(tuple(each.key)):
+                    each.fixed = WHY_OF_EACH_NODE
         return SettingsKnown(
             manages=self._manages(managed),
             source=self._settings.source,

@@ -21,7 +21,7 @@ import tomllib
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -61,6 +61,8 @@ __all__ = ["KeptFiles", "Taking", "take_forever"]
 
 LOOK_EVERY_S = 0.5
 AGAIN_S = 1.0
+FAILED_S = 5.0  # after a failure, if nothing that was looked at has changed
+RELOAD_S = 10.0  # a reload that has not begun by then is asked for again: its signal was lost
 PUBLISH_S = 2.0  # those who ask see that this process lives
 OWN_WHO = "waypost"
 FIRST_WHY = "the settings of the first node"
@@ -79,6 +81,18 @@ class KeptFiles(Protocol):
 
 class _NotTaken(Exception):
     """Raised with the reason why something is not taken over now."""
+
+
+class _NotIn(_NotTaken):
+    """Raised if this node is not one of those that share settings; the database then has no row of it, either."""
+
+
+class _Failed(NamedTuple):
+    """A look that failed: what was there, until when it is not looked at again, and the error."""
+
+    state: object
+    until: float
+    error: Exception
 
 
 class Taking:
@@ -110,9 +124,10 @@ class Taking:
         self._status = SharedStatus(kinds={kind: KindStatus() for kind in KINDS})
         self._noted: dict[str, KindStatus] = {}  # as the database has it of this node
         self._settled: dict[str, object] = {}  # kind -> what was there when nothing was left to do
-        self._asked: tuple[object, int] | None = (
-            None  # for which files a reload was asked, and the number of the one before
-        )
+        self._looked: dict[str, object] = {}  # kind -> what was there at the last look
+        self._failed: dict[str, _Failed] = {}
+        # For which files a reload was asked, the number of the one before, and when.
+        self._asked: tuple[object, int, float] | None = None
         self._published_at = float("-inf")
         self._published = b""
 
@@ -126,6 +141,7 @@ class Taking:
         for kind in KINDS:
             status = self._status.kinds[kind]
             status.newest = newest.get(kind, 0)
+            is_in = True
             try:
                 trouble = self._look_at(connection, kind, status.newest)
             except Busy:
@@ -135,11 +151,14 @@ class Taking:
                     raise
                 trouble = error.fault.message if isinstance(error, FaultError) else str(error)
                 self._settled.pop(kind, None)
+                if kind not in self._failed and kind in self._looked:
+                    self._failed[kind] = _Failed(self._looked[kind], self._clock() + FAILED_S, error)
+                is_in = not isinstance(error, _NotIn)
             if trouble and trouble != status.trouble:
                 self._say(f"{kind} settings of all nodes: {trouble}")
             status.trouble = trouble
             status.version = self._store.notes().versions.get(kind, 0)
-            if (noted := msgspec.structs.replace(status, newest=0)) != self._noted.get(kind):
+            if is_in and (noted := msgspec.structs.replace(status, newest=0)) != self._noted.get(kind):
                 rows.note_taken(connection, rows.NodeTaken(node_of(self._settings), kind, status.version, trouble))
                 self._noted[kind] = noted
         self._status.trouble = ""
@@ -175,8 +194,13 @@ class Taking:
         state = self._as_it_is(kind, newest)
         if decision is None and self._settled.get(kind) == state:
             return self._status.kinds[kind].trouble
+        failed = self._failed.pop(kind, None)
+        if decision is None and failed is not None and failed.state == state and self._clock() < failed.until:
+            self._failed[kind] = failed
+            raise failed.error
+        self._looked[kind] = state
         if why := why_not_in(connection, self._settings):
-            raise _NotTaken(why)
+            raise _NotIn(why)
         with self._store.lock():
             trouble = self._compare(connection, kind, decision)
         if decision is not None:
@@ -370,11 +394,14 @@ class Taking:
             return None
         files = (_signature(self._path(MANAGED)), _signature(self._source))
         if self._asked is None or self._asked[0] != files:
-            self._asked = (files, result.get("number", 0))
+            self._asked = (files, result.get("number", 0), self._clock())
             self._reload()
             return None
         if result.get("number", 0) <= self._asked[1]:
-            return None
+            if self._clock() < self._asked[2] + RELOAD_S:
+                return None
+            self._asked = None
+            return "not in force on this node yet: it was asked for a reload, which has not begun"
         refused = [str(each) for each in result.get("refused", [])]
         if not refused:
             return None

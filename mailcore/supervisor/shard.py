@@ -100,7 +100,8 @@ def supervise(settings: Settings, of_node: OfNode, service: NodeService, read: C
 
 def _take_tuned_values(settings: Settings) -> None:
     """Gives a new shard the values set live that the home has: its mail is delivered under the same limits. Raises OSError."""
-    if not settings.shard or read_identity(Disk(), HOME, str(settings.place)) is not None:
+    is_shared = settings.nodes.is_on  # the node has one file for all its shards
+    if not settings.shard or is_shared or read_identity(Disk(), HOME, str(settings.place)) is not None:
         return
     with contextlib.suppress(FileNotFoundError):
         Disk().write_whole(str(settings.tuned_file), (settings.home / settings.tuned_file.name).read_bytes())

@@ -211,6 +211,29 @@ def test_what_is_set_is_set_everywhere_or_nowhere_or_the_answer_says_so() -> Non
     assert error.value.code is Code.OUTCOME_UNKNOWN
 
 
+def test_where_a_database_keeps_the_queue_one_shard_is_asked_to_set_what_all_follow() -> None:
+    away: set[int] = set()
+
+    def answer(shard: int, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if shard in away:
+            raise Refused("away", code=Code.UNAVAILABLE)
+        return {"shard": shard, "manager": True}
+
+    def asked(operation: str) -> tuple[Any, list[int]]:
+        shards = Shards(answer)
+        shards.known[0] = shards.known[0]._replace(in_ids=7)
+        found = shards.ask(operation, scope="smtp")
+        return found["shard"], [shard for shard, each, _ in shards.asked if each == operation]
+
+    assert asked("set") == (0, [0])
+    assert asked("resume") == (0, [0, 1]), "a dead destination is the shard's own"
+    away.add(0)
+    assert asked("suspend") == (1, [0, 1])
+    away.add(1)
+    with pytest.raises(ControlError, match="away"):
+        asked("transport_set")
+
+
 def test_a_message_is_handed_in_to_shards_in_turn_and_to_none_that_drains() -> None:
     def answer(shard: int, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
         if shard == 2:

@@ -257,6 +257,8 @@ async def test_a_hand_edit_stays_and_is_shown_until_a_person_decides(nodes: Join
         await manage(b, 44)
     _, out, err = await b.waypost("settings", "list")
     assert "not as all nodes" in out + err
+    _, out, err = await b.waypost("status")
+    assert "settings of all nodes: " in out + err
     _, out, err = await b.waypost("doctor")
     assert "was changed by hand" in " ".join((out + err).split())
     await b.does("node", "settings", "--give", "managed", "--why", "it is right")
@@ -270,7 +272,19 @@ async def is_shown(node: JoinedNode, words: str) -> bool:
     return words in " ".join(out.split())
 
 
-async def test_a_key_and_a_map_that_one_node_keeps_are_used_by_all(nodes: Joined) -> None:
+async def test_what_is_each_nodes_own_is_refused(nodes: Joined) -> None:
+    a = nodes.nodes["a"]
+    changes = [{"key": ["receiver", "hostname"], "value": "mail.example.org"}]
+    revision = (await call(a, "settings"))["revision"]
+    answer = await call(a, "settings_change", changes=changes, revision=revision)
+    assert not answer["applied"]
+    (fault,) = answer["faults"]
+    assert "is each node's own" in fault["reason"]
+    listen = next(each for each in (await call(a, "settings"))["settings"] if each["key"] == ["receiver", "listen"])
+    assert "each node's own" in listen["fixed"]
+
+
+async def test_a_key_that_one_node_keeps_is_used_by_all(nodes: Joined) -> None:
     a, b = nodes.nodes.values()
     made = await call(a, "kept_make", kind="dkim", domain="example.org", selector="s1", algorithm="ed25519")
     used = await call(a, "kept_use", file=made["file"], place=["dkim"])
