@@ -44,7 +44,7 @@ from mailcore.config.tuned import in_force, parsed, text_of
 from mailcore.faults import FaultError
 from mailcore.log.disk import Disk
 from mailcore.maillog import MailLog
-from mailcore.nodes.decision import GIVE, TAKE, Decision, decisions, forget_decision
+from mailcore.nodes.decision import GIVE, Decision, decisions, forget_decision
 from mailcore.nodes.parameters import node_of, parameters_of
 from mailcore.nodes.settings_seal import Seal
 from mailcore.nodes.settings_store import Busy, Change, SettingsStore, states_in, why_not_in
@@ -154,6 +154,8 @@ class Taking:
                 if kind not in self._failed and kind in self._looked:
                     self._failed[kind] = _Failed(self._looked[kind], self._clock() + FAILED_S, error)
                 is_in = not isinstance(error, _NotIn)
+                if not isinstance(error, StoreError):  # a decision that cannot be carried out is not tried again
+                    forget_decision(self._settings, kind)
             if trouble and trouble != status.trouble:
                 self._say(f"{kind} settings of all nodes: {trouble}")
             status.trouble = trouble
@@ -275,9 +277,7 @@ class Taking:
             if is_own and not self._is_state(connection, change.seal, kind, own, noted or 0):
                 how = "was changed by hand" if noted is not None else "is this node's own"
                 return f"{self._path(kind)} {how}, and differs from version {change.version}; {DECIDE}"
-        elif decision.what == TAKE:
-            self._put_aside(kind, own, decision)
-        self._take(connection, change, kind, newest)
+        self._take(connection, change, kind, newest, own, decision)
         return ""
 
     def _forget_ended(self, kind: str, own: str) -> None:
@@ -292,13 +292,17 @@ class Taking:
             self._plain(kind, state.text) == own for _, _, state in states_in(connection, seal, kind, max(0, noted - 1))
         )
 
-    def _take(self, connection: Connection, change: Change, kind: str, newest: State) -> None:
+    def _take(
+        self, connection: Connection, change: Change, kind: str, newest: State, own: str, decision: Decision | None
+    ) -> None:
         text = newest.text
         if kind == MANAGED:
             self._fetch_kept(connection, change.seal, text)
             self._check(text, newest)
         else:
             text = self._plain(kind, text)
+        if decision is not None:
+            self._put_aside(kind, own, decision)
         path = self._path(kind)
         self._disk.write_whole(str(path), text.encode())
         if kind == MANAGED:

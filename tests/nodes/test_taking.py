@@ -24,7 +24,7 @@ from mailcore.control.kept_store import KeptStore
 from mailcore.faults import FaultError
 from mailcore.log.disk import Disk
 from mailcore.nodes import joining
-from mailcore.nodes.decision import GIVE, TAKE, Decision, decide
+from mailcore.nodes.decision import GIVE, TAKE, Decision, decide, decisions
 from mailcore.nodes.settings_store import SettingsStore
 from mailcore.nodes.taking import Taking
 from mailcore.replication.connection import Connection
@@ -304,6 +304,10 @@ def test_a_state_that_cannot_be_used_here_is_not_taken_over(made: Made) -> None:
     trouble = b.look().trouble
     assert "version 2 by alice at node a can't be used on this node" in trouble, trouble
     assert b.text == ""
+    states = len(b.history())
+    decide(b.settings, MANAGED, Decision(TAKE, "dora"))
+    assert b.look().trouble == trouble
+    assert (len(b.history()), decisions(b.settings)) == (states, {}), "a decision that fails leaves nothing behind"
     a.change(LIMIT.format(33))
     assert b.look() == KindStatus(version=3, newest=3)
 
