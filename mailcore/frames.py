@@ -25,6 +25,7 @@ __all__ = [
     "Delivered",
     "Durable",
     "Fate",
+    "ForClient",
     "Frame",
     "FrameDecoder",
     "FrameWriter",
@@ -226,9 +227,23 @@ class SharesKept(msgspec.Struct, frozen=True, array_like=True, tag=15):
     resting: dict[str, int]  # connections that rest, by destination
 
 
+class ForClient(msgspec.Struct, frozen=True, array_like=True, tag=16):
+    """peers -> peers of another node -> control, before all requests of a connection: for whom they are asked.
+
+    The near node has decided the rights of its client; the far one writes down ``node`` itself, as it knows its certificate.
+    """
+
+    shard: int  # its number in queue ids
+    user: str  # login name of the client there
+    uid: int
+    may_change: bool
+    is_trusted: bool  # it may say for whom it acts
+    node: str = ""  # where it is
+
+
 Frame = (
     Hello | Durable | Deliver | Delivered | Request | Response | Measured | Offer | Offered | PassOn | PassedOn | Ending
-    | Lease | Shares | SharesKept
+    | Lease | Shares | SharesKept | ForClient
 )  # fmt: skip
 
 _LENGTH = struct.Struct("<I")

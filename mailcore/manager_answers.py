@@ -226,6 +226,19 @@ class ShardState(Struct, kw_only=True):
     )
 
 
+class ShardRow(Struct, kw_only=True):
+    """One of several shards, and the node that owns it. None: it does not answer, and what it has is not known."""
+
+    number: int
+    name: str = ""  # in the database of [nodes]
+    node: str = ""  # "" if there are no other nodes
+    is_here: bool = True  # at the node that was asked
+    answers: bool
+    why: str = ""  # it does not answer
+    active_messages: int | None = None
+    entries_in_flight: int | None = None
+
+
 class State(Struct, kw_only=True):
     """The manager's live state."""
 
@@ -254,13 +267,23 @@ class State(Struct, kw_only=True):
     scheduler: SchedulerSnapshot
     measured: MeasuredAnswer | None = None  # None: the metrics cannot be read
     shard: ShardState | None = None  # None: the queue is on this disk alone
+    shards: list[ShardRow] = []  # if there are several, all of them
     outcomes: dict[str, dict[str, int]] = {}  # transport -> status -> recipients, from ``started_at`` on
+
+
+class ShardSize(Struct, kw_only=True):
+    """The size of one of several shards."""
+
+    number: int
+    messages: int
+    recipients: int
 
 
 class Size(QueueSize, kw_only=True):
     """The size of the queue."""
 
     unheard: list[str] = []  # lanes whose receiver has not reported yet: their newest mail is not counted
+    by_shard: list[ShardSize] = []  # if there are several: those that answer
 
 
 class Places(Struct, kw_only=True):

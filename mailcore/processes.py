@@ -256,6 +256,15 @@ def _spare() -> Main:
     return run
 
 
+def _peers() -> Main:
+    def run(settings: Settings, parent: int) -> None:
+        from mailcore.peers import peers  # in the child, as above
+
+        peers.main(settings, parent)
+
+    return run
+
+
 # role, as ``Child.role`` of the supervisor -> how its children are started
 ROLES: dict[str, Role] = {
     "receiver": Role(_receiver),
@@ -265,6 +274,7 @@ ROLES: dict[str, Role] = {
     "exporter": Role(_exporter),
     "owner": Role(_owner),
     "spare": Role(_spare),
+    "peers": Role(_peers),
 }
 
 

@@ -13,6 +13,7 @@ once for all readers. ``hub.snapshot`` holds:
     pace          the same over the last ten seconds, for lines
     queue         messages, recipients, active, in_flight, destinations (how many),
                   lanes {lane: {messages, recipients, interval_s}}
+    shards        [{number, name, node, is_here, why (it does not answer), messages, in_flight}] of several, None: not known
     destinations  {name: {queued, window, limit, busy, success, failure (the feedback)}}: the 100 with the most mail, then
                   suspended ones and those heard of last; what is None is not known, as the window of one that is not active
     trouble       [{name, text, url, badges (words, kind, until), queued, success_share, reason, reason_at}]; ``text`` and
@@ -54,6 +55,7 @@ from appliance.live.snapshot import (
     oldest_of,
     processes_of,
     queue_of,
+    shards_of,
     trouble_of,
 )
 from mailcore.control.async_client import AsyncControlClient
@@ -279,6 +281,7 @@ class Hub:
             "rates": self._per_minute(RATE_S),
             "pace": self._per_minute(PACE_S),
             "queue": queue_of(state, size),
+            "shards": shards_of(state, size),
             "destinations": destinations,
             "trouble": trouble_of(answer),
         }
@@ -430,6 +433,7 @@ def nothing_known(now: float) -> dict[str, Any]:
         "rates": None,
         "pace": None,
         "queue": None,
+        "shards": [],
         "destinations": {},
         "trouble": [],
         "processes": [],

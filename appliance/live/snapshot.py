@@ -26,6 +26,7 @@ __all__ = [
     "oldest_of",
     "processes_of",
     "queue_of",
+    "shards_of",
     "trouble_of",
 ]
 
@@ -48,6 +49,23 @@ TROUBLE_MAX = 20  # on one page
 def counts_of(state: State) -> dict[str, int]:
     """Returns the recipients that were counted, over restarts of the manager."""
     return {name: state.totals[counter] for name, counter in COUNTS.items()}
+
+
+def shards_of(state: State, size: Size) -> list[dict[str, Any]]:
+    """Returns a row for each of several shards, with its node; what is None is not known."""
+    sizes = {each.number: each.messages for each in size.by_shard}
+    return [
+        {
+            "number": row.number,
+            "name": row.name,
+            "node": row.node,
+            "is_here": row.is_here,
+            "why": "" if row.answers else visible(row.why),
+            "messages": sizes.get(row.number),
+            "in_flight": row.entries_in_flight,
+        }
+        for row in state.shards
+    ]
 
 
 def queue_of(state: State, size: Size) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from appliance.status.past_views import past_overview
 __all__ = ["overview", "stream"]
 
 # templates/status/overview/
-FRAGMENTS = ("needs", "rates", "first", "trouble", "lanes", "balance", "processes", "disks")
+FRAGMENTS = ("needs", "rates", "first", "trouble", "shards", "lanes", "balance", "processes", "disks")
 NOTHING_QUEUED: dict[str, Any] = {
     "messages": None,
     "recipients": None,

@@ -44,6 +44,8 @@ def _run(argv: Sequence[str]) -> int:
     if top.command not in COMMANDS:
         raise unknown_command(top.command, COMMANDS)
     remote = _remote(top)
+    if remote is not None and top.here:
+        raise UsageError("--here is for commands on the host itself, and not with --remote", argument="--here")
     load, _ = COMMANDS[top.command]
     module = load()
     if hasattr(module, "main"):
@@ -53,7 +55,7 @@ def _run(argv: Sequence[str]) -> int:
         status: int = module.main([*top.rest, *common])
         return status
     given = argparse.Namespace(
-        config=Path(top.config) if top.config else None, json=top.json, commands=COMMANDS, remote=remote
+        config=Path(top.config) if top.config else None, json=top.json, commands=COMMANDS, remote=remote, here=top.here
     )
     arguments = parser_of(COMMANDS, top.command).parse_args(top.rest, given)
     if remote is not None:

@@ -49,7 +49,7 @@ def _first_page(tree: Command) -> Iterator[str]:
     yield from _head("waypost", tree.summary)
     yield ".SH SYNOPSIS"
     yield r".B waypost"
-    yield _text(r"[--config FILE | --remote URL] [--json] COMMAND ...")
+    yield _text(r"[--config FILE | --remote URL] [--here] [--json] COMMAND ...")
     yield ".SH DESCRIPTION"
     yield _text(tree.parser.description or "")
     yield _text("Each command has a page of its own, waypost-COMMAND(1), and --help.")
@@ -65,6 +65,9 @@ def _first_page(tree: Command) -> Iterator[str]:
         "Print one JSON document instead of text. Lists print one object a line; the last line says how the list ended."
     )
     yield from (".TP", r"\fB\-\-version\fR", _text("Print the version and exit."))
+    yield "Before the command only:"
+    yield from (".TP", r"\fB\-\-here\fR")
+    yield _text("Ask this node alone, and not the other nodes of [nodes].")
     yield "Before the command only, to ask a Waypost on another host through its portal:"
     for option, value, text in REMOTE:
         yield from (".TP", rf"\fB\-\-{_text(option)}\fR \fI{value}\fR", _text(text))

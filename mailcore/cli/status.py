@@ -20,7 +20,7 @@ from mailcore.control.protocol.state import Certificate, Certificates, Disk, Dis
 from mailcore.counted import counted
 from mailcore.doctor.as_user import ids_of, name_of_user, unreadable
 from mailcore.faults import Fault
-from mailcore.manager_answers import ShardState, Size, State
+from mailcore.manager_answers import ShardRow, ShardState, Size, State
 from mailcore.queue.lanes import incoming
 from mailcore.queue.queue_id import PICKUP
 from mailcore.terminal.command import DONE, NOT_DONE, add_common, control_client, is_remote, settings_of
@@ -208,6 +208,19 @@ def _nodes(nodes: Nodes) -> list[tuple[str, object]]:
     return [("nodes", "; ".join(words))]
 
 
+def _row(row: ShardRow, size: Size) -> tuple[str, str]:
+    """Returns the line of one of several shards; of one that does not answer, what it has is not known."""
+    name = " ".join(each for each in (f"shard {row.number}", row.name) if each)
+    place = f"at {row.node}" + (", this node" if row.is_here else "") if row.node else ""
+    waiting = next((each.messages for each in size.by_shard if each.number == row.number), None)
+    if not row.answers:
+        words = f"unknown: {row.why}"
+    else:
+        queued = "size unknown" if waiting is None else counted(waiting, "message")
+        words = f"{queued}, {counted(row.entries_in_flight or 0, 'delivery')} in progress"
+    return name, "; ".join(each for each in (place, words) if each)
+
+
 def _lines(processes: Processes, state: State | None, size: Size | None, error: Fault | None) -> list[str]:
     pairs: list[tuple[str, object]] = []
     if processes.processes:
@@ -218,6 +231,7 @@ def _lines(processes: Processes, state: State | None, size: Size | None, error: 
     pairs.append(("manager", f"up {shown_duration(state.uptime_s)}"))
     if state.shard is not None:
         pairs.append(("shard", _shard(state.shard)))
+    pairs += [_row(row, size) for row in state.shards]
     if state.restored:
         pairs.append(("held", f"{state.restored} (docs/backup.md)"))
     if state.unanswered:

@@ -65,12 +65,13 @@ def top_level(commands: Table) -> Parser:
         description="Waypost receives mail over SMTP, stores it in a queue, and delivers it.",
         epilog="Commands:\n"
         + "\n".join(lines)
-        + "\n\nRun waypost COMMAND --help for its options. Exit statuses, and --remote: docs/cli.md.",
+        + "\n\nRun waypost COMMAND --help for its options. Exit statuses, --remote and --here: docs/cli.md.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="waypost [--config FILE | --remote URL] [--json] COMMAND ...",
+        usage="waypost [--config FILE | --remote URL] [--here] [--json] COMMAND ...",
     )
     parser.add_argument("--config", metavar="FILE", type=file_name, help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     for option in ("--remote", "--fingerprint", "--request-key"):
         parser.add_argument(option, metavar="VALUE", help=argparse.SUPPRESS)
     for option in ("--token-file", "--ca-file"):

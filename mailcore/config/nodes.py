@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from mailcore.bounds import bad, flag, number, text, texts
 from mailcore.config import values
 
-__all__ = ["Database", "Nodes", "check_name", "database_of", "peer_address", "settle"]
+__all__ = ["Database", "Nodes", "check_name", "database_of", "following", "peer_address", "settle"]
 
 PORT = 5432
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?")
@@ -94,6 +94,12 @@ def peer_address(given: str) -> tuple[str, int]:
     return match["six"] or match["name"], int(match["port"])
 
 
+def following(address: str) -> str:
+    """Returns an address with the next port: where a node answers what the others ask, beside the one in ``listen``."""
+    host, _, port = address.rpartition(":")
+    return f"{host}:{int(port) + 1}"
+
+
 def _peer(given: str) -> str:
     peer_address(given)
     return given
@@ -142,10 +148,11 @@ class Nodes:
     )
     listen: str = text(
         "",
-        "address and port for the other nodes, which must reach it: the limits of destinations are divided there; needs "
-        "waypost node join",
+        "address and port for the other nodes, which must reach it and the next port: the limits of destinations are divided "
+        "at the first, commands and portals of others show and change the mail of this node at the second; needs waypost node "
+        "join",
         values.endpoint,
-        special={"": "limits hold for each node alone"},
+        special={"": "limits hold for each node alone, and each shows its own mail"},
     )
     address: str = text(
         "",
@@ -188,6 +195,9 @@ def settle(section: dict[str, Any], base: Path, fault: Callable[[tuple[str, str]
         if section.get(name) and not section.get("database"):
             fault(("nodes", name), "needs database")
     listen, address = section.get("listen", ""), section.get("address", "")
+    for name, given in (("listen", listen), ("address", address)):
+        if isinstance(given, str) and given.endswith(":65535"):
+            fault(("nodes", name), "must have a port below 65535: the next one is used, too")
     if address and not listen:
         fault(("nodes", "address"), "needs listen")
     if not address and isinstance(listen, str) and listen.startswith(_WILDCARDS):

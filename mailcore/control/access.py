@@ -4,6 +4,8 @@ The daemon's user, root, and members of the socket's group for changes may chang
 mode lets connect may read. The name of the acting person is accepted only from root and from the daemon's user, who could
 write it into the journal anyway; for other clients it is their login name.
 
+A client of another node has the rights that this node has decided for it in the same way, and no operation of the machine.
+
 Keeps law: peer-decides-rights (docs/laws.md).
 """
 
@@ -19,8 +21,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mailcore.control.protocol.operation import Access
+from mailcore.frames import ForClient
 
-__all__ = ["Peer", "group_id", "peer_of"]
+__all__ = ["Peer", "RemotePeer", "group_id", "peer_of"]
 
 WORD_CHARACTERS = 200  # of a client's who and why; they are written into records
 SO_PEERGROUPS = 59  # asm-generic/socket.h, Linux 4.13; Python has no name for it
@@ -55,6 +58,31 @@ class Peer:
         if self.trusted and word:
             name = word[:WORD_CHARACTERS]
         return f"{name} (uid {self.uid})"
+
+    def elsewhere(self, shard: int, group: int | None) -> ForClient:
+        """Returns what another node hears of this process, which asks it about a shard."""
+        return ForClient(shard, _login(self.uid), self.uid, self.may(Access.CHANGE, group), self.trusted)
+
+
+@dataclass(frozen=True, slots=True)
+class RemotePeer:
+    """A process at another node, as that node has identified it."""
+
+    given: ForClient
+
+    @property
+    def uid(self) -> int:
+        """Returns its user there."""
+        return self.given.uid
+
+    def may(self, access: Access, group: int | None) -> bool:
+        """Returns whether this process may ask for an operation: the other node has decided it."""
+        return access is Access.READ or (access is Access.CHANGE and self.given.may_change)
+
+    def who(self, word: str) -> str:
+        """Returns the name that goes into the record, with the node."""
+        name = word if self.given.is_trusted and word else self.given.user
+        return f"{name[:WORD_CHARACTERS]} (uid {self.given.uid}) at {self.given.node[:WORD_CHARACTERS]}"
 
 
 def peer_of(getsockopt: Callable[[int, int, int], bytes]) -> Peer:

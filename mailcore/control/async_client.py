@@ -40,7 +40,9 @@ R = TypeVar("R", bound=msgspec.Struct)
 class AsyncControlClient:
     """For an asyncio loop. The arguments and methods are those of ``ControlClient``; several tasks may use it."""
 
-    def __init__(self, path: str | os.PathLike[str], *, who: str = "", timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, who: str = "", timeout_s: float = TIMEOUT_S, here: bool = False
+    ) -> None:
         self._path = os.fspath(path)
         self._who = who
         self._timeout_s = timeout_s
@@ -49,7 +51,7 @@ class AsyncControlClient:
         self._frames: Iterator[Frame] = iter(())
         self._decoder = FrameDecoder()
         self._one_at_a_time = asyncio.Lock()
-        self._several: Several[AsyncControlClient] = Several(self._path)
+        self._several: Several[AsyncControlClient] = Several(self._path, here=here)
 
     async def call(self, operation: str, arguments: dict[str, Any] | None = None, *, why: str = "") -> Any:
         """Returns the result of an operation; the last part of a long answer. Raises ControlError."""
@@ -121,7 +123,7 @@ class AsyncControlClient:
                     else:
                         taking.gave = await anext(opened[step.shard], None)
                 except ControlError as error:
-                    taking.failed = error
+                    taking.failed = self._several.failed(step.shard, error)
         finally:
             for each in opened.values():
                 await each.aclose()

@@ -115,9 +115,12 @@ def typed(operation: str, result: type[R], answer: Any) -> R:
 
 
 class ControlClient:
-    """Blocking. ``who``: the acting person, where the server takes this user's word for it. Not for several threads."""
+    """Blocking. Not for several threads. ``who``: the acting person, where the server takes this user's word for it; ``here``:
+    the shards of other nodes are left out."""
 
-    def __init__(self, path: str | os.PathLike[str], *, who: str = "", timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, who: str = "", timeout_s: float = TIMEOUT_S, here: bool = False
+    ) -> None:
         self._path = os.fspath(path)
         self._who = who
         self._timeout_s = timeout_s
@@ -125,7 +128,7 @@ class ControlClient:
         self._socket: socket.socket | None = None
         self._frames: Iterator[Frame] = iter(())
         self._decoder = FrameDecoder()
-        self._several: Several[ControlClient] = Several(self._path)
+        self._several: Several[ControlClient] = Several(self._path, here=here)
 
     def call(
         self,
@@ -224,7 +227,7 @@ class ControlClient:
                     else:
                         taking.gave = next(opened[step.shard], None)
                 except ControlError as error:
-                    taking.failed = error
+                    taking.failed = self._several.failed(step.shard, error)
         finally:
             for each in opened.values():
                 each.close()

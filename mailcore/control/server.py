@@ -6,7 +6,7 @@ the one there is alive; a second control process is refused and touches nothing.
 Everything is bounded: connections, requests waiting on one, threads, and what waits to be read by a client: one that does
 not read is dropped. The requests of one connection are answered one after the other; connections do not wait for each other.
 
-Keeps law: answers-bounded (docs/laws.md).
+Keeps law: answers-bounded, law: peer-decides-rights (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from mailcore.config.scheduler_parameters import parameters_of
 from mailcore.config.settings import Settings
 from mailcore.config.settings_files import SettingsFiles
 from mailcore.config.shared_settings import OpenShared, Shared, none_shared
-from mailcore.control.access import Peer, group_id, peer_of
+from mailcore.control.access import Peer, RemotePeer, group_id, peer_of
 from mailcore.control.ages import Ages
 from mailcore.control.effects import Effects
 from mailcore.control.events import EventAnswers
@@ -48,6 +48,8 @@ from mailcore.control.nodes import NodesAnswers
 from mailcore.control.operations import Operations
 from mailcore.control.past_queue import PastQueueAnswers
 from mailcore.control.positions import Positions
+from mailcore.control.protocol.operation import Operation
+from mailcore.control.protocol.scope import OF_THE_NODE
 from mailcore.control.protocol.table import CLIENT_FRAME_BYTES_MAX, check
 from mailcore.control.session import Session
 from mailcore.control.tables import Tables
@@ -56,7 +58,7 @@ from mailcore.control.whatif import WhatIf
 from mailcore.counted import counted
 from mailcore.envelope import Recipient
 from mailcore.faults import Code, Fault, FaultError
-from mailcore.frames import FrameDecoder, Request, Response, WireError, encode
+from mailcore.frames import ForClient, FrameDecoder, Request, Response, WireError, encode
 from mailcore.log.disk import Disk, Locked
 from mailcore.log.positions import PositionsDamaged, PositionsTooNew
 from mailcore.log.segment import SegmentTooNew
@@ -257,6 +259,8 @@ class Client(asyncio.Protocol):
         self._writable.set()
         self._gone = False
         self._reading = True
+        self._session: Session | None = None
+        self._is_first = True  # nothing was heard yet
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Takes the connection, or refuses it when there are too many."""
@@ -275,12 +279,17 @@ class Client(asyncio.Protocol):
             return
         server.clients.add(self)
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        server.start(asyncio.get_running_loop().create_task(self._answer_all(peer)))
+        self._session = Session(peer)
+        server.start(asyncio.get_running_loop().create_task(self._answer_all(self._session)))
 
     def data_received(self, data: bytes) -> None:
         """Queues the requests; a client that sends anything else is cut off."""
         try:
             for frame in self._decoder.feed(data):
+                is_first, self._is_first = self._is_first, False
+                if isinstance(frame, ForClient) and is_first:
+                    self._acts_for(frame)
+                    continue
                 if not isinstance(frame, Request):
                     raise WireError(f"{type(frame).__name__} is not for a client to send")
                 if self._requests.qsize() >= REQUESTS_BURST_MAX:
@@ -292,6 +301,13 @@ class Client(asyncio.Protocol):
         if self._reading and self._requests.qsize() >= REQUESTS_WAITING_MAX:
             self._reading = False
             self._transport.pause_reading()
+
+    def _acts_for(self, client: ForClient) -> None:
+        """Gives the connection the rights of a client of another node, for which Waypost itself asks. Raises WireError."""
+        session = self._session
+        if session is None or not isinstance(session.peer, Peer) or not session.peer.trusted:
+            raise WireError("only Waypost itself asks for clients of other nodes")
+        session.peer = RemotePeer(client)
 
     def pause_writing(self) -> None:
         """Stops sending until the client has read."""
@@ -307,8 +323,7 @@ class Client(asyncio.Protocol):
         self._writable.set()
         self._requests.put_nowait(None)
 
-    async def _answer_all(self, peer: Peer) -> None:
-        session = Session(peer)
+    async def _answer_all(self, session: Session) -> None:
         try:
             while (request := await self._requests.get()) is not None and not self._gone:
                 if not self._reading and self._requests.qsize() < REQUESTS_WAITING_MAX // 2:
@@ -334,8 +349,7 @@ class Client(asyncio.Protocol):
         session.why = request.why[:WHY_CHARACTERS]
         try:
             operation, arguments = check(request.operation, request.arguments)
-            if not session.peer.may(operation.access, server.group):
-                raise Forbidden(f"{session.who} may not {operation.name}: {_who_may(server.settings)}")
+            self._refuse_what_it_may_not(session, operation)
             parts = server.operations.answer(operation, arguments, session)
             async with contextlib.aclosing(parts):
                 async for part in parts:
@@ -357,6 +371,13 @@ class Client(asyncio.Protocol):
             traceback.print_exc()
             fault = Fault(Code.INTERNAL, f"internal error in the control process: {error!r}")
             await self._send(Response(number, None, fault))
+
+    def _refuse_what_it_may_not(self, session: Session, operation: Operation) -> None:
+        """Raises Forbidden."""
+        if isinstance(session.peer, RemotePeer) and operation.name in OF_THE_NODE:
+            raise Forbidden(f"{session.who} may not {operation.name}: it is for clients of this node alone")
+        if not session.peer.may(operation.access, self._server.group):
+            raise Forbidden(f"{session.who} may not {operation.name}: {_who_may(self._server.settings)}")
 
     async def _send(self, response: Response) -> None:
         if self._gone:

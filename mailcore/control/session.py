@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mailcore.control.access import Peer
+from mailcore.control.access import Peer, RemotePeer
 from mailcore.control.injection import Injection
 
 __all__ = ["Session"]
@@ -14,7 +14,7 @@ __all__ = ["Session"]
 class Session:
     """A connected client, and the request of it that is being answered."""
 
-    peer: Peer
+    peer: Peer | RemotePeer
     who: str = ""  # of the request being answered
     why: str = ""
     injection: Injection | None = None  # the message it is handing in

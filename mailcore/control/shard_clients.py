@@ -11,7 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from mailcore.config.known_shards import KnownShard, known_shards
+from mailcore.config.known_shards import KnownShard, all_shards, known_shards
+from mailcore.control.control_errors import ControlError, NotRunning
+from mailcore.faults import Code
 
 if TYPE_CHECKING:
     from mailcore.control.several.step import Taking
@@ -24,9 +26,10 @@ CONTROL_SOCKET = "control.sock"  # in the run directory
 
 
 class Several(Generic[C]):
-    """Keeps the clients of one kind. ``path`` is that of the socket of a queue that is alone."""
+    """Keeps the clients of one kind. ``path``: the socket of a queue that is alone; ``here``: no other node is asked."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, here: bool = False) -> None:
+        self._known = known_shards if here else all_shards
         directory, name = os.path.split(path)
         self._directory = Path(directory) if name == CONTROL_SOCKET else None  # the exporter is asked as it is
         self._shards: list[KnownShard] = []
@@ -38,7 +41,7 @@ class Several(Generic[C]):
         self._shards = []
         if self._directory is not None:
             with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
-                self._shards = known_shards(self._directory)
+                self._shards = self._known(self._directory)
         return bool(self._shards)
 
     def taking(self, operation: str, arguments: dict[str, Any]) -> Taking:
@@ -59,6 +62,13 @@ class Several(Generic[C]):
         if path not in self._clients:
             self._clients[path] = make(path)
         return self._clients[path]
+
+    def failed(self, shard: int, error: ControlError) -> ControlError:
+        """Returns the error of a shard, with what it means where this node's own process asks for it."""
+        is_here = any(each.is_here for each in self._shards if each.number == shard)
+        if is_here or not isinstance(error, NotRunning) or error.code is not Code.UNAVAILABLE:
+            return error
+        return NotRunning("the process peers of this node, which asks the others, does not run")
 
     def forget(self) -> list[C]:
         """Returns all clients, which are to be closed, and keeps none."""

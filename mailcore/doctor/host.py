@@ -72,7 +72,9 @@ class Host:
         host.processes = processes_of(settings.run_directory)
         began = time.monotonic()
         try:
-            with ControlClient(settings.run_directory / "control.sock", who="doctor", timeout_s=ANSWER_S) as control:
+            with ControlClient(
+                settings.run_directory / "control.sock", who="doctor", timeout_s=ANSWER_S, here=True
+            ) as control:
                 host.state = control.ask("state", State)
             host.answer_s = time.monotonic() - began
         except (ControlError, OSError) as error:

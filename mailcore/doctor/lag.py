@@ -138,7 +138,9 @@ def _oldest(host: Host) -> Finding:
     answer: AgesPart | None = None
     until = time.monotonic() + AGES_S
     try:
-        with ControlClient(host.settings.run_directory / "control.sock", who="doctor", timeout_s=ANSWER_S) as control:
+        with ControlClient(
+            host.settings.run_directory / "control.sock", who="doctor", timeout_s=ANSWER_S, here=True
+        ) as control:
             for answer in control.ask_parts("ages", AgesPart):
                 if not answer.done and time.monotonic() > until:
                     progress = f"read {counted(answer.examined, 'record')} in {AGES_S:g} s, not all"

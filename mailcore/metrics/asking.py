@@ -48,7 +48,7 @@ class Asking:
     def families(self) -> list[Family]:
         """Returns the metrics. Raises NotRunning if there is no control process."""
         path = self._settings.node_run_directory / "control.sock"  # this may be the first of several shards
-        with ControlClient(path, timeout_s=TIMEOUT_S) as control:
+        with ControlClient(path, timeout_s=TIMEOUT_S, here=True) as control:
             processes = control.ask("processes", Processes)
 
             def ask(operation: str, result: type[R], arguments: dict[str, Any] | None = None) -> R | None:

@@ -9,17 +9,15 @@ Keeps law: trust-is-a-row (docs/laws.md).
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import secrets
 import socket
-import ssl
 import time
 from collections.abc import Callable
-from typing import Any, cast
 
 from mailcore.config.nodes import peer_address
 from mailcore.config.settings import Settings
+from mailcore.nodes.guard import CONNECT_S, Guard, Guards
 from mailcore.nodes.parameters import address_of, node_of
 from mailcore.nodes.trust import SERVICE, Trust
 from mailcore.replication.giver_election import GiverElection
@@ -30,10 +28,7 @@ __all__ = ["NodesMeeting"]
 
 Protocols = Callable[[], asyncio.Protocol]
 
-CONNECT_S = 2.0  # to another node, with its handshake
 AGAIN_S = 0.5  # after a connection that was not made
-LOOK_S = 0.25  # at the trust in the nodes that are connected
-_UNSEEN_MS = 4000  # data that the other host does not confirm within this time ends the connection
 
 
 class Refused(OSError):
@@ -53,8 +48,7 @@ class NodesMeeting:
         self._opened = ("", 0)  # owner and epoch of the giver to which the last connection was made
         self._failed: tuple[float, str, int] = (-AGAIN_S, "", 0)  # when a connection was not made, or ended; to whom
         self._why = ""
-        self._guards: set[_Guard] = set()
-        self._looking: asyncio.TimerHandle | None = None
+        self._guards = Guards(self.trust)
 
     @property
     def election(self) -> GiverElection:
@@ -75,7 +69,7 @@ class NodesMeeting:
         """Listens for the other nodes. Raises OSError."""
         context = self.trust.context(server=True)
         return await loop.create_server(
-            lambda: _Guard(self, serving()),
+            lambda: Guard(self._guards, serving()),
             sock=listen(self._listen, shared=False),
             ssl=context,
             ssl_handshake_timeout=CONNECT_S,
@@ -97,10 +91,10 @@ class NodesMeeting:
         node = row.owner.partition("/")[0]
         try:
             host, port = peer_address(row.address)
-            guards: list[_Guard] = []
+            guards: list[Guard] = []
 
-            def guarded() -> _Guard:
-                guards.append(_Guard(self, asking(), node))
+            def guarded() -> Guard:
+                guards.append(Guard(self._guards, asking(), node, ended=self._lost))
                 return guards[-1]
 
             async with asyncio.timeout(CONNECT_S):
@@ -132,82 +126,9 @@ class NodesMeeting:
         fault = self.election.fault
         return fault.message if fault is not None else self._why
 
-    # -- connections
-
-    def added(self, guard: _Guard) -> None:
-        """Watches a connection until it ends."""
-        self._guards.add(guard)
-        if self._looking is None:
-            self._look()
-
-    def ended(self, guard: _Guard, *, to_giver: bool) -> None:
-        """Watches a connection no more. Another one to the same giver waits a moment: it may refuse us."""
-        self._guards.discard(guard)
-        if to_giver:
-            self._failed = (time.monotonic(), *self._opened)
-
-    def _look(self) -> None:
-        """Ends the connections of nodes that are not trusted any more."""
-        for guard in list(self._guards):
-            guard.look()
-        loop = asyncio.get_running_loop()
-        self._looking = loop.call_later(LOOK_S, self._look) if self._guards else None
-
-
-class _Guard(asyncio.Protocol):
-    """Lets a protocol speak with a node that is trusted, and with no other."""
-
-    def __init__(self, meeting: NodesMeeting, inner: asyncio.Protocol, node: str = "") -> None:
-        """``node`` is the only one that is expected; "": any."""
-        self._meeting = meeting
-        self._inner = inner
-        self._node = node
-        self._certificate: bytes | None = None
-        self.is_let_in = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Looks at the certificate of the other node, which TLS has checked."""
-        self._transport = cast(asyncio.Transport, transport)
-        tls = cast("ssl.SSLObject | None", transport.get_extra_info("ssl_object"))
-        self._certificate = None if tls is None else tls.getpeercert(True)
-        if not self._is_trusted():
-            self._transport.abort()
-            return
-        _settle(transport.get_extra_info("socket"))
-        self.is_let_in = True
-        self._meeting.added(self)
-        self._inner.connection_made(transport)
-
-    def look(self) -> None:
-        """Ends the connection if the node is not trusted any more."""
-        if not self._is_trusted():
-            self._transport.abort()
-
-    def data_received(self, data: bytes) -> None:
-        """Passes on what a trusted node says."""
-        if self.is_let_in and self._is_trusted():
-            self._inner.data_received(data)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Passes the end on."""
-        self._meeting.ended(self, to_giver=bool(self._node))
-        if self.is_let_in:
-            self._inner.connection_lost(exc)
-
-    def _is_trusted(self) -> bool:
-        name = self._meeting.trust.name_of(self._certificate)
-        return bool(name) and self._node in ("", name)
-
-
-def _settle(connection: Any) -> None:
-    """Lets the kernel find out soon that the other host is gone."""
-    with contextlib.suppress(OSError, AttributeError):
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNSEEN_MS)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 4)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+    def _lost(self) -> None:
+        """Waits a moment before another connection to the same giver: it may refuse us."""
+        self._failed = (time.monotonic(), *self._opened)
 
 
 async def _connect_inside(loop: asyncio.AbstractEventLoop, asking: Protocols, serving: Protocols) -> None:

@@ -21,7 +21,7 @@ from mailcore.replication.node_trust import TrustRow, move_trust, read_trust
 
 __all__ = ["SERVICE", "Trust"]
 
-SERVICE = "waypost-shares"  # ALPN: what is spoken over the connection
+SERVICE = "waypost-shares"  # ALPN: what managers speak about the limits of destinations
 _TIMEOUT_S = 3.0
 _JOIN = "run waypost node join"
 
@@ -61,8 +61,26 @@ class Trust:
             return ""
         return next((row.node for row in self._rows.values() if row.certificate == certificate), "")
 
-    def context(self, *, server: bool) -> ssl.SSLContext:
-        """Returns what TLS needs, out of the files as they are now. Raises OSError, as for a key that cannot be read."""
+    def address_of(self, node: str) -> str:
+        """Returns where a node is reached; "" if it is not in."""
+        row = self._rows.get(node)
+        return "" if row is None else row.address
+
+    @property
+    def nodes(self) -> list[str]:
+        """Returns the names of the nodes that are in, of this one, too."""
+        return list(self._rows)
+
+    @property
+    def certificate(self) -> bytes:
+        """Returns the certificate of this node (DER), as its file was read last; empty if it is missing."""
+        return self._own
+
+    def context(self, *, server: bool, service: str = SERVICE) -> ssl.SSLContext:
+        """Returns what TLS needs, out of the files as they are now. Raises OSError, as for a key that cannot be read.
+
+        ``service``: what is spoken over the connection.
+        """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         # The name is judged by the row of the certificate, not by a name in it.
@@ -70,7 +88,7 @@ class Trust:
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(self._directory / AUTHORITY)
         context.load_cert_chain(self._directory / CERTIFICATE, self._directory / KEY)
-        context.set_alpn_protocols([SERVICE])
+        context.set_alpn_protocols([service])
         if server:
             context.num_tickets = 0  # each connection shows its certificate
         return context

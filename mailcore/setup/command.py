@@ -287,7 +287,7 @@ def _until(fault: Callable[[], str], title: str, look: str) -> None:
 def _core_fault(settings: Settings) -> str:
     """Returns why mail cannot be taken and delivered; "" if it can."""
     try:
-        with ControlClient(settings.run_directory / "control.sock", who=who()) as control:
+        with ControlClient(settings.run_directory / "control.sock", who=who(), here=True) as control:
             control.ask("processes", Processes)
             state = control.ask("state", State)
     except (NotRunning, TimedOut, ControlError) as error:

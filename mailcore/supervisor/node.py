@@ -7,7 +7,8 @@ others do not notice. All end with this process (PR_SET_PDEATHSIG). There is no 
 - A shard beyond ``[core] shards`` drains: it has no receivers. When no mail is left in it, DRAINED says so, and it is not
   started with the next start; until then its history and events can be asked for.
 - With [nodes], a child watches the shards of other nodes (``mailcore/nodes/spare``), and names those that it has taken over.
-  Each has a supervisor here until another node has it.
+  Each has a supervisor here until another node has it. With an address for the others, another child passes questions on
+  to them, and takes in theirs (``mailcore/peers``).
 - systemd hears from this process while it works and any shard does: a shard that does not get up again must not end others.
 
 Must not know: what a process does.
@@ -32,7 +33,7 @@ from typing import Any
 import setproctitle
 
 from mailcore.config.document import ConfigError
-from mailcore.config.known_shards import DRAINED, KnownShard, name_of, write_known
+from mailcore.config.known_shards import DRAINED, KnownShard, forget_others, name_of, write_known
 from mailcore.config.settings import Settings, shard_place, shares_in
 from mailcore.config.shards import adopted, of_shard, shards_of
 from mailcore.config.values import listen_address
@@ -40,6 +41,7 @@ from mailcore.counted import counted
 from mailcore.log.disk import Disk, is_full
 from mailcore.maillog.maillog import MailLog
 from mailcore.supervisor.adopted import TakenOver, forget_taken, number_lent, read_taken, shard_waits
+from mailcore.supervisor.beside import Beside, beside_of
 from mailcore.supervisor.child import SETTINGS_NAME, store_settings, stored_settings
 from mailcore.supervisor.ending import SHARD_GONE
 from mailcore.supervisor.forked import end_with
@@ -69,8 +71,6 @@ from mailcore.supervisor.users import ALONE, Users
 
 __all__ = ["Node", "Shard", "main"]
 
-SPARE = "spare"  # role and name of the process that watches the shards of other nodes
-SPARE_AGAIN_S = 1.0
 DRAIN_LOOK_S = 5.0  # between two questions whether a shard that drains is empty
 QUESTION_S_MAX = 60.0  # then the question has no answer
 # The parts of an alone start that a reader of the run directory could take for those of this one.
@@ -152,7 +152,7 @@ class Node:
         self._wanted = False  # a reload was asked for
         self._passed: _Passed | None = None
         self._untold: dict[str, Any] | None = None  # the result of a reload that could not be written
-        self._watching = Shard(-1, lambda settings: settings)  # the process that watches the shards of others
+        self._beside = [Beside(name, roles[name]) for name in beside_of(settings)]
         self._had: dict[int, int] = {}  # shards that were adopted and are gone -> their last epoch
         self._status = self._told_status = ""
         self._is_ready = False
@@ -186,7 +186,7 @@ class Node:
         while True:
             self._look()
             now = time.monotonic()
-            kept = [*self.shards.values(), *([self._watching] if self.settings.nodes.is_on else [])]
+            kept: list[Shard | Beside] = [*self.shards.values(), *self._beside]
             waits = [shard.due - now for shard in kept if shard.process is None]
             look_s = LOOK_S if self._passed is None and self._is_ready else RELOAD_LOOK_S
             came = signal.sigtimedwait({signal.SIGCHLD, RELOAD}, max(0.0, min([*waits, look_s])))
@@ -267,28 +267,9 @@ class Node:
     # -- shards of other nodes
 
     def _look_at_others(self) -> None:
-        """Keeps the process that watches the shards of other nodes; starts those that it has taken over."""
-        watching = self._watching
-        if watching.process is not None and watching.process.poll() is not None:
-            how = f"exit status {watching.process.returncode}"
-            self.log.child_ended(SPARE, watching.process.pid, how)
-            say(f"{SPARE} (process {watching.process.pid}) ended with {how}")
-            watching.due, watching.process = time.monotonic() + SPARE_AGAIN_S, None
-            self._unpublished = True
-        if watching.process is None and watching.due <= time.monotonic():
-            watching.started = time.monotonic()
-            self.log.flush()
-            parent = os.getpid()
-            try:
-                watching.process = forked(lambda: self._watch(parent))
-            except OSError as error:
-                say(f"{SPARE} can't be started: {error.strerror}; retrying every {BACKOFF_S_MAX:.0f} s")
-                watching.due = watching.started + BACKOFF_S_MAX
-                return
-            watching.started_at, watching.since_boot_s = both_clocks()
-            watching.restarts += 1
-            self.log.started(SPARE, str(watching.process.pid))
-            self._unpublished = True
+        """Keeps the processes for other nodes; starts the shards of these that one of them has taken over."""
+        for beside in self._beside:
+            self._unpublished |= beside.keep(self.settings, self.log)
         named = read_taken(self.settings.run_directory)
         for shard in list(self.shards.values()):
             if shard.adopted is not None and shard.process is None and shard.adopted not in named:
@@ -298,17 +279,6 @@ class Node:
                 self._had[taken.number] = taken.epoch
                 derive = partial(adopted, number=taken.number, name=taken.name)
                 self.add(Shard(taken.number, derive, is_open=False, adopted=taken))
-
-    def _watch(self, parent: int) -> int:
-        """Runs in the copy of this process that watches; returns its exit status."""
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        close_all_but(())
-        if not end_with(parent):
-            return 1
-        setproctitle.setproctitle(f"{TITLE}{SPARE} {self.settings.home}")
-        self._of_node.roles[SPARE].load()(self.settings, parent)
-        return 0
 
     def _feel(self, shard: Shard) -> None:
         """Kills a supervisor that has sent no pulse for ``supervisor.silent_s``: it hangs, or one of its children does."""
@@ -472,8 +442,7 @@ class Node:
                 SOCKETS_GIVEN: bool(self._of_node.listeners),
             }
         }  # fmt: skip
-        if self.settings.nodes.is_on:
-            children[SPARE] = _entry(self._watching)
+        children |= {beside.name: _entry(beside) for beside in self._beside}
         for shard in self.shards.values():
             children |= self._children_of(shard)
         pids = {name: child["pid"] for name, child in children.items() if child["pid"] is not None}
@@ -509,7 +478,9 @@ class Node:
             self._complained = True
 
     def _number_in_ids(self, shard: Shard) -> int:
-        """Returns the number that a database has lent to the shard of this home; -1 if none has."""
+        """Returns the number that a database has lent to a shard; -1 if none has."""
+        if shard.adopted is not None:
+            return shard.number
         is_lent = self.settings.nodes.is_on and not shard.number
         return number_lent(shard.derive(self.settings).run_directory) if is_lent else -1
 
@@ -534,8 +505,8 @@ class Node:
         return found
 
 
-def _entry(shard: Shard) -> dict[str, Any]:
-    """Returns what is published of the process of a shard."""
+def _entry(shard: Shard | Beside) -> dict[str, Any]:
+    """Returns what is published of a process of the node."""
     return {
         "pid": shard.process.pid if shard.process is not None else None,
         "started_at": shard.started_at,
@@ -581,6 +552,8 @@ def main(
             refuse_shared_ports(settings)
         _open_again(settings)
         forget_taken(settings.run_directory)
+        if not settings.nodes.listen:
+            forget_others(settings.run_directory)
         for name in _OF_A_QUEUE_ALONE:
             (settings.run_directory / name).unlink(missing_ok=True)
         users.prepare_run(settings)

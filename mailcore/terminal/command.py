@@ -221,12 +221,14 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
 
 
 def control_client(arguments: argparse.Namespace) -> ControlClient:
-    """Returns a client that is not connected yet: of this host's Waypost, or with --remote of another. Raises ConfigError."""
+    """Returns a client that is not connected yet: of this host's Waypost and other nodes, with --here of it alone, or with
+    --remote of another. Raises ConfigError."""
     remote = getattr(arguments, "remote", None)
     if remote is not None:
         client: ControlClient = remote()
         return client
-    return ControlClient(settings_of(arguments).run_directory / "control.sock", who=who())
+    here = bool(getattr(arguments, "here", False))
+    return ControlClient(settings_of(arguments).run_directory / "control.sock", who=who(), here=here)
 
 
 def is_remote(arguments: argparse.Namespace) -> bool:

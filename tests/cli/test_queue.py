@@ -196,6 +196,7 @@ async def test_the_size(running: RunningControl, waypost: Waypost) -> None:
         "lanes": {"retry.300": {"messages": 3, "recipients": 5}},
         "destinations": {"smtp:example.org": 4, "": 1},
         "unheard": [],
+        "by_shard": [],
     }
     running.manager.answers["size"] = lambda _: size
     assert (await waypost("queue", "size", "--json")).json == size

@@ -8,7 +8,19 @@ from pathlib import Path
 import pytest
 
 from mailcore.config.document import ConfigError
-from mailcore.config.known_shards import DRAINED, KnownShard, forget_known, known_shards, name_of, write_known
+from mailcore.config.known_shards import (
+    DRAINED,
+    KnownShard,
+    Others,
+    OtherShard,
+    all_shards,
+    forget_known,
+    forget_others,
+    known_shards,
+    name_of,
+    write_known,
+    write_others,
+)
 from mailcore.config.load import load_text
 from mailcore.config.settings import Settings
 from mailcore.config.shards import all_of, are_several, of_shard, running_of, shards_of
@@ -103,6 +115,42 @@ def test_who_asks_the_shards_learns_which_there_are(tmp_path: Path) -> None:
     forget_known(tmp_path)
     forget_known(tmp_path)
     assert known_shards(tmp_path) == []
+
+
+def test_all_shards_of_the_database_are_known_wherever_they_are(tmp_path: Path) -> None:
+    """law: silent-is-unknown."""
+    here = tmp_path / "shards"
+    rows = [
+        OtherShard(4, "north", "a"),
+        OtherShard(5, "south", "b"),
+        OtherShard(6, "east", "a"),
+        OtherShard(7, "west", ""),
+    ]
+    write_known(tmp_path, [KnownShard(0, here / "00", True, 4), KnownShard(1, here / "01", False)])
+    assert all_shards(tmp_path) == known_shards(tmp_path), "nothing is known of others"
+    write_others(tmp_path, Others("a", 4, rows))
+    assert all_shards(tmp_path) == [
+        KnownShard(0, here / "00", True, 4, "north", "a"),
+        KnownShard(1, here / "01", False, -1, "", "a"),  # it is on this disk alone
+        KnownShard(5, tmp_path / "nodes" / "05", False, 5, "south", "b", is_here=False),
+        KnownShard(6, here / "06", False, 6, "east", "a"),  # it begins
+        KnownShard(7, tmp_path / "nodes" / "07", False, 7, "west", "", is_here=False),
+    ]
+    assert len(known_shards(tmp_path)) == 2, "metrics and doctor have those of the node"
+
+    write_known(tmp_path, [KnownShard(0, here / "00", True, -1), KnownShard(5, here / "05", False, 5)])
+    write_others(tmp_path, Others("a", 4, [OtherShard(4, "north", "b"), OtherShard(5, "south", "a")]))
+    assert all_shards(tmp_path) == [
+        KnownShard(0, tmp_path / "nodes" / "04", False, 4, "north", "b", is_here=False),  # its number stays
+        KnownShard(5, here / "05", False, 5, "south", "a"),
+    ]
+    write_known(tmp_path, [KnownShard(0, here / "00", True, 4), KnownShard(5, here / "05", False)])
+    write_others(tmp_path, Others("a", 4, [OtherShard(4, "north", "a"), OtherShard(5, "south", "b")]))
+    assert [(each.number, each.of_ids, each.is_here) for each in all_shards(tmp_path)] == [
+        (0, 4, True), (5, 5, True), (69, 5, False)
+    ], "one that drains beside them has the number of another"  # fmt: skip
+    forget_others(tmp_path)
+    assert all_shards(tmp_path) == known_shards(tmp_path)
 
 
 def test_names_of_processes_are_unique_on_a_node_and_those_of_the_first_shard_as_before() -> None:

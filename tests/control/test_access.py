@@ -8,8 +8,9 @@ import socket
 import subprocess
 import sys
 
-from mailcore.control.access import Peer, group_id, peer_of
+from mailcore.control.access import Peer, RemotePeer, group_id, peer_of
 from mailcore.control.protocol.operation import Access
+from mailcore.frames import ForClient
 from tests.test_tidy import ROOT
 
 NOBODY = 65_534
@@ -48,6 +49,26 @@ def test_only_the_trusted_may_say_for_whom_they_act() -> None:
     assert Peer(1, NOBODY, frozenset()).who("alice") == "nobody (uid 65534)"
     assert Peer(1, 4_000_000, frozenset()).who("alice") == "unknown (uid 4000000)"
     assert len(Peer(1, 0, frozenset()).who("a" * 10_000)) < 300
+
+
+def test_a_node_tells_another_what_its_client_may() -> None:
+    """The group is that of the node where the client is."""
+    assert Peer(1, NOBODY, frozenset({4711})).elsewhere(2, 4711) == ForClient(2, "nobody", NOBODY, True, False)
+    assert Peer(1, NOBODY, frozenset({4711})).elsewhere(2, None) == ForClient(2, "nobody", NOBODY, False, False)
+    assert Peer(1, 0, frozenset()).elsewhere(2, None) == ForClient(2, "root", 0, True, True)
+
+
+def test_a_client_of_another_node_may_do_what_its_node_says_and_nothing_about_the_machine() -> None:
+    """About the machine: tests/control/test_server.py."""
+    for may_change in (False, True):
+        peer = RemotePeer(ForClient(2, "anna", 0, may_change, False, "mx1"))
+        assert peer.may(Access.READ, None)
+        assert peer.may(Access.CHANGE, 0) is may_change, "not by its number, which is another's here"
+        assert not peer.may(Access.INTERNAL, 0)
+        assert peer.who("root") == "anna (uid 0) at mx1"
+    trusted = RemotePeer(ForClient(2, "root", 0, True, True, "mx1"))
+    assert trusted.who("alice") == "alice (uid 0) at mx1"
+    assert len(trusted.who("a" * 10_000)) < 300
 
 
 def test_a_group_is_looked_up_by_name() -> None:

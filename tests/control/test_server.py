@@ -19,11 +19,13 @@ from mailcore.control import access, changes
 from mailcore.control import server as server_module
 from mailcore.control.async_client import AsyncControlClient
 from mailcore.control.client import ControlClient, ControlError, NotRunning, Refused, TimedOut
+from mailcore.control.protocol.scope import OF_THE_NODE
+from mailcore.control.protocol.table import OPERATIONS
 from mailcore.control.server import ControlServer
 from mailcore.events.feed.feed import open_feed
 from mailcore.events.read.archive import open_archive
 from mailcore.faults import Code
-from mailcore.frames import FrameDecoder, Hello, Request, Response, encode
+from mailcore.frames import ForClient, FrameDecoder, Hello, Request, Response, encode
 from mailcore.log.disk import Locked
 from tests.control.fake_manager import Silence
 from tests.control.running_control import RunningControl, open_control, stop
@@ -245,6 +247,58 @@ async def test_a_stranger_may_look_and_not_touch(monkeypatch: pytest.MonkeyPatch
             with pytest.raises(Refused, match=rf"nobody \(uid 65534\) may not {operation}: root and the user"):
                 await control.call(operation, arguments)
         assert [request.operation for request in running.manager.requests] == ["size"]
+
+
+async def asked_for(running: RunningControl, client: ForClient, *requests: Request | ForClient) -> list[Response]:
+    """What the connection of a client of another node is answered."""
+    reader, writer = await raw(running, b"".join(encode(each) for each in (client, *requests)))
+    decoder, found = FrameDecoder(), list[Response]()
+    while len(found) < len(requests):
+        data = await asyncio.wait_for(reader.read(1 << 16), PATIENCE_S)
+        if not data:
+            break
+        found += [frame for frame in decoder.feed(data) if isinstance(frame, Response)]
+    writer.close()
+    return found
+
+
+async def test_a_client_of_another_node_has_the_rights_that_its_node_names() -> None:
+    hold = Request(1, "suspend", {"destination": "x"}, who="root", why="because")
+    async with open_control() as running:
+        running.manager.answers["suspend"] = lambda _: {}
+        (refused,) = await asked_for(running, ForClient(0, "anna", 1000, False, False, "mx1"), hold)
+        assert refused.error is not None
+        assert refused.error.code is Code.FORBIDDEN
+        assert "anna (uid 1000) at mx1 may not suspend" in refused.error.message
+        assert running.manager.requests == []
+        (done,) = await asked_for(running, ForClient(0, "anna", 1000, True, False, "mx1"), hold)
+        assert done.error is None
+        assert [request.who for request in running.manager.requests] == ["anna (uid 1000) at mx1"]
+
+
+async def test_nothing_about_the_machine_is_asked_by_another_node() -> None:
+    assert OPERATIONS.keys() >= OF_THE_NODE
+    async with open_control() as running:
+        for operation in ("settings", "users", "log", "processes", "parameters", "certificates", "routes"):
+            (refused,) = await asked_for(running, ForClient(0, "root", 0, True, True, "mx1"), Request(1, operation, {}))
+            assert refused.error is not None, operation
+            assert refused.error.code in (Code.FORBIDDEN, Code.INVALID), operation
+        (refused,) = await asked_for(running, ForClient(0, "root", 0, True, True, "mx1"), Request(1, "settings", {}))
+        assert refused.error is not None
+        assert "it is for clients of this node alone" in refused.error.message
+
+
+async def test_only_waypost_itself_asks_for_clients_of_other_nodes_and_before_all_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = ForClient(0, "root", 0, True, True, "mx1")
+    async with open_control() as running:
+        reader, writer = await raw(running, encode(Request(1, "size", {})) + encode(client))
+        assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b"", "cut off"
+        writer.close()
+        assert await asked_for(running, client, client) == []
+        monkeypatch.setattr(server_module, "peer_of", lambda _: access.Peer(1, 65_534, frozenset({65_534})))
+        assert await asked_for(running, client, Request(1, "ping", {})) == []
 
 
 async def test_a_bug_is_an_answer_and_not_the_end(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from mailcore.config.known_shards import KnownShard
 from mailcore.control.client import ControlError, NotRunning, Refused
 from mailcore.control.protocol.messages import ListPage, SearchPart
 from mailcore.control.protocol.past import ListAtPart
+from mailcore.control.protocol.scope import OF_THE_NODE
 from mailcore.control.protocol.table import OPERATIONS
 from mailcore.control.several.step import Taking
 from mailcore.control.several.steps import Session, add
@@ -346,3 +347,77 @@ def test_sums_are_of_numbers_and_keys_only() -> None:
         "t": "x",
         "f": True,
     }
+
+
+# -- shards of other nodes
+
+
+class Nodes(Shards):
+    """Shard 0 is here, and 2 at the node b."""
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__(answer, (0,))
+        self.known.append(KnownShard(2, Path("/run/nodes/02"), False, 2, "south", "b", is_here=False))
+
+
+def silent(shard: int, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    if shard == 2:
+        raise Refused("node b does not answer: no route to host", code=Code.UNAVAILABLE)
+    if operation == "ping":
+        return {"manager": True}
+    return {"messages": 5, "recipients": 5, "lanes": {}, "destinations": {}, "unheard": []}
+
+
+def test_a_shard_of_a_silent_node_is_unknown_with_the_name_of_the_node() -> None:
+    """law: silent-is-unknown."""
+    size = Nodes(silent).ask("size")
+    assert (size["messages"], size["unheard"]) == (5, ["shard 2 at b"])
+    assert [each["number"] for each in size["by_shard"]] == [0]
+
+    def page(shard: int, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        return silent(shard, operation, arguments) | {
+            "items": [], "cursor": None, "examined": 1, "manager_away": False, "note": ""
+        }  # fmt: skip
+
+    found = Nodes(page).ask("list", cursor="", limit=10)
+    assert found["manager_away"]
+    assert found["note"] == (
+        "shard 2 at b does not answer, and its mail is not in this list: node b does not answer: no route to host"
+    )
+
+
+@pytest.mark.parametrize("operation", ["set", "suspend", "change_matching"])
+def test_nothing_is_changed_anywhere_while_a_node_is_silent(operation: str) -> None:
+    nodes = Nodes(silent)
+    with pytest.raises(
+        Refused, match=r"shard 2 at b: node b does not answer: .*; --here changes those of this node"
+    ) as refused:
+        nodes.ask(operation, filter={})
+    assert refused.value.code is Code.UNAVAILABLE
+    assert {asked for _, asked, _ in nodes.asked} == {"ping"}
+
+
+@pytest.mark.parametrize("operation", sorted(OF_THE_NODE))
+def test_what_is_about_the_machine_is_asked_at_this_node_alone(operation: str) -> None:
+    def answer(shard: int, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "nodes": [], "manager": True, "disks": [], "events": [], "lost": [], "more": False, "start": "", "cursor": "", "done": True,
+            "assumptions": [],
+        }  # fmt: skip
+
+    nodes = Nodes(answer)
+    nodes.ask(operation)
+    assert {shard for shard, _, _ in nodes.asked} == {0}
+
+
+def test_a_node_that_has_no_shard_of_its_own_shows_the_others() -> None:
+    def answer(shard: int, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {"messages": 5, "recipients": 5, "lanes": {}, "destinations": {}, "unheard": []}
+
+    nodes = Nodes(answer)
+    del nodes.known[0]
+    assert nodes.ask("size")["messages"] == 5
+    for operation in ("settings", "ping", "inject_begin", "processes", "events"):
+        with pytest.raises(Refused, match="no shard") as refused:
+            nodes.ask(operation)
+        assert refused.value.code is Code.UNAVAILABLE

@@ -22,7 +22,7 @@ from tests.json_lines import read_list
 from tests.running import loaded
 from tests.running.loaded import COMMAND, alive
 
-__all__ = ["COMMAND", "LINES_AS_THEY_ARE", "Appliance", "alive", "free_port"]
+__all__ = ["COMMAND", "LINES_AS_THEY_ARE", "Appliance", "alive", "free_pair", "free_port"]
 
 _returned: set[int] = set()  # the ports that this process has returned
 
@@ -46,6 +46,18 @@ def free_port() -> int:
             if len(_returned) > count // 2:
                 _returned.clear()
             _returned.add(port)
+            return port
+
+
+def free_pair() -> int:
+    """Returns such a port whose next one is free, too: a node uses both."""
+    while True:
+        port = free_port()
+        if port + 1 in _returned:
+            continue
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port + 1))
+            _returned.add(port + 1)
             return port
 
 

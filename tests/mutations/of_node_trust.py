@@ -19,14 +19,14 @@ MUTATIONS = [
     ),
     Mutation(
         "any node may answer in the place of the giver",
-        "mailcore/nodes/meeting.py",
-        '        return bool(name) and self._node in ("", name)\n',
+        "mailcore/nodes/guard.py",
+        '        return bool(name) and self._expected in ("", name)\n',
         "        return bool(name)\n",
         JOINING,
     ),
     Mutation(
         "the connection of a removed node lives on",
-        "mailcore/nodes/meeting.py",
+        "mailcore/nodes/guard.py",
         "        for guard in list(self._guards):\n            guard.look()\n",
         "",
         JOINING,

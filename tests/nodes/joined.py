@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
 import smtplib
 import subprocess
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
+from mailcore.control.async_client import AsyncControlClient
 from mailcore.control.client import ControlError
-from tests.end_to_end.appliance import COMMAND, LINES_AS_THEY_ARE, Appliance, free_port
+from tests.end_to_end.appliance import COMMAND, LINES_AS_THEY_ARE, Appliance, free_pair
 from tests.eventually import PATIENCE_S, eventually
 from tests.nodes.node import conninfo_of
 from tests.replication.cluster import Cluster
@@ -38,7 +42,7 @@ class JoinedNode(Appliance):
         own = directory / name
         own.mkdir()
         self.name = name
-        self.peer_port = listen or free_port()
+        self.peer_port = listen or free_pair()
         merged: dict[str, dict[str, object]] = {
             "nodes": {
                 "database": conninfo_of(cluster),
@@ -57,6 +61,18 @@ class JoinedNode(Appliance):
         super().__init__(own, {"*": f"smtp:[127.0.0.1]:{sink.port}"}, merged)
         self.home.mkdir()
 
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[AsyncControlClient]:
+        """A client for what this node has itself."""
+        async with AsyncControlClient(self.home / "run" / "control.sock", timeout_s=PATIENCE_S, here=True) as client:
+            yield client
+
+    @asynccontextmanager
+    async def everywhere(self) -> AsyncIterator[AsyncControlClient]:
+        """A client for what all nodes have."""
+        async with AsyncControlClient(self.home / "run" / "control.sock", timeout_s=PATIENCE_S) as client:
+            yield client
+
     async def waypost(self, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
         """Exit status, stdout and stderr of a command."""
         process = await asyncio.create_subprocess_exec(
@@ -74,6 +90,13 @@ class JoinedNode(Appliance):
         assert status == 0, f"waypost {' '.join(arguments)}: {err or out}"
         return out.strip()
 
+    def signal_all(self, number: signal.Signals) -> None:
+        """To each process; the supervisors hear of a stop first, and of a continuation last."""
+        processes = self.processes()
+        names = sorted(processes, key=lambda name: name.startswith("supervisor") == (number == signal.SIGCONT))
+        for name in names:
+            os.kill(processes[name], number)
+
     async def questions(self) -> int:
         async with self.client() as client:
             state = await client.call("state")
@@ -88,29 +111,29 @@ class JoinedNode(Appliance):
 
 
 class Cable:
-    """The network in front of one node, which may be cut: then it takes connections and bytes, and passes nothing on."""
+    """The network in front of both ports of a node, which may be cut: then it takes connections and passes nothing on."""
 
     def __init__(self) -> None:
         self.is_cut = False
         self.port = 0
-        self._to = 0
         self._writers: set[asyncio.StreamWriter] = set()
-        self._server: asyncio.AbstractServer | None = None
+        self._servers: list[asyncio.AbstractServer] = []
 
     async def plug(self, to: int) -> None:
-        self._to = to
-        self._server = await asyncio.start_server(self._pass, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self.port = free_pair()
+        for further in (0, 1):
+            passes = partial(self._pass, to + further)
+            self._servers.append(await asyncio.start_server(passes, "127.0.0.1", self.port + further))
 
     def unplug(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         for writer in self._writers:
             writer.transport.abort()
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass(self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            there, to = await asyncio.open_connection("127.0.0.1", self._to)
+            there, to = await asyncio.open_connection("127.0.0.1", port)
         except OSError:
             writer.transport.abort()
             return
@@ -177,7 +200,7 @@ async def joined(
     cables = {name: Cable() for name in names}
     nodes = []
     for name, cable in cables.items():
-        port = free_port()
+        port = free_pair()
         await cable.plug(port)
         nodes.append(JoinedNode(tmp_path, name, cluster, sink, sections or {}, f"127.0.0.1:{cable.port}", port))
     try:

@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from mailcore.control.control_errors import ControlError, Refused
-from mailcore.control.several.steps import Question, Steps, add, emitted, first_of, next_of, opened, text_of
+from mailcore.control.several.steps import Question, Steps, add, emitted, first_of, next_of, opened
 from mailcore.counted import counted
 from mailcore.faults import Code, Fault
 
@@ -57,12 +57,13 @@ def change(question: Question) -> Steps:
         places.setdefault(next(iter(_by_shard(question, [queue_id]))), []).append(place)
     result: dict[str, Any] = {}
     errors: dict[int, ControlError] = {}
-    for number in sorted({*ids, *places}) or question.numbers[:1]:
+    for number in sorted({*ids, *places}) or question.here[:1]:
         concerned = [*ids.get(number, ()), *(place[0] for place in places.get(number, ()))]
         asked = {**arguments, "queue_ids": ids.get(number, []), "messages": places.get(number, [])}
         try:
             if number < 0:
-                fault = Fault(Code.NOT_FOUND, "the message is in a shard that does not run on this node")
+                where = "that no node has" if question.nodes else "that does not run on this node"
+                fault = Fault(Code.NOT_FOUND, f"the message is in a shard {where}")
                 answer = _nothing(dict.fromkeys(concerned, fault))
             else:
                 answer = yield from question.ask(number, asked)
@@ -70,7 +71,7 @@ def change(question: Question) -> Steps:
             if error.code is Code.INVALID:
                 raise  # the arguments are wrong; the shards that were changed before had the same
             errors[number] = error
-            answer = _nothing(dict.fromkeys(concerned, Fault(error.code, text_of(error, number))))
+            answer = _nothing(dict.fromkeys(concerned, Fault(error.code, f"{question.words_of(number)}: {error}")))
         result = answer if not result else add(result, answer) | {"dead": [*result["dead"], *answer["dead"]]}
     if errors and len(errors) == len({*ids, *places}):
         raise first_of(errors)
@@ -86,6 +87,7 @@ def _nothing(errors: dict[str, Fault]) -> dict[str, Any]:
 
 def _refuse_if_away(question: Question) -> Steps:
     """Asks each shard whether it could change anything. Raises Refused."""
+    further = "; --here changes those of this node alone" if question.nodes else ""
     for number in question.numbers:
         try:
             is_there = (yield from question.ask(number, {}, "ping"))["manager"]
@@ -93,7 +95,9 @@ def _refuse_if_away(question: Question) -> Steps:
         except ControlError as error:
             is_there, why = False, str(error)
         if not is_there:
-            raise Refused(f"shard {number}: {why}; nothing was changed in any shard", code=Code.UNAVAILABLE)
+            raise Refused(
+                f"{question.words_of(number)}: {why}; nothing was changed in any shard{further}", code=Code.UNAVAILABLE
+            )
 
 
 def change_matching(question: Question) -> Steps:
@@ -123,7 +127,9 @@ def change_matching(question: Question) -> Steps:
                 continue
             if total and not is_dry:
                 done = f"changed in the shards before: {counted(total['changed'], 'message')}"
-                raise ControlError(f"{text_of(error, number)}; {done}", code=Code.OUTCOME_UNKNOWN) from error
+                raise ControlError(
+                    f"{question.words_of(number)}: {error}; {done}", code=Code.OUTCOME_UNKNOWN
+                ) from error
             raise
     if not total:
         raise no_lane[0]
@@ -174,7 +180,7 @@ def set_all(question: Question) -> Steps:
         except ControlError as error:
             if first is None:
                 raise
-            message = f"{text_of(error, number)}; the shards before have the new value: set it again"
+            message = f"{question.words_of(number)}: {error}; the shards before have the new value: set it again"
             raise ControlError(message, code=Code.OUTCOME_UNKNOWN) from error
         first = answer if first is None else first
     yield emitted(first)
@@ -194,9 +200,11 @@ def _first_that_is_there(question: Question) -> Steps:
 
 
 def begin_injection(question: Question) -> Steps:
-    """Hands a message in to a shard that takes mail: the first that answers, beginning with another each time."""
+    """Hands a message in to a shard of this node that takes mail: the first that answers, beginning with another each time."""
     session = question.session
-    numbers = [each.number for each in question.shards if each.is_open]
+    numbers = [each.number for each in question.shards if each.is_open and each.is_here]
+    if not numbers:
+        raise Refused("no shard of this node takes mail now", code=Code.UNAVAILABLE)
     turn = session.turn % len(numbers)
     session.turn += 1
     errors: dict[int, ControlError] = {}
@@ -220,4 +228,4 @@ def go_on_injecting(question: Question) -> Steps:
     is_end = question.operation == "inject_end"
     if is_end:
         question.session.injecting = None
-    yield from question.passed_on(question.numbers[0] if number not in question.numbers else number)
+    yield from question.passed_on(question.here[0] if number not in question.numbers else number)

@@ -55,7 +55,7 @@ def list_queue(question: Question) -> Steps:
     arguments = question.arguments
     limit = arguments.get("limit", 100)
     cursors = _cursors(arguments.get("cursor", ""), question.numbers)
-    answers = Answers()
+    answers = Answers(nodes=question.nodes)
     left_out = [number for number, cursor in cursors.items() if cursor is _LEFT_OUT]
     for number, cursor in cursors.items():
         if cursor is None or cursor is _LEFT_OUT:
@@ -77,12 +77,14 @@ def list_queue(question: Question) -> Steps:
         cursors[number] = f"{rest[0]['lane']}:{rest[0]['offset']}" if rest else page["cursor"]
     pages = list(answers.by_shard.values())
     notes = [answers.joined("note"), *answers.unknown("its mail is not in this list")]
-    notes += [f"shard {number} did not answer, and its mail is not in this list" for number in left_out]
+    notes += [f"{question.words_of(number)} did not answer, and its mail is not in this list" for number in left_out]
     merged = {
         "items": items,
         "cursor": _cursor(cursors),
         "examined": sum(page["examined"] for page in pages),
-        "damage": [f"shard {n}: {each}" for n, page in answers.by_shard.items() for each in page.get("damage", ())],
+        "damage": [
+            f"{question.words_of(n)}: {each}" for n, page in answers.by_shard.items() for each in page.get("damage", ())
+        ],
         "manager_away": bool(answers.errors or left_out) or any(page["manager_away"] for page in pages),
         "note": "; ".join(each for each in notes if each),
     }
@@ -175,7 +177,7 @@ def search(question: Question) -> Steps:
     if isinstance(arguments.get("queue_id"), str):
         numbers = [question.shard_of(arguments["queue_id"])]
     at, own = _place(arguments.get("cursor", ""), numbers[0])
-    answers, items = Answers(), list[Any]()
+    answers, items = Answers(nodes=question.nodes), list[Any]()
     cursor: str | None = None
     for number in [each for each in numbers if each >= at]:
         if len(items) >= limit:
@@ -220,14 +222,15 @@ def _place(text: str, first: int) -> tuple[int, str]:
 
 
 def events(question: Question) -> Steps:
-    """Gives some events of one shard: of the first in turn that has some. Those of a message are in one, so they stay in order.
+    """Gives some events of one shard of this node: of the first in turn that has some. Those of a message are in one, and stay
+    in order.
 
     The answer's ``start`` is of that shard alone, as others may have events by then: so the same limit gives the same again.
     """
     arguments = question.arguments
     wait_s, waited = arguments.get("wait_s", 0.0), 0.0
     # A shard that the cursor does not know began after it.
-    cursors = _cursors(arguments.get("after", OLDEST), question.numbers, OLDEST)
+    cursors = _cursors(arguments.get("after", OLDEST), question.here, OLDEST)
     turn = _turn(arguments.get("after", OLDEST), sorted(cursors))
     order = [each for each in sorted(cursors) if each >= turn.shard] + [
         each for each in sorted(cursors) if each < turn.shard

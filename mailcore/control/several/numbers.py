@@ -25,8 +25,8 @@ DELIVERERS = 100  # numbers of deliverers of a shard begin at this times its num
 
 
 def ping(question: Question) -> Steps:
-    """Tells whether all shards are there."""
-    answers: Answers = yield from question.each()
+    """Tells whether all shards of this node are there."""
+    answers: Answers = yield from question.each(numbers=question.here)
     first = next(iter(answers.by_shard.values()))
     yield emitted(
         first | {"manager": not answers.errors and all(each["manager"] for each in answers.by_shard.values())}
@@ -34,8 +34,8 @@ def ping(question: Question) -> Steps:
 
 
 def processes(question: Question) -> Steps:
-    """Gives the processes of all shards, as the process of the node has written them down."""
-    answers: Answers = yield from question.each({}, "ping")
+    """Gives the processes of all shards of this node, as its process has written them down."""
+    answers: Answers = yield from question.each({}, "ping", question.here)
     run_directory = question.shards[0].run_directory.parent.parent
     found: dict[str, Any] = {}
     for name in ("processes", "children"):
@@ -51,8 +51,12 @@ def size(question: Question) -> Steps:
     """Gives the sum of the sizes; shards that do not answer are named with the lanes whose mail is not counted."""
     answers: Answers = yield from question.each()
     unheard = [name_of(lane, n) for n, each in answers.by_shard.items() for lane in each["unheard"]]
-    unheard += [f"shard {number}" for number in answers.errors]
-    yield emitted(answers.sum() | {"unheard": unheard})
+    unheard += [question.words_of(number) for number in answers.errors]
+    by_shard = [
+        {"number": number, "messages": each["messages"], "recipients": each["recipients"]}
+        for number, each in answers.by_shard.items()
+    ]
+    yield emitted(answers.sum() | {"unheard": unheard, "by_shard": by_shard})
 
 
 def size_at(question: Question) -> Steps:
@@ -126,10 +130,31 @@ def state(question: Question) -> Steps:
         },
         "scheduler": _scheduler([each["scheduler"] for each in values]),
         "measured": _measured([each["measured"] for each in values]),
+        "shard": next(
+            (parts[each.number].get("shard") for each in question.shards if each.is_here and each.number in parts), None
+        ),
+        "shards": _rows(question, answers),
     }
     for key in ("stalled", "counted_note", "tuned_damage", "restored", "active_full"):
         merged[key] = answers.joined(key)
     yield emitted(merged)
+
+
+def _rows(question: Question, answers: Answers) -> list[dict[str, Any]]:
+    """Returns a row for each shard; of one that does not answer, what it has is not known."""
+    rows = []
+    for shard in question.shards:
+        answer, error = answers.by_shard.get(shard.number), answers.errors.get(shard.number)
+        rows.append(
+            {
+                "number": shard.number, "name": shard.name, "node": shard.node, "is_here": shard.is_here,
+                "answers": answer is not None,
+                "why": "" if error is None else str(error),
+                "active_messages": None if answer is None else answer["active_messages"],
+                "entries_in_flight": None if answer is None else answer["scheduler"]["entries_in_flight"],
+            }
+        )  # fmt: skip
+    return rows
 
 
 def _scheduler(parts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -303,8 +328,8 @@ def positions(question: Question) -> Steps:
 
 
 def disks(question: Question) -> Steps:
-    """Gives the disks of the first shard, and those of others that are on another device."""
-    answers: Answers = yield from question.each()
+    """Gives the disks of the first shard of this node, and those of others of it that are on another device."""
+    answers: Answers = yield from question.each(numbers=question.here)
     found: list[Any] = []
     for number, each in answers.by_shard.items():
         known = {(disk["what"].partition("@")[0], disk["device"]) for disk in found}
@@ -373,8 +398,8 @@ def service_times(question: Question) -> Steps:
 
 
 def effects(question: Question) -> Steps:
-    """Gives what a change of settings would do to the mail of the first shard: it is not complete."""
-    answer = yield from question.ask(question.numbers[0])
+    """Gives what a change of settings would do to the mail of the first shard of this node: it is not complete."""
+    answer = yield from question.ask(question.here[0])
     for part in ("queued", "clients", "signatures"):
         if answer.get(part) is not None:
             answer[part]["complete"] = False
@@ -383,7 +408,7 @@ def effects(question: Question) -> Steps:
 
 def simulate(question: Question) -> Steps:
     """Simulates the mail of the first shard, and says so."""
-    first, others = question.numbers[0], len(question.numbers) - 1
+    first, others = question.here[0], len(question.numbers) - 1
     parts = yield from question.parts(first)
     words = f"Only the mail of shard {first} is simulated; that of the other {others} is left out."
     for part in parts:

@@ -2,12 +2,14 @@
 
 A way (``ways``) is a generator of steps. It is sent what a step gave, and the error of a step is raised in it. A shard has one
 open question at a time; a way that opens another one for it leaves the one before.
+
+Keeps law: silent-is-unknown (docs/laws.md).
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -17,7 +19,7 @@ from mailcore.control.several.step import Step
 from mailcore.faults import Code, Fault
 from mailcore.queue.queue_id import shard_of
 
-__all__ = ["Answers", "Question", "Steps", "Way", "add", "emitted", "next_of", "opened", "text_of"]
+__all__ = ["Answers", "Question", "Steps", "Way", "add", "emitted", "next_of", "opened", "words_of"]
 
 
 def opened(shard: int, operation: str, arguments: dict[str, Any]) -> Step:
@@ -52,6 +54,7 @@ class Answers:
 
     by_shard: dict[int, Any] = field(default_factory=dict)
     errors: dict[int, ControlError] = field(default_factory=dict)
+    nodes: dict[int, str] = field(default_factory=dict)  # of the shards at others
 
     def sum(self) -> Any:
         """Returns the sum of the answers."""
@@ -62,11 +65,18 @@ class Answers:
 
     def unknown(self, what: str) -> list[str]:
         """Returns a sentence for each shard that did not answer."""
-        return [f"shard {shard} does not answer, and {what}: {error}" for shard, error in self.errors.items()]
+        return [
+            f"{words_of(shard, self.nodes)} does not answer, and {what}: {error}"
+            for shard, error in self.errors.items()
+        ]
 
     def joined(self, key: str) -> str:
         """Returns the texts of all shards under a key, each with its shard."""
-        return "; ".join(f"shard {shard}: {answer[key]}" for shard, answer in self.by_shard.items() if answer.get(key))
+        return "; ".join(
+            f"{words_of(shard, self.nodes)}: {answer[key]}"
+            for shard, answer in self.by_shard.items()
+            if answer.get(key)
+        )
 
 
 @dataclass(slots=True)
@@ -83,6 +93,23 @@ class Question:
         """Returns the numbers of the shards."""
         return [each.number for each in self.shards]
 
+    @property
+    def here(self) -> list[int]:
+        """Returns the numbers of the shards that run on this node. Raises Refused if none does."""
+        found = [each.number for each in self.shards if each.is_here]
+        if not found:
+            raise Refused("no shard is at this node now, and none of its processes can be asked", code=Code.UNAVAILABLE)
+        return found
+
+    @property
+    def nodes(self) -> dict[int, str]:
+        """Returns the nodes of the shards that are at others."""
+        return {each.number: each.node for each in self.shards if not each.is_here}
+
+    def words_of(self, shard: int) -> str:
+        """Returns a shard as people read it."""
+        return words_of(shard, self.nodes)
+
     def ask(self, shard: int, arguments: dict[str, Any] | None = None, operation: str = "") -> Steps:
         """Returns the last part of the answer of one shard."""
         parts = yield from self.parts(shard, arguments, operation)
@@ -96,10 +123,12 @@ class Question:
             parts.append(part)
         return parts
 
-    def each(self, arguments: dict[str, Any] | None = None, operation: str = "") -> Steps:
-        """Returns ``Answers`` of all shards. Raises the error of the first if none has an answer."""
-        answers = Answers()
-        for number in self.numbers:
+    def each(
+        self, arguments: dict[str, Any] | None = None, operation: str = "", numbers: Sequence[int] | None = None
+    ) -> Steps:
+        """Returns ``Answers`` of all shards, or of those with numbers. Raises the error of the first if none has an answer."""
+        answers = Answers(nodes=self.nodes)
+        for number in self.numbers if numbers is None else numbers:
             try:
                 answers.by_shard[number] = yield from self.ask(number, arguments, operation)
             except ControlError as error:
@@ -129,7 +158,8 @@ class Question:
 
     def elsewhere(self, number: int) -> Fault:
         """Returns why nothing is known of a message of a shard that does not run here."""
-        return Fault(Code.NOT_FOUND, f"the message is in shard {number}, which does not run on this node")
+        where = "no node has" if self.nodes else "does not run on this node"
+        return Fault(Code.NOT_FOUND, f"the message is in shard {number}, which {where}")
 
 
 Way: TypeAlias = Callable[[Question], Steps]
@@ -140,9 +170,9 @@ def first_of(errors: dict[int, ControlError]) -> ControlError:
     return next((each for each in errors.values() if not isinstance(each, NotRunning)), next(iter(errors.values())))
 
 
-def text_of(error: ControlError, shard: int) -> str:
-    """Returns an error with its shard."""
-    return f"shard {shard}: {error}"
+def words_of(shard: int, nodes: Mapping[int, str]) -> str:
+    """Returns a shard as people read it, with its node if that is another one."""
+    return f"shard {shard} at {nodes[shard]}" if shard in nodes else f"shard {shard}"
 
 
 def add(a: Any, b: Any) -> Any:

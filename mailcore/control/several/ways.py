@@ -1,6 +1,7 @@
 """The table of ways: for each operation, how it is asked of several shards.
 
-The first shard is asked for settings, kept files, users, routes and the log, which a node has once.
+The first shard of this node is asked for settings, kept files, users, routes and the log, which a node has once. Mail is asked
+for, and changed, in the shards of all nodes (``protocol.scope``).
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ __all__ = ["WAYS", "steps_of"]
 
 
 def _of_the_node(question: Question) -> Steps:
-    """Asks the first shard for what is the same for all."""
-    yield from question.passed_on(question.numbers[0])
+    """Asks the first shard of this node for what is the same for all of its shards."""
+    yield from question.passed_on(question.here[0])
 
 
 _NODE = (
