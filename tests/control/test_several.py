@@ -401,7 +401,8 @@ def test_nothing_is_changed_anywhere_while_a_node_is_silent(operation: str) -> N
 def test_what_is_about_the_machine_is_asked_at_this_node_alone(operation: str) -> None:
     def answer(shard: int, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
         return {
-            "nodes": [], "manager": True, "disks": [], "events": [], "lost": [], "more": False, "start": "", "cursor": "", "done": True,
+            "nodes": [], "manager": True, "disks": [],
+            "events": [], "lost": [], "more": False, "start": "", "cursor": "", "done": True,
             "assumptions": [],
         }  # fmt: skip
 

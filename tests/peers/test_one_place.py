@@ -400,6 +400,38 @@ async def test_the_process_begins_again_and_so_does_what_it_passes_on(nodes: Joi
         await eventually(lambda: _counts(client, A + B), "both again")
 
 
+async def test_a_change_under_way_when_the_connection_breaks_is_unknown_and_one_that_did_not_get_there_is_not(
+    nodes: Joined,
+) -> None:
+    """law: never-sent-twice."""
+    a, b = nodes.nodes["a"], nodes.nodes["b"]
+    (queue_id, *_) = ids_of(await listed(a), "b@")
+    manager = b.processes()["manager"]
+    async with a.everywhere() as client:
+        await client.call("size")
+        os.kill(manager, signal.SIGSTOP)
+        try:
+            asked = asyncio.create_task(client.call("hold", {"queue_ids": [queue_id]}))
+            await asyncio.sleep(1.0)
+            assert not asked.done()
+            os.kill(a.processes()["peers"], signal.SIGKILL)
+            with pytest.raises(ControlError) as unknown:
+                await asked
+            assert unknown.value.code is Code.OUTCOME_UNKNOWN
+        finally:
+            os.kill(manager, signal.SIGCONT)
+    b.kill_all()
+    async with a.everywhere() as client:
+
+        async def is_silent() -> bool:
+            return "node b does not answer" in (await client.call("state"))["unanswered"]
+
+        await eventually(is_silent, "b to be silent")
+        with pytest.raises(ControlError, match="node b does not answer") as refused:
+            await client.call("delete", {"queue_ids": [queue_id]})
+        assert refused.value.code is Code.UNAVAILABLE
+
+
 async def _counts(client: AsyncControlClient, messages: int) -> bool:
     size = await client.call("size")
     return bool(size["messages"] == messages)
