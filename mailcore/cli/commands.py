@@ -268,7 +268,7 @@ COMMANDS: dict[str, tuple[Callable[[], ModuleType], str]] = {
     "restore": (_restore, "restore a backup; restored mail is held"),
     "identity": (_identity, "show which disks belong to this Waypost; adopt one after another is lost"),
     "node": (_node, "let nodes in that trust each other; show them, take one out of service and back"),
-    "shard": (_shard, "show the shards that a database keeps, and their owners; move one to another node"),
+    "shard": (_shard, "show the shards that a database keeps; move one, take mail of a disk in, close one"),
     "user": (_user, "add, change, list and remove users who log in to send mail"),
     "dkim": (_dkim, "make a key that signs mail; compare the keys with their DNS records"),
     "certificate": (_certificate, "add, make, ask for and list the certificates that Waypost keeps"),

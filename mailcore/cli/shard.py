@@ -1,4 +1,4 @@
-"""``waypost shard``: lists the shards that the database of [nodes] has, and moves them between nodes."""
+"""``waypost shard``: lists the shards that the database of [nodes] has, moves, makes and closes them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from mailcore.cli.database import asked
+from mailcore.cli.shard_mail import add_mail_commands
 from mailcore.nodes.moving import move
 from mailcore.nodes.parameters import shard_of
 from mailcore.replication.shard import list_shards
@@ -38,6 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     moving.add_argument("--to", metavar="NODE", required=True, help="name of the node that is to have it")
     add_common(moving)
     moving.set_defaults(run=_move)
+    add_mail_commands(commands)
 
 
 def _list(arguments: argparse.Namespace) -> int:
@@ -61,7 +63,7 @@ def _list(arguments: argparse.Namespace) -> int:
         )  # fmt: skip
         return DONE
     rows = [
-        (plain(row.name), str(row.number), row.state, str(row.epoch), f"{age_s:.0f} s ago", plain(row.owner))
+        (plain(row.name), str(row.number), row.state, str(row.epoch), f"{age_s:.0f} s ago", plain(row.owner) or "-")
         for row, age_s in shards
     ]
     for line in whole_table(("SHARD", "NUMBER", "STATE", "EPOCH", "RENEWED", "OWNER"), rows, width(sys.stdout)):

@@ -14,6 +14,7 @@ from mailcore.config.settings import Settings
 from mailcore.control.client import ControlClient, ControlError
 from mailcore.control.protocol.messages import ListPage
 from mailcore.control.protocol.state import Positions
+from mailcore.counted import counted
 from mailcore.log.disk import Disk
 from mailcore.log.reader import LaneReader
 from mailcore.log.segment import Damage
@@ -21,7 +22,7 @@ from mailcore.manager_answers import Size
 from mailcore.queue.exported import EXPORTED, UNEXPORTED, read_exported
 from mailcore.queue.lanes import DELETED, JOURNAL, is_incoming
 
-__all__ = ["is_drained"]
+__all__ = ["is_drained", "left_in"]
 
 ANSWER_S = 10.0
 COUNT_S = 30.0
@@ -30,15 +31,33 @@ EXPORTER_SOCKET = "exporter.sock"  # as events.exporter, which control does not 
 
 def is_drained(settings: Settings) -> bool:
     """Returns whether the shard with these settings has no mail. ``settings`` are those of the shard, which runs."""
+    return not left_in(settings)
+
+
+def left_in(settings: Settings, *, exports: bool = False) -> str:
+    """Returns what the shard with these settings, which runs, still has, as words of a sentence; "" if it has drained.
+
+    ``exports``: lets it export all that it has first, and not when its segments or a day end.
+    """
     try:
         with ControlClient(settings.run_directory / "control.sock", who="supervisor", timeout_s=ANSWER_S) as control:
-            if control.ask("size", Size).messages or _has_deleted(control):
-                return False
+            if messages := control.ask("size", Size).messages:
+                return counted(messages, "message")
+            if _has_deleted(control):
+                return "deleted mail that can be undeleted"
             positions = control.ask("positions", Positions)
-        is_empty = not positions.note and _is_read(settings, positions) and _is_exported(settings, positions)
-        return is_empty and _is_counted(settings)
-    except (ControlError, OSError, ValueError):
-        return False
+        if positions.note or not _is_read(settings, positions):
+            return "mail that its manager has not read"
+        if exports and settings.export.enabled and not _is_exported(settings, positions):
+            with ControlClient(
+                settings.run_directory / EXPORTER_SOCKET, who="supervisor", timeout_s=COUNT_S
+            ) as exporter:
+                exporter.call("export", {})
+        if not _is_exported(settings, positions):
+            return "events that are not exported"
+        return "" if _is_counted(settings) else "events that are not counted"
+    except (ControlError, OSError, ValueError) as error:
+        return f"what nobody can tell, because it does not answer: {error}"
 
 
 def _has_deleted(control: ControlClient) -> bool:

@@ -34,6 +34,7 @@ __all__ = [
     "SPOOL",
     "directories_of",
     "ends_in",
+    "is_lane",
     "is_of_events",
     "kept_files",
     "make_all",
@@ -64,7 +65,7 @@ def is_of_queue(name: str) -> bool:
     lane, _, file = name.partition("/")
     if not file:
         return lane in _SMALL
-    return _is_lane(lane) and (base_of(file) is not None or retired_base_of(file) is not None)
+    return is_lane(lane) and (base_of(file) is not None or retired_base_of(file) is not None)
 
 
 def is_of_spool(name: str) -> bool:
@@ -77,7 +78,8 @@ def is_of_events(name: str) -> bool:
     return name == EXPORTED_POSITIONS or _OF_EVENTS.fullmatch(name) is not None
 
 
-def _is_lane(name: str) -> bool:
+def is_lane(name: str) -> bool:
+    """Returns True for the name of a lane, or of the journal."""
     return name in (JOURNAL, LOCAL, HOLD, DELETED) or _LANE.fullmatch(name) is not None
 
 

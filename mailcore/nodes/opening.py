@@ -22,15 +22,17 @@ from mailcore.nodes import kept
 from mailcore.nodes.owned import Owned, read_owned
 from mailcore.nodes.parameters import parameters_of
 from mailcore.replication.connection import Connection
-from mailcore.replication.faults import BackInTime, Fenced, StoreError
+from mailcore.replication.faults import BackInTime, Fenced, StoreError, StoreRefused
+from mailcore.replication.guarantees import Findings, open_checked
 from mailcore.replication.parameters import StoreParameters
 from mailcore.replication.reserved_ids import ReservedInShard
+from mailcore.replication.schema import make_schema
 from mailcore.replication.snapshot import Snapshot, snapshot
 from mailcore.replication.store import ShardStore
 from mailcore.replication.writer import StoreWriter
 from mailcore.supervisor.ending import SHARD_BACK, SHARD_LOST
 
-__all__ = ["Opening", "end_process"]
+__all__ = ["Opening", "end_process", "open_or_make"]
 
 AGAIN_S = 0.5
 
@@ -40,6 +42,24 @@ def end_process(fault: Fault, *, status: int = SHARD_LOST) -> NoReturn:
     os.write(2, f"waypost: {fault.message}\n".encode())
     sys.stdout.flush()
     os._exit(status)
+
+
+def open_or_make(parameters: StoreParameters) -> tuple[Connection, Findings]:
+    """Returns a checked connection; makes the tables first in a database without them.
+
+    Raises StoreRefused, NotReached, Lost, ServerError.
+    """
+    try:
+        return open_checked(parameters)
+    except StoreRefused as error:
+        if error.fault.code is not Code.NOT_FOUND:
+            raise
+    connection = Connection.open(parameters)
+    try:
+        make_schema(connection)
+    finally:
+        connection.close()
+    return open_checked(parameters)
 
 
 class Opening:

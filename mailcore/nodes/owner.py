@@ -20,8 +20,8 @@ for it takes it at once.
 A database that went back in time is believed, but its mail may have been delivered since: it is held as that of a restored
 queue is, and the files here, which may have more, are put aside.
 
-Keeps law: never-back-in-time, law: lease-by-own-clock, law: handed-over-at-rest, law: files-as-the-database-says
-(docs/laws.md).
+Keeps law: never-back-in-time, law: lease-by-own-clock, law: handed-over-at-rest, law: files-as-the-database-says,
+law: disk-or-shard, law: closed-when-drained (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -38,29 +38,27 @@ from mailcore.config.settings import Settings
 from mailcore.counted import counted
 from mailcore.faults import Code, Fault, FaultError
 from mailcore.log.disk import Disk
-from mailcore.log.positions import PositionsDamaged, read_positions
-from mailcore.log.reader import LaneReader
 from mailcore.maillog import MailLog
 from mailcore.nodes import kept
+from mailcore.nodes.held_mail import marker_of
 from mailcore.nodes.names import name_in, new_owner
+from mailcore.nodes.opening import open_or_make
 from mailcore.nodes.owned import read_owned, write_owned
 from mailcore.nodes.parameters import node_of, parameters_of, shard_of
-from mailcore.queue.fold import fold
-from mailcore.queue.lanes import DELETED, HOLD, JOURNAL
+from mailcore.nodes.taking_in import settle
 from mailcore.queue.reserved_time import OF_CONTROL, ReservedFile
 from mailcore.queue.restored import NAME as RESTORED
-from mailcore.queue.restored import Restored, encode_restored, read_restored, write_restored
+from mailcore.queue.restored import encode_restored, write_restored
 from mailcore.queue.shard_copy import ShardCopy, read_copy, write_copy
 from mailcore.replication.batch import Batch
 from mailcore.replication.confirmed import ConfirmedNumbers
 from mailcore.replication.connection import Connection
+from mailcore.replication.ending import CLOSED, HELD
 from mailcore.replication.faults import Lost, NotReached, ServerError, StoreRefused
-from mailcore.replication.guarantees import Findings, open_checked
 from mailcore.replication.lease import BeatWatch
 from mailcore.replication.lease_keeper import LeaseKeeper, boot_time_s
 from mailcore.replication.node_row import OPEN, node_state
 from mailcore.replication.parameters import StoreParameters
-from mailcore.replication.schema import make_schema
 from mailcore.replication.shard import (
     ShardRow,
     confirm_owner,
@@ -142,11 +140,13 @@ class OwnerStep:
 
     def _run(self) -> ShardRow:
         self._parameters = parameters_of(self._settings)
-        connection, findings = self._open(self._parameters)
+        connection, findings = open_or_make(self._parameters)
         try:
             for each in findings.waits:
                 self._say(each.message)
+            settle(self._disk, self._settings, connection, findings.system)
             self._refuse_foreign()
+            self._refuse_orphan(connection, findings.system)
             if not self._me:
                 self._me = self._name()
             row = self._claim(connection)
@@ -154,20 +154,6 @@ class OwnerStep:
             return self._make(connection, findings.system, row)
         finally:
             connection.close()
-
-    def _open(self, parameters: StoreParameters) -> tuple[Connection, Findings]:
-        """Returns a checked connection; makes the tables first in a database without them."""
-        try:
-            return open_checked(parameters)
-        except StoreRefused as error:
-            if error.fault.code is not Code.NOT_FOUND:
-                raise
-        connection = Connection.open(parameters)
-        try:
-            make_schema(connection)
-        finally:
-            connection.close()
-        return open_checked(parameters)
 
     def _refuse_foreign(self) -> None:
         """Raises ForeignQueue if there are files that would be deleted, and are not a copy of the shard."""
@@ -177,8 +163,21 @@ class OwnerStep:
         if next(kept.kept_files(self._disk, self._settings), None) is not None:
             whose = "is not kept by a database" if copy is None else f"is a copy of shard {copy.shard}"
             raise ForeignQueue(
-                f"{self._settings.queue_directory} has a queue that {whose}, and not one of shard {self._shard}. Let its mail"
-                " be delivered with the settings before, and move the queue and the spool away; or correct shard in [nodes]."
+                f"{self._settings.queue_directory} has a queue that {whose}, and not one of shard {self._shard}."
+                " waypost shard import takes the mail of a disk into the database. Or let it be delivered with the settings"
+                " before, and move the queue and the spool away; or correct shard in [nodes]."
+            )
+
+    def _refuse_orphan(self, connection: Connection, system: int) -> None:
+        """Raises ForeignQueue if the database that had the shard is lost: the mail in its copy must not get out of sight."""
+        copy = read_copy(self._disk, str(self._settings.queue_directory))
+        if copy is None or copy.system == system or read_shard(connection, self._shard) is not None:
+            return
+        if next(kept.kept_files(self._disk, self._settings), None) is not None:
+            raise ForeignQueue(
+                f"The database is another one and has no shard {self._shard}, and {self._settings.queue_directory} has a"
+                f" copy of its mail. Stop Waypost and run waypost shard rebuild {self._shard}, which takes it in and holds it;"
+                " or move the queue and the spool away."
             )
 
     def _name(self) -> str:
@@ -212,7 +211,9 @@ class OwnerStep:
                 continue
             if self._is_adopted:
                 raise Gone
-            if (state := node_state(connection, self._node)) != OPEN:
+            if row is not None and row.state == HELD:
+                self._say(f"shard {self._shard} is being taken in from a disk at {row.node}")
+            elif (state := node_state(connection, self._node)) != OPEN:
                 self._say(f"this node is {state}, and takes no shard; waypost node resume ends that")
             elif row is None:
                 return register(connection, self._shard, self._me)
@@ -225,8 +226,11 @@ class OwnerStep:
 
     def _take(self, connection: Connection, row: ShardRow, watch: BeatWatch) -> ShardRow | None:
         """Takes the shard over if its owner is silent, or has handed it over to this node; asks for it if it is adopted."""
-        if row.state == "closed":
-            self._say(f"shard {self._shard} is closed")
+        if row.state == CLOSED:
+            self._say(
+                f"shard {self._shard} is closed for good: it had drained, and its number is not used again. Name another"
+                " shard in [nodes], and move the queue and the spool of this one away"
+            )
             return None
         if watch.is_silent() or (row.is_released and row.wanted == self._node):
             try:
@@ -294,29 +298,7 @@ class OwnerStep:
         """Commits the marker of a restored queue: all mail that the database has is held."""
         assert self._parameters is not None
         queue = str(self._settings.queue_directory)
-        before = read_restored(self._disk, queue)
-        lanes = {lane: end for lane, (_, end) in kept.ends_in(shown).items() if lane != JOURNAL}
-        taken: dict[str, int] = dict(before.taken)
-        at = time.time()
-        try:
-            positions = read_positions(self._disk, queue)
-        except PositionsDamaged:
-            positions = None
-        if positions is not None:
-            at = positions.written_at
-            for lane, position in positions.lanes.items():
-                lanes[lane] = max(lanes.get(lane, 0), position.end, position.runner)
-        reader = LaneReader(self._disk, os.path.join(queue, JOURNAL), lambda damage: None)
-        try:
-            folded = fold(reader.records(positions.suffix if positions is not None else 0), 0)
-        finally:
-            reader.close()
-        for known in folded.messages.values():
-            if known.place.lane in (HOLD, DELETED):
-                taken[known.queue_id] = known.generation
-        for lane, end in before.lanes.items():
-            lanes[lane] = max(lanes.get(lane, 0), end)
-        marker = Restored(at, time.time(), lanes, taken, max(1, before.version), before.maildrop)
+        marker = marker_of(self._disk, queue, {lane: end for lane, (_, end) in kept.ends_in(shown).items()})
         batch = Batch()
         batch.put(f"{kept.QUEUE}/{RESTORED}", encode_restored(marker))
         writer = StoreWriter(self._parameters, self._shard, WRITER, row.epoch)

@@ -27,12 +27,14 @@ from mailcore.faults import FaultError
 from mailcore.log.disk import Disk
 from mailcore.maillog import MailLog
 from mailcore.nodes import kept, looking
+from mailcore.nodes.closing import tidy
 from mailcore.nodes.moving import STILL_S, continue_drain
 from mailcore.nodes.names import name_in, new_owner
 from mailcore.nodes.owned import read_owned, write_owned
 from mailcore.nodes.parameters import node_of, parameters_of, shard_of
 from mailcore.queue.shard_copy import read_copy
 from mailcore.replication.connection import Connection
+from mailcore.replication.ending import CLOSED
 from mailcore.replication.faults import ServerError, StoreError
 from mailcore.replication.guarantees import Findings, open_checked
 from mailcore.replication.lease import BeatWatch
@@ -50,6 +52,8 @@ BEAT_EVERY_S = 1.0
 TELL_EVERY_S = 2.0  # the file for people
 AGAIN_S = 1.0
 LOCK_S = 0.5  # a takeover that waits longer for a commit is tried again, so that the other shards are looked at
+TIDY_FIRST_S = 60.0  # a command that closes a shard frees more at once
+TIDY_EVERY_S = 3600.0
 TAKEN_STATES = ("open", "draining")
 
 
@@ -80,6 +84,7 @@ class Spare:
         self._system = 0
         self._beaten_at = float("-inf")
         self._state = OPEN
+        self._tidy_at = clock() + TIDY_FIRST_S
         self._complained: set[str] = set()
         self._published: list[TakenOver] | None = None
         self._empty_since = float("inf")
@@ -127,6 +132,14 @@ class Spare:
             self._seen = looking.look(connection, self._node)
             self._write_seen()
             self._told_at = self._clock()
+        if self._clock() >= self._tidy_at:
+            self._tidy(connection, [row.name for row in rows.values() if row.state == CLOSED])
+
+    def _tidy(self, connection: Connection, closed: list[str]) -> None:
+        """Frees what is left of shards that are closed, a little at once."""
+        keep_days = self._settings.export.keep_days
+        more = [name for name in closed if tidy(connection, name, keep_days, time.time())]
+        self._tidy_at = self._clock() + (BEAT_EVERY_S if more else TIDY_EVERY_S)
 
     def _look_at(self, connection: Connection, row: ShardRow, watch: BeatWatch) -> None:
         if self._is_ours(row):

@@ -24,7 +24,7 @@ from mailcore.nodes.opening import Opening
 from mailcore.replication.faults import StoreRefused
 from mailcore.replication.snapshot import Part, Snapshot, StoredFile
 
-__all__ = ["WRITER", "make_events", "open_events", "set_aside"]
+__all__ = ["WRITER", "local_events", "make_events", "open_events", "set_aside"]
 
 WRITER = "e"
 BYTES_AT_ONCE = 64 << 20  # fetched in one transaction: a long one keeps the database from cleaning up
@@ -65,7 +65,7 @@ def _tidy(opening: Opening, shown: Snapshot) -> None:
         store.commit(changes, {})
 
 
-def _local(disk: Disk, directory: str) -> list[str]:
+def local_events(disk: Disk, directory: str) -> list[str]:
     """Returns the names of the files here that a store keeps."""
     found = []
     for name in disk.list(directory) if disk.is_directory(directory) else []:
@@ -79,7 +79,7 @@ def _local(disk: Disk, directory: str) -> list[str]:
 def set_aside(shown: Snapshot, disk: Disk, directory: str) -> list[str]:
     """Moves the files away that the store does not have, and returns their names. Raises OSError."""
     stored = {file.name for file in Part(shown, EVENTS).files()}
-    foreign = [name for name in _local(disk, directory) if name not in stored]
+    foreign = [name for name in local_events(disk, directory) if name not in stored]
     aside = time.strftime("_aside-%Y%m%dT%H%M%S", time.gmtime())
     for name in foreign:
         to = os.path.join(directory, aside, name)

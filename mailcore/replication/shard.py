@@ -50,6 +50,7 @@ __all__ = [
     "register",
     "renew",
     "reserve_ids",
+    "row_of",
     "set_state",
     "take_over",
     "want",
@@ -95,7 +96,8 @@ class Renewed(NamedTuple):
     wanted: str
 
 
-def _row(row: Row) -> ShardRow:
+def row_of(row: Row) -> ShardRow:
+    """Returns a row of an answer."""
     name, number, epoch, owner, beat, ids_after, state, placed, wanted, released = row[:10]
     return ShardRow(
         as_text(name), as_int(number), as_int(epoch), as_text(owner), as_int(beat), as_int(ids_after), as_text(state),
@@ -117,34 +119,36 @@ def check_kept(answer: Answer) -> Row | None:
 def read_shard(connection: Connection, name: str) -> ShardRow | None:
     """Returns the row as this server shows it; a commit may be shown that no standby has."""
     answer = connection.execute(READ, [name], TIMEOUT_S)
-    return _row(answer.rows[0]) if answer.rows else None
+    return row_of(answer.rows[0]) if answer.rows else None
 
 
 def read_shards(connection: Connection) -> dict[str, ShardRow]:
     """Returns all rows, by name."""
-    return {row.name: row for row in map(_row, connection.execute(READ_ALL, [], TIMEOUT_S).rows)}
+    return {row.name: row for row in map(row_of, connection.execute(READ_ALL, [], TIMEOUT_S).rows)}
 
 
 def list_shards(connection: Connection) -> list[tuple[ShardRow, float]]:
     """Returns all rows, and the seconds since each owner has renewed, by the database's clock: for people alone."""
     rows = connection.execute(LIST, [], TIMEOUT_S).rows
-    return [(_row(row), as_int(row[-1]) / 1000) for row in rows]
+    return [(row_of(row), as_int(row[-1]) / 1000) for row in rows]
 
 
-def register(connection: Connection, name: str, owner: str) -> ShardRow:
+def register(connection: Connection, name: str, owner: str, *, state: str = "open", least: int = 1) -> ShardRow:
     """Makes a shard with a number that no other has or had. Called again by the same owner, it returns the same shard.
+
+    ``state``: held for one whose mail is being taken in, which no node takes over. ``least``: of its number.
 
     Raises StoreRefused if another owner has a shard of this name, or all numbers are lent.
     """
     for attempt in range(_ATTEMPTS):
         try:
-            written = check_kept(connection.execute(REGISTER, [name, owner, NUMBER_MAX], TIMEOUT_S))
+            written = check_kept(connection.execute(REGISTER, [name, owner, NUMBER_MAX, state, least], TIMEOUT_S))
         except ServerError as error:
             if error.sqlstate != _DOUBLE or attempt == _ATTEMPTS - 1:
                 raise
             continue
         if written is not None:
-            return _row(written)
+            return row_of(written)
         there = read_shard(connection, name)
         if there is not None and there.owner == owner:
             confirmed = confirm_owner(connection, name, there.epoch, owner)
@@ -203,7 +207,7 @@ def confirm_owner(connection: Connection, name: str, epoch: int, owner: str) -> 
     None: a takeover or registration of unknown outcome did not happen, or another node has taken over since.
     """
     written = check_kept(connection.execute(CONFIRM, [name, epoch, owner], TIMEOUT_S))
-    return None if written is None else _row(written)
+    return None if written is None else row_of(written)
 
 
 def renew(connection: Connection, row: ShardRow, confirmed: int, following: int) -> Renewed:

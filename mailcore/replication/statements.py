@@ -19,6 +19,7 @@ __all__ = [
     "READ", "READ_ALL", "REGISTER", "RENEW", "RESERVE", "SETTINGS_ADD", "SETTINGS_ASK", "SETTINGS_FORGET", "SETTINGS_HEADS",
     "SETTINGS_NODES", "SETTINGS_NOTE", "SETTINGS_RAISE", "SETTINGS_STATES", "SET_STATE", "STANDBYS", "STATES", "TAKE",
     "TAKE_WRITERS", "TOKEN_ADD", "TOKEN_TAKE", "TRUST_ADD", "TRUST_MOVE", "TRUST_READ", "TRUST_REMOVE", "WANT", "WRITERS",
+    "BEGIN_AGAIN", "CLOSE", "FREE_CHUNKS", "FREE_STATES", "FREE_WRITERS", "GIVE_UP",
     "Statement",
 ]  # fmt: skip
 
@@ -101,10 +102,10 @@ _SHARD = "name, number, epoch, owner, beat, ids_after, state, placed, wanted, re
 
 REGISTER = Statement(
     "register",
-    "insert into waypost.shard (name, number, epoch, owner)"
-    " select $1, m.number, 1, $2 from (select coalesce(max(number), 0) + 1 as number from waypost.shard) m"
+    "insert into waypost.shard (name, number, epoch, owner, state)"
+    " select $1, m.number, 1, $2, $4 from (select greatest(coalesce(max(number), 0) + 1, $5) as number from waypost.shard) m"
     f" where m.number <= $3 on conflict (name) do nothing returning {_SHARD}, {KEPT}",
-    (TEXT, TEXT, INT8),
+    (TEXT, TEXT, INT8, TEXT, INT8),
 )
 READ = Statement("read", f"select {_SHARD} from waypost.shard where name = $1", (TEXT,))
 # With the seconds since the owner renewed, by the server's clock: for people.
@@ -131,6 +132,48 @@ SET_STATE = Statement(
     "set_state",
     f"update waypost.shard set state = $4 where name = $1 and epoch = $2 and owner = $3 returning epoch, {KEPT}",
     (TEXT, INT8, TEXT, TEXT),
+)
+
+# A shard that is being taken in from a disk is held: no node takes it over. What an earlier attempt has still under way finds
+# another epoch.
+BEGIN_AGAIN = Statement(
+    "begin_again",
+    "update waypost.shard set epoch = epoch + 1, beat = beat + 1 where name = $1 and epoch = $2 and owner = $3"
+    f" and state = 'held' returning {_SHARD}, {KEPT}",
+    (TEXT, INT8, TEXT),
+)
+GIVE_UP = Statement(
+    "give_up",
+    "delete from waypost.shard where name = $1 and epoch = $2 and owner = $3 and state = 'held' returning epoch, "
+    f"{KEPT}",
+    (TEXT, INT8, TEXT),
+)
+# A takeover by nobody: with ``TAKE_WRITERS``, every process of the shard finds no row.
+CLOSE = Statement(
+    "close",
+    "update waypost.shard set epoch = epoch + 1, owner = '', beat = beat + 1, state = 'closed', placed = '', wanted = '',"
+    " released = 0 where name = $1 and epoch = $2 and owner = $3 and state = 'draining' and wanted = '' and released = 0"
+    " returning epoch",
+    (TEXT, INT8, TEXT),
+)
+# Files from one name up to another, some rows at once: a long statement keeps others from cleaning up.
+FREE_CHUNKS = Statement(
+    "free_chunks",
+    "with gone as (delete from waypost.chunk where ctid = any(array(select ctid from waypost.chunk"
+    "  where shard = $1 and file >= $2 and file < $3 limit $4)) and shard = $1 returning 1)"
+    f" select count(*), {KEPT} from gone",
+    (TEXT, TEXT, TEXT, INT8),
+)
+FREE_STATES = Statement(
+    "free_states",
+    "with gone as (delete from waypost.state where shard = $1 and file >= $2 and file < $3 returning 1)"
+    f" select count(*), {KEPT} from gone",
+    (TEXT, TEXT, TEXT),
+)
+FREE_WRITERS = Statement(
+    "free_writers",
+    f"with gone as (delete from waypost.writer where shard = $1 returning 1) select count(*), {KEPT} from gone",
+    (TEXT,),
 )
 
 # The two statements of a takeover, in one transaction. The second waits for every commit under way. They are two, because one

@@ -7,6 +7,7 @@ from tests.mutations.mutation import Mutation
 __all__ = ["MUTATIONS"]
 
 OWNER, WRITING, TESTS = "mailcore/nodes/owner.py", "mailcore/nodes/writing.py", "tests/nodes"
+TAKING_IN = "mailcore/nodes/taking_in.py"
 
 MUTATIONS = [
     Mutation(
@@ -127,5 +128,61 @@ MUTATIONS = [
         "        if not self._is_free(derived, row):\n",
         "        if False:\n",
         f"{TESTS}/test_watching.py -k another_queue",
+    ),
+    Mutation(
+        "a shard is open while its mail is taken in",
+        TAKING_IN,
+        "note.owner, state=HELD, least",
+        "note.owner, state='open', least",
+        f"{TESTS}/test_taking_in.py -k each_step",
+    ),
+    Mutation(
+        "a start without a database believes files that are being taken in",
+        "mailcore/queue/shard_copy.py",
+        "    if disk.exists(os.path.join(queue_directory, TAKING_IN)):\n",
+        "    if False:\n",
+        f"{TESTS}/test_taking_in.py -k each_step",
+    ),
+    Mutation(
+        "an earlier attempt may open a shard whose mail is taken in again",
+        "mailcore/replication/statements.py",
+        '    "update waypost.shard set epoch = epoch + 1, beat = beat + 1 where name = $1 and epoch = $2 and owner = $3"\n',
+        '    "update waypost.shard set beat = beat + 1 where name = $1 and epoch = $2 and owner = $3"\n',
+        f"{TESTS}/test_taking_in.py -k comes_too_late",
+    ),
+    Mutation(
+        "what was taken in is not read back",
+        TAKING_IN,
+        "        self._verify(row, taken)\n",
+        "",
+        f"{TESTS}/test_taking_in.py -k must_be_what",
+    ),
+    Mutation(
+        "the mail in the copy of a lost database gets out of sight",
+        OWNER,
+        "            self._refuse_orphan(connection, findings.system)\n",
+        "",
+        f"{TESTS}/test_taking_in.py -k lost_database",
+    ),
+    Mutation(
+        "a shard is closed with mail in it",
+        "mailcore/nodes/closing.py",
+        "    if left:\n",
+        "    if False:\n",
+        f"{TESTS}/test_closing.py -k not_drained",
+    ),
+    Mutation(
+        "a shard is closed that its home has again",
+        "mailcore/replication/statements.py",
+        " where name = $1 and epoch = $2 and owner = $3 and state = 'draining' and wanted = '' and released = 0\"\n",
+        ' where name = $1"\n',
+        f"{TESTS}/test_closing.py -k comes_back_while",
+    ),
+    Mutation(
+        "a home uses a shard again that was closed",
+        OWNER,
+        "        if row.state == CLOSED:\n",
+        "        if False:\n",
+        f"{TESTS}/test_closing.py -k does_not_use",
     ),
 ]

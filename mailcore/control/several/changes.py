@@ -23,24 +23,26 @@ DEAD_SHOWN = 20
 
 def of_message(question: Question) -> Steps:
     """Passes a question about one message on to its shard."""
-    yield from question.passed_on(question.shard_of(question.arguments.get("queue_id")))
+    number = yield from question.find(question.arguments.get("queue_id"))
+    yield from question.passed_on(number)
 
 
 def working(question: Question) -> Steps:
     """Gives those of the messages that are active."""
     found: dict[str, Any] = {"messages": {}}
-    for number, ids in _by_shard(question, question.arguments.get("queue_ids", [])).items():
+    by_shard = yield from _by_shard(question, question.arguments.get("queue_ids", []))
+    for number, ids in by_shard.items():
         if number in question.numbers:
             found = add(found, (yield from question.ask(number, {**question.arguments, "queue_ids": ids})))
     yield emitted(found)
 
 
-def _by_shard(question: Question, queue_ids: list[Any]) -> dict[int, list[Any]]:
-    """Returns queue ids by the shard that is in them, whether it runs here or not."""
+def _by_shard(question: Question, queue_ids: list[Any]) -> Steps:
+    """Returns queue ids by the shard that has the message; -1: it does not run here."""
     found: dict[int, list[Any]] = {}
     for queue_id in queue_ids:
         try:
-            number = question.shard_of(queue_id)
+            number = yield from question.find(queue_id)
         except Refused:
             number = -1
         found.setdefault(number, []).append(queue_id)
@@ -50,11 +52,12 @@ def _by_shard(question: Question, queue_ids: list[Any]) -> dict[int, list[Any]]:
 def change(question: Question) -> Steps:
     """Changes chosen messages: each in its shard."""
     arguments = question.arguments
-    ids = _by_shard(question, arguments.get("queue_ids", []))
+    ids = yield from _by_shard(question, arguments.get("queue_ids", []))
     places: dict[int, list[Any]] = {}
     for place in arguments.get("messages", []):
         queue_id = place[0] if isinstance(place, list | tuple) and place else None
-        places.setdefault(next(iter(_by_shard(question, [queue_id]))), []).append(place)
+        by_shard = yield from _by_shard(question, [queue_id])
+        places.setdefault(next(iter(by_shard)), []).append(place)
     result: dict[str, Any] = {}
     errors: dict[int, ControlError] = {}
     for number in sorted({*ids, *places}) or question.here[:1]:

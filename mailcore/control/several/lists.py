@@ -9,6 +9,7 @@ left out of the rest of the list, and each page says so.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 from typing import Any
 
@@ -175,7 +176,8 @@ def search(question: Question) -> Steps:
     limit = arguments.get("limit", 50)
     numbers = question.numbers
     if isinstance(arguments.get("queue_id"), str):
-        numbers = [question.shard_of(arguments["queue_id"])]
+        with contextlib.suppress(Refused):  # its id may have no number, or an older one
+            numbers = [question.shard_of(arguments["queue_id"])]
     at, own = _place(arguments.get("cursor", ""), numbers[0])
     answers, items = Answers(nodes=question.nodes), list[Any]()
     cursor: str | None = None

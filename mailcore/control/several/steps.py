@@ -156,6 +156,25 @@ class Question:
                 return each.number
         raise Refused.of(self.elsewhere(number))
 
+    def find(self, queue_id: object) -> Steps:
+        """Returns the shard of a message, as ``shard_of``. Raises Refused.
+
+        A queue that became a shard has messages whose ids bear no number, or an older one: then each shard is asked.
+        """
+        try:
+            return self.shard_of(queue_id)
+        except Refused:
+            for number in self.numbers:
+                try:
+                    parts = yield from self.parts(number, {"queue_id": queue_id, "limit": 1}, "search")
+                except ControlError:
+                    continue
+                if any(part["items"] for part in parts):
+                    return number
+            if isinstance(queue_id, str) and not shard_of(queue_id):
+                return self.numbers[0]  # which knows of no such message
+            raise
+
     def elsewhere(self, number: int) -> Fault:
         """Returns why nothing is known of a message of a shard that does not run here."""
         where = "no node has" if self.nodes else "does not run on this node"

@@ -1,0 +1,266 @@
+"""``waypost shard import|rebuild|close``: the mail of a disk becomes a shard, and a shard that has drained ends."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from mailcore.cli.database import asked
+from mailcore.config.settings import Settings, shard_place
+from mailcore.config.shards import adopted, of_shard
+from mailcore.control.drained import left_in
+from mailcore.counted import counted
+from mailcore.faults import FaultError
+from mailcore.log.disk import Disk
+from mailcore.log.segment import SegmentTooNew
+from mailcore.nodes import kept
+from mailcore.nodes.closing import close
+from mailcore.nodes.opening import open_or_make
+from mailcore.nodes.parameters import parameters_of, shard_of
+from mailcore.nodes.taking_in import CannotTakeIn, Source, Taken, abandon, aside_source, copied_shard, take_in
+from mailcore.queue.reserved_time import ReservedTooNew
+from mailcore.queue.restored import RestoredDamaged
+from mailcore.queue.shard_copy import read_copy, read_taking_in
+from mailcore.replication.connection import Connection
+from mailcore.replication.faults import StoreError
+from mailcore.replication.shard import ShardRow
+from mailcore.supervisor.preparation import HomeError, prepare_home
+from mailcore.terminal.command import DONE, NOT_DONE, NOT_RUNNING, UsageError, add_common, settings_of
+from mailcore.terminal.output import complain, complain_fault, plain, print_json, say
+
+__all__ = ["add_mail_commands"]
+
+IMPORT_HELP = "take the queue and the spool on this disk into the database, as this home's shard"
+REBUILD_HELP = "make a shard from the files of this node, when its database is lost; its mail is held"
+CLOSE_HELP = "close a shard for good that another node has adopted and that has drained"
+_UNREADABLE = (HomeError, ReservedTooNew, RestoredDamaged, SegmentTooNew, msgspec.MsgspecError)
+
+_Result = TypeVar("_Result")
+
+
+def add_mail_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the subcommands of this file."""
+    importing = commands.add_parser(
+        "import",
+        help=IMPORT_HELP,
+        description=f"{_sentence(IMPORT_HELP)} Stop Waypost first. It may be interrupted and given again: until it ends the"
+        " mail is that of the disk, and waits; then it is that of the shard.",
+    )
+    importing.add_argument(
+        "--abandon", action="store_true", help="give up what was begun: the mail is the disk's again"
+    )
+    add_common(importing)
+    importing.set_defaults(run=_import)
+    rebuilding = commands.add_parser(
+        "rebuild",
+        help=REBUILD_HELP,
+        description=f"{_sentence(REBUILD_HELP)} It may have been delivered since. Stop Waypost first, unless --from is given."
+        " It may be interrupted and given again.",
+    )
+    rebuilding.add_argument(
+        "shard", metavar="SHARD", help="name of the shard; with --from, one that the database does not have"
+    )
+    rebuilding.add_argument(
+        "--from",
+        dest="aside",
+        metavar="ASIDE",
+        help="name of a directory aside-… in the queue and the spool: files put aside",
+    )
+    rebuilding.add_argument("--abandon", action="store_true", help="give up what was begun")
+    add_common(rebuilding)
+    rebuilding.set_defaults(run=_rebuild)
+    closing = commands.add_parser(
+        "close",
+        help=CLOSE_HELP,
+        description=f"{_sentence(CLOSE_HELP)} Give it on the node that has the shard. Its processes end, and its number is not"
+        " used again. A home that comes back needs a shard of another name.",
+    )
+    closing.add_argument("shard", metavar="SHARD", help="name of the shard")
+    add_common(closing)
+    closing.set_defaults(run=_close)
+
+
+def _sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}."
+
+
+# -- taking in
+
+
+def _import(arguments: argparse.Namespace) -> int:
+    settings = _home(arguments)
+    source = Source(settings, shard_of(settings))
+    disk = Disk()
+    if not arguments.abandon and read_taking_in(disk, source.queue) is None:
+        copy = read_copy(disk, source.queue)
+        if copy is not None:
+            raise UsageError(
+                f"shard import: {source.queue} is the copy of shard {copy.shard}. If its database is lost, run waypost shard"
+                f" rebuild {copy.shard}."
+            )
+        _refuse_empty(disk, settings)
+    return _run(arguments, source, locked=True)
+
+
+def _rebuild(arguments: argparse.Namespace) -> int:
+    settings, disk = _home(arguments), Disk()
+    command = f"waypost shard rebuild {arguments.shard}"
+    if arguments.aside:
+        if not re.fullmatch(r"aside-[^/]+", arguments.aside):
+            raise UsageError(
+                "shard rebuild: argument --from: must be the name of a directory aside-… in the queue directory"
+            )
+        source = aside_source(
+            Source(settings, arguments.shard, is_held=True, command=f"{command} --from {arguments.aside}"),
+            arguments.aside,
+        )
+        if not arguments.abandon:
+            _refuse_empty(disk, source.settings)
+        return _run(arguments, source, locked=False)
+    places = [settings, *_adopted_places(settings, arguments.shard)]
+    found = [each for each in places if copied_shard(disk, each) == arguments.shard]
+    if not found:
+        raise UsageError(f"shard rebuild: no files here are the copy of a shard {arguments.shard}; waypost shard import takes a"
+                         " queue in that was on the disk alone")  # fmt: skip
+    if not arguments.abandon:
+        _refuse_empty(disk, found[0])
+    return _run(arguments, Source(found[0], arguments.shard, is_held=True, command=command), locked=True)
+
+
+def _home(arguments: argparse.Namespace) -> Settings:
+    settings = settings_of(arguments)
+    if not settings.nodes.is_on:
+        raise UsageError("shard: no database keeps this queue; set database in [nodes]")
+    return of_shard(settings, 0)
+
+
+def _adopted_places(settings: Settings, shard: str) -> list[Settings]:
+    """Returns the settings of the places in which shards of other nodes were."""
+    directory = settings.home / shard_place(Path(), 1).parent
+    names = [each.name for each in directory.iterdir()] if directory.is_dir() else []
+    return [adopted(settings, int(name), shard) for name in sorted(names) if re.fullmatch("[0-9]{2}", name)]
+
+
+def _refuse_empty(disk: Disk, settings: Settings) -> None:
+    if next(kept.kept_files(disk, settings), None) is None:
+        raise UsageError(f"shard: {settings.queue_directory} has no queue")
+
+
+@contextlib.contextmanager
+def _stopped(settings: Settings, locked: bool) -> Iterator[None]:
+    """Holds the lock of the home, so that no Waypost runs or starts meanwhile. Raises HomeError."""
+    lock = prepare_home(settings) if locked else -1
+    try:
+        yield
+    finally:
+        _give_to_owner(settings)
+        if lock >= 0:
+            os.close(lock)
+
+
+def _give_to_owner(settings: Settings) -> None:
+    """Gives what root has made to the owner of the home."""
+    if os.geteuid() != 0:
+        return
+    owner = settings.home.stat()
+    for directory in (settings.home, settings.place, settings.queue_directory, settings.run_directory):
+        for path in [directory, *directory.iterdir()] if directory.is_dir() else []:
+            if not path.is_symlink() and path.stat().st_uid == 0 and owner.st_uid:
+                shutil.chown(path, owner.st_uid, owner.st_gid)
+
+
+def _run(arguments: argparse.Namespace, source: Source, *, locked: bool) -> int:
+    def tell(words: str) -> None:
+        if not arguments.json:
+            say(plain(words))
+
+    def work(connection: Connection, system: int) -> Taken | None:
+        if arguments.abandon:
+            abandon(source.settings, connection)
+            return None
+        return take_in(source, connection, system, say=tell)
+
+    status, taken = _with_database(source.settings, locked, work)
+    if status != DONE:
+        return status
+    if taken is None:
+        if arguments.json:
+            print_json({"shard": source.shard, "abandoned": True})
+        else:
+            say("the mail is that of this disk again")
+        return DONE
+    if arguments.json:
+        print_json(
+            {
+                "shard": taken.shard.name, "number": taken.shard.number, "files": taken.files, "bytes": taken.bytes,
+                "held": source.is_held, "was_there": taken.was_there, "damaged": taken.lost_count, "damages": taken.lost,
+            }
+        )  # fmt: skip
+        return DONE
+    if taken.was_there:
+        say(plain(f"shard {taken.shard.name} has the mail already"))
+    else:
+        held = ", and its mail is held" if source.is_held else ""
+        say(plain(f"shard {taken.shard.name} has {counted(taken.files, 'file')} of {taken.bytes} bytes{held}"))
+    for each in taken.lost:
+        say(plain(f"damaged: {each}"))
+    if taken.lost_count > len(taken.lost):
+        say(f"damaged: {taken.lost_count - len(taken.lost)} more")
+    return DONE
+
+
+def _with_database(
+    settings: Settings, locked: bool, work: Callable[[Connection, int], _Result]
+) -> tuple[int, _Result | None]:
+    """Returns the exit status, and what ``work`` returned. A database without tables gets them."""
+    try:
+        with _stopped(settings, locked):
+            connection, findings = open_or_make(parameters_of(settings))
+            try:
+                return DONE, work(connection, findings.system)
+            finally:
+                connection.close()
+    except CannotTakeIn as error:
+        complain_fault(error.fault)
+        return NOT_DONE, None
+    except StoreError as error:
+        complain_fault(error.fault)
+        return NOT_RUNNING, None
+    except FaultError as error:
+        complain_fault(error.fault)
+        return NOT_DONE, None
+    except OSError as error:
+        complain(
+            f"{error.filename or settings.place}: {error.strerror or error}; when that is mended, give the command again"
+        )
+        return NOT_DONE, None
+    except _UNREADABLE as error:
+        complain(f"{error}; nothing was taken in")
+        return NOT_DONE, None
+
+
+# -- closing
+
+
+def _close(arguments: argparse.Namespace) -> int:
+    settings = settings_of(arguments)
+
+    def work(connection: Connection) -> ShardRow:
+        return close(connection, settings, arguments.shard, lambda shard: left_in(shard, exports=True))
+
+    status, row = asked(settings, "shard", work)
+    if row is None:
+        return status
+    if arguments.json:
+        print_json({"shard": row.name, "number": row.number, "state": row.state})
+    else:
+        say(plain(f"shard {row.name} is closed; its events stay for as long as keep_days of [export] says"))
+    return DONE
