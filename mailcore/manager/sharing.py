@@ -233,14 +233,21 @@ class Sharing:
         wanted: dict[str, int] = {}
         for demand in self._shared.demands():
             wanted[demand.destination] = demand.wanted
-            if demand.rate_delay > 0:
-                rate = rate_of(demand.destination)
-                parts = math.ceil(PARTS * demand.entries * demand.rate_delay / RATE_S)
-                wanted[rate] = min(PARTS, parts) if rate in self._sought else PARTS
+            for name, delay in (
+                (demand.destination, demand.rate_delay),
+                (demand.transport, demand.transport_rate_delay),
+            ):
+                if delay > 0:
+                    rate = rate_of(name)
+                    parts = wanted.get(rate, 0) + math.ceil(PARTS * demand.entries * delay / RATE_S)
+                    wanted[rate] = min(PARTS, parts) if rate in self._sought else PARTS
         for name, offers in self._offered.items():
             wanted[name] = wanted.get(name, 0) + len(offers)
-            if self._context.scheduler.tuning.destination(name).destination_rate_delay > 0:
+            tuning, transport = self._context.scheduler.tuning, transport_of(name)
+            if tuning.destination(name).destination_rate_delay > 0:
                 wanted[rate_of(name)] = PARTS
+            if tuning.transport(transport).transport_rate_delay > 0:
+                wanted[rate_of(transport)] = PARTS
         in_use = self._slots.totals(now)
         for name in in_use.keys() - self._sought:  # a connection at rest keeps its place while no other queue wants it
             wanted[name] = max(wanted.get(name, 0), in_use[name])
@@ -323,9 +330,9 @@ class Sharing:
     def _look(self) -> None:
         self._looking = False
         starved, idle = self._shared.starved, self._shared.idle
-        if any(name not in self._refused and rate_of(name) not in self._refused for name in starved):
+        if any(self._refused.isdisjoint(names_of(name)) for name in starved):
             self.ask_soon()
-        given_back = [name for name in idle if name in self._sought or rate_of(name) in self._sought]
+        given_back = [name for name in idle if not self._sought.isdisjoint(names_of(name))]
         if resting := {name for name in given_back if self._slots.resting(name)}:
             self._returning |= resting
             self._tell()  # then they are closed, and ``kept`` asks
@@ -342,7 +349,12 @@ class Sharing:
         self._closed.clear()
         given = dict.fromkeys(self._wanted, 0) if now < self._holder.until else {}
         given |= self._holder.given(now)
-        shares = {name: Share(number, given.get(rate_of(name), 0) / PARTS) for name, number in given.items()}
+        shares = {
+            name: Share(
+                number, given.get(rate_of(name), 0) / PARTS, given.get(rate_of(transport_of(name)), 0) / PARTS
+            )
+            for name, number in given.items()
+        }  # fmt: skip
         self._shared.give(shares, self._context.now() + self._holder.until - now)
         self._context.go_on()
 
@@ -424,3 +436,13 @@ class _GiverLink(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Looks for another giver, if no other connection was made meanwhile."""
         self._sharing.lost(self._transport)
+
+
+def transport_of(destination: str) -> str:
+    """Returns the transport of a destination, by its name."""
+    return destination.partition(":")[0]
+
+
+def names_of(destination: str) -> tuple[str, str, str]:
+    """Returns the names under which a destination's limit, its rate, and that of its transport are divided."""
+    return destination, rate_of(destination), rate_of(transport_of(destination))

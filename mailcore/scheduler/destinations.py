@@ -195,8 +195,13 @@ class Destinations:
         transport = destination.transport
         pause = transport.parameters.transport_rate_delay
         if pause > 0:
-            transport.rest_from, transport.rest_until = now, now + pause
-            self.timetable.at(transport, "rest_until", self._transport_rested)
+            transport.rest_from = now
+            self.transport_rest_until(transport, pause)
+
+    def transport_rest_until(self, transport: Transport, pause: float) -> None:
+        """Plans the end of a transport's pause, as ``rest_until``."""
+        transport.rest_until = _rested_at(transport, pause)
+        self.timetable.at(transport, "rest_until", self._transport_rested)
 
     def rest_until(self, destination: Destination, pause: float) -> None:
         """Plans the end of a pause that began with ``rest_from``.
@@ -204,9 +209,7 @@ class Destinations:
         With a part of the rate, the times between the beginnings of deliveries are as long as that part says: those of several
         queues add up to the rate, also when a delivery takes long.
         """
-        destination.rest_until = destination.rest_from + pause
-        if 0 < destination.part < 1:
-            destination.rest_until = max(destination.rest_until, destination.begun_at + pause / destination.part)
+        destination.rest_until = _rested_at(destination, pause)
         self.timetable.at(destination, "rest_until", self._rested)
 
     def _rested(self, destination: Destination) -> None:
@@ -236,8 +239,7 @@ class Destinations:
             transport.big_from = big_from(transport.parameters)
             self.recipients.count_pools()
             if transport.rest_until is not None:
-                transport.rest_until = transport.rest_from + transport.parameters.transport_rate_delay
-                self.timetable.at(transport, "rest_until", self._transport_rested)
+                self.transport_rest_until(transport, transport.parameters.transport_rate_delay)
             for job in transport.jobs:
                 classify(job, again=True)
             self.recipients.hand_on(transport)
@@ -256,3 +258,10 @@ class Destinations:
             self.rest_until(destination, parameters.destination_rate_delay)
         if not parameters.destination_concurrency_failed_cohort_limit:  # no destination is declared dead any longer
             self.revive(destination)
+
+
+def _rested_at(one: Destination | Transport, pause: float) -> float:
+    """Returns when a pause ends that began with ``rest_from``, for a part of the rate."""
+    if 0 < one.part < 1:
+        return max(one.rest_from + pause, one.begun_at + pause / one.part)
+    return one.rest_from + pause

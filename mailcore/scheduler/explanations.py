@@ -78,7 +78,8 @@ Postfix differs: there, deferred mail can fill the active queue.
 _TRANSPORT = {
     "process_limit": """
 The maximum number of concurrent deliveries of a transport, to all its destinations together. It divides the capacity of this
-host between transports; the window of a destination follows the capacity of a next hop.
+host between transports; the window of a destination follows the capacity of a next hop. Each shard of a host has the whole
+limit, and so has each node.
 
 If one slow destination can use all of them, give it a smaller destination_concurrency_limit, or a transport of its own.
 """,
@@ -129,7 +130,7 @@ destination does not prevent the other recipients of the same message from being
     "transport_rate_delay": """
 A pause after each delivery of the transport, to any destination. With a pause, deliveries are made one at a time. It is for
 lines and gateways that count messages, and it makes a transport slow: with 1 second there are at most 3 600 deliveries per
-hour. 0 means no pause.
+hour. Shards and nodes that share limits have one rate together. 0 means no pause.
 """,
 }
 

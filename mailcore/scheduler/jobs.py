@@ -296,9 +296,9 @@ class Transport:
     """
 
     __slots__ = (
-        "big", "big_from", "busy", "choice", "dead_until", "deaths", "deliveries_max", "destinations", "entries", "jobs",
-        "keeps_classes", "name", "parameters", "queued", "reason", "rest_from", "rest_until", "serial", "sizes", "slots_unused",
-        "unread", "unused",
+        "begun_at", "big", "big_from", "busy", "choice", "dead_until", "deaths", "deliveries_max", "destinations", "entries",
+        "jobs", "keeps_classes", "name", "parameters", "part", "queued", "reason", "rest_from", "rest_until", "serial", "sizes",
+        "slots_unused", "unread", "unused",
     )  # fmt: skip
 
     def __init__(self, name: str, parameters: TransportParameters) -> None:
@@ -319,6 +319,8 @@ class Transport:
         self.dead_until: float | None = None
         self.rest_from = 0.0  # the end of the last delivery, where there is a transport_rate_delay,
         self.rest_until: float | None = None  # and the end of that
+        self.part = 1.0  # of its rate, where several queues share it (``shared``)
+        self.begun_at = 0.0  # when the last delivery was selected
         self.reason = ""
         self.deaths = 0
         # Recipients (``recipients``)

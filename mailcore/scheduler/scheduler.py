@@ -152,7 +152,7 @@ class Scheduler:
         count_selected(job)
         destination.busy += 1
         if destination.share < UNSHARED:
-            destination.begun_at = now
+            destination.begun_at = transport.begun_at = now
         destination.entries += 1
         transport.busy += 1
         transport.entries += 1

@@ -5,7 +5,7 @@ program: it changes once a second, and may be zero. Beside it, the window contin
 
 Laws
 - Without a share no delivery begins. All shares end at one time, unless others are given before.
-- A part of a rate makes the pauses longer in proportion.
+- A part of a rate, of a destination or a transport, makes the pauses longer in proportion.
 - A destination that another queue found dead is dead here, too, until the same time, or until it is said to be alive.
 
 Keeps law: shares-within-limit (docs/laws.md).
@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
-from mailcore.scheduler.jobs import Destination
+from mailcore.scheduler.jobs import Destination, Transport
 from mailcore.scheduler.timetable import Timetable
 
 __all__ = ["UNKNOWN", "Demand", "Share", "Shared"]
@@ -30,9 +30,10 @@ class Share(NamedTuple):
 
     connections: int
     part: float = 1.0  # of its rate
+    transport_part: float = 1.0  # of the rate of its transport
 
 
-_NO_ANSWER = Share(UNKNOWN, 0.0)
+_NO_ANSWER = Share(UNKNOWN, 0.0, 0.0)
 
 
 class Demand(NamedTuple):
@@ -42,6 +43,8 @@ class Demand(NamedTuple):
     wanted: int  # deliveries at once
     entries: int  # in flight, and at least those that wait
     rate_delay: float
+    transport: str = ""
+    transport_rate_delay: float = 0.0
 
 
 class _Owner(Protocol):
@@ -64,6 +67,9 @@ class _Owner(Protocol):
 
     def rest_until(self, destination: Destination, pause: float) -> None:
         """Plans the end of a pause."""
+
+    def transport_rest_until(self, transport: Transport, pause: float) -> None:
+        """Plans the end of a transport's pause."""
 
 
 class Shared:
@@ -103,6 +109,7 @@ class Shared:
             parameters = destination.parameters
             waiting = max(destination.waiting, -(-destination.queued // destination.recipient_limit))
             entries = destination.busy + waiting
+            transport = destination.transport
             if destination.dead_until is not None or parameters.suspended_until is not None:
                 yield Demand(name, destination.busy, destination.busy, 0.0)
                 continue
@@ -110,7 +117,10 @@ class Shared:
             # A window that feedback has narrowed widens by one at a time; another may be at the limit before the next question.
             narrow = window < min(parameters.initial_destination_concurrency, destination.limit)
             most = window + 1 if narrow else destination.limit
-            yield Demand(name, min(entries, most, destination.limit), entries, parameters.destination_rate_delay)
+            yield Demand(
+                name, min(entries, most, destination.limit), entries, parameters.destination_rate_delay,
+                transport.name, transport.parameters.transport_rate_delay,
+            )  # fmt: skip
 
     def give(self, shares: Mapping[str, Share], until: float) -> None:
         """Makes these all shares that there are, until then. Takes time with the destinations that have mail."""
@@ -142,6 +152,15 @@ class Shared:
                 destination.part = share.part
                 if destination.rest_until is not None:
                     self._owner.rest_until(destination, pause)
+        transport = destination.transport
+        pause = transport.parameters.transport_rate_delay
+        if pause > 0:
+            if share.transport_part <= 0:
+                destination.share = min(0, share.connections)
+            elif share.transport_part != transport.part:
+                transport.part = share.transport_part
+                if transport.rest_until is not None:
+                    self._owner.transport_rest_until(transport, pause)
         if destination.queued and before < destination.share:
             self._owner.opened(destination)
 

@@ -315,13 +315,17 @@ async def test_what_one_found_dead_another_does_not_try_and_both_know_when_it_li
     assert other.state() != "dead"
 
 
-async def test_a_rate_is_divided_and_one_alone_has_all_of_it(host: Host, quick: None) -> None:
-    rated = Transport(destination_rate_delay=0.01, destination_concurrency_limit=5)
+@pytest.mark.parametrize("kind", ["destination_rate_delay", "transport_rate_delay"])
+async def test_a_rate_is_divided_and_one_alone_has_all_of_it(host: Host, quick: None, kind: str) -> None:
+    rates: dict[str, Any] = {kind: 0.01}
+    rated = Transport(destination_concurrency_limit=5, **rates)
     one, other = await host.start(rated), await host.start(rated)
 
     def part(queue: Queue) -> Any:
         destination = queue.manager.context.scheduler._destinations.active.get(NEXT_HOP)
-        return None if destination is None else destination.part
+        if destination is None:
+            return None
+        return destination.part if kind.startswith("destination") else destination.transport.part
 
     await one.accept(400)
     await one.until(lambda: part(one) == 1.0)

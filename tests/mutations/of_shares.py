@@ -193,9 +193,23 @@ MUTATIONS = [
     Mutation(
         "a part of a rate is the whole rate",
         "mailcore/scheduler/destinations.py",
-        "        if 0 < destination.part < 1:\n",
-        "        if False:\n",
+        "    if 0 < one.part < 1:\n",
+        "    if False:\n",
         SCHEDULER,
+    ),
+    Mutation(
+        "a queue without a part of a transport's rate delivers",
+        "mailcore/scheduler/shared.py",
+        "            if share.transport_part <= 0:\n",
+        "            if False:\n",
+        SCHEDULER,
+    ),
+    Mutation(
+        "the rate of a transport is each queue's own",
+        "mailcore/manager/sharing.py",
+        "given.get(rate_of(transport_of(name)), 0) / PARTS",
+        "1.0",
+        "tests/manager/test_sharing.py -k rate_is_divided",
     ),
     Mutation(
         "a process takes the row of a giver that renews it",

@@ -107,7 +107,12 @@ async def test_law_shares_nodes_that_cannot_reach_the_giver_keep_to_the_end_of_t
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("nodes", [{"transports.smtp": {"destination_rate_delay": 0.1}}], indirect=True)
+@pytest.mark.parametrize(
+    "nodes",
+    [{"transports.smtp": {"destination_rate_delay": 0.1}}, {"transports.smtp": {"transport_rate_delay": 0.1}}],
+    ids=["destination", "transport"],
+    indirect=True,
+)
 async def test_a_rate_over_all_nodes_is_never_exceeded(nodes: Joined) -> None:
     """Of a slow machine it can only be said that it is not faster."""
     nodes.sink.takes_s = 0.0

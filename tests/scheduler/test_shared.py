@@ -118,7 +118,7 @@ def test_the_window_learns_beside_the_share() -> None:
 def test_as_much_is_wanted_as_there_is_mail_for(messages: int, wanted: int) -> None:
     queue = Queue()
     queue.accept(messages)
-    assert list(queue.shared.demands()) == [Demand(NAME, wanted, messages, 0.0)]
+    assert list(queue.shared.demands()) == [Demand(NAME, wanted, messages, 0.0, "smtp", 0.0)]
 
 
 def test_a_window_that_failures_have_narrowed_wants_one_more() -> None:
@@ -135,11 +135,19 @@ def test_a_window_that_failures_have_narrowed_wants_one_more() -> None:
 # -- rates
 
 
-def spread(part: float, takes_s: float = 0.01, messages: int = 5) -> list[float]:
+DESTINATION, TRANSPORT = "destination_rate_delay", "transport_rate_delay"
+OF_EACH = pytest.mark.parametrize("kind", [DESTINATION, TRANSPORT])
+
+
+def share(part: float, kind: str) -> Share:
+    return Share(1, part, 0.0) if kind == DESTINATION else Share(1, 0.0, part)
+
+
+def spread(part: float, takes_s: float = 0.01, messages: int = 5, kind: str = DESTINATION) -> list[float]:
     """When deliveries begin."""
-    queue = Queue(destination_rate_delay=0.1)
+    queue = Queue(**{kind: 0.1})
     queue.accept(messages)
-    queue.shared.give({NAME: Share(1, part)}, 1e9)
+    queue.shared.give({NAME: share(part, kind)}, 1e9)
     now, begun = 0.0, list[float]()
     while entries := queue.begin(now):
         (entry,) = entries
@@ -152,21 +160,24 @@ def spread(part: float, takes_s: float = 0.01, messages: int = 5) -> list[float]
     return begun
 
 
-def test_alone_the_pause_is_what_was_set() -> None:
-    assert spread(1.0) == [0.0, 0.11, 0.22, 0.33, 0.44]
+@OF_EACH
+def test_alone_the_pause_is_what_was_set(kind: str) -> None:
+    assert spread(1.0, kind=kind) == [0.0, 0.11, 0.22, 0.33, 0.44]
 
 
-def test_a_third_of_the_rate_is_three_times_as_long_from_one_beginning_to_the_next() -> None:
-    assert spread(1 / 3) == [0.0, 0.3, 0.6, 0.9, 1.2]
+@OF_EACH
+def test_a_third_of_the_rate_is_three_times_as_long_from_one_beginning_to_the_next(kind: str) -> None:
+    assert spread(1 / 3, kind=kind) == [0.0, 0.3, 0.6, 0.9, 1.2]
 
 
+@OF_EACH
 @pytest.mark.parametrize("parts", [(1 / 3, 1 / 3, 1 / 3), (0.5, 0.25, 0.25), (0.05, 0.45, 0.5)])
 @pytest.mark.parametrize("takes_s", [0.005, 0.03, 0.09])
 def test_those_of_several_queues_add_up_to_the_rate_within_five_percent(
-    parts: tuple[float, ...], takes_s: float
+    parts: tuple[float, ...], takes_s: float, kind: str
 ) -> None:
     """Ten a second for a hundred seconds."""
-    begun = [at for part in parts for at in spread(part, takes_s, messages=1100)]
+    begun = [at for part in parts for at in spread(part, takes_s, messages=1100, kind=kind)]
     assert 950 <= sum(at < 100 for at in begun) <= 1000 + len(parts)
 
 
@@ -174,18 +185,31 @@ def test_the_pause_behind_a_delivery_that_took_long_is_what_was_set() -> None:
     assert spread(1 / 3, takes_s=0.5, messages=3) == [0.0, 0.6, 1.2]
 
 
-def test_without_a_part_of_the_rate_nothing_begins() -> None:
-    assert spread(0.0) == []
+@OF_EACH
+def test_without_a_part_of_the_rate_nothing_begins(kind: str) -> None:
+    assert spread(0.0, kind=kind) == []
 
 
-def test_another_part_holds_for_the_pause_that_has_begun() -> None:
-    queue = Queue(destination_rate_delay=0.1)
+def test_the_rate_of_a_transport_holds_over_its_destinations() -> None:
+    queue = Queue(transport_rate_delay=0.1)
+    for name in (NAME, "smtp:example.net"):
+        queue.scheduler.admit(f"M{name}", 0, [(0, "smtp", name)], 0.0)
+    queue.shared.give(dict.fromkeys((NAME, "smtp:example.net"), Share(5, 0.0, 0.25)), 1e9)
+    (entry,) = queue.begin(0.0)
+    queue.end(entry, 0.01)
+    assert queue.begin(0.39) == []
+    assert len(queue.begin(0.4)) == 1
+
+
+@OF_EACH
+def test_another_part_holds_for_the_pause_that_has_begun(kind: str) -> None:
+    queue = Queue(**{kind: 0.1})
     queue.accept(5)
-    queue.shared.give({NAME: Share(1, 0.1)}, 1e9)
+    queue.shared.give({NAME: share(0.1, kind)}, 1e9)
     (entry,) = queue.begin(0.0)
     queue.end(entry, 0.01)
     assert queue.scheduler.wake_at() == 1.0
-    queue.shared.give({NAME: Share(1, 0.5)}, 1e9)
+    queue.shared.give({NAME: share(0.5, kind)}, 1e9)
     assert queue.begin(0.19) == []
     assert len(queue.begin(0.2)) == 1
 
