@@ -61,7 +61,7 @@ from mailcore.replication.connection import Connection
 from mailcore.replication.ending import HELD, begin_again, free_files, free_writers, give_up
 from mailcore.replication.faults import Lost, ServerError
 from mailcore.replication.node_row import beat_node
-from mailcore.replication.shard import ShardRow, confirm_owner, read_shard, register, reserve_ids, set_state
+from mailcore.replication.shard import ShardRow, confirm_owner, place, read_shard, register, reserve_ids, set_state
 from mailcore.replication.snapshot import Snapshot, StoredFile, snapshot
 from mailcore.replication.writer import StoreWriter
 
@@ -236,6 +236,8 @@ class _TakingIn:
         self._verify(row, taken)
         self._step("open")
         set_state(self._connection, row, "open" if source.is_own else "draining")
+        if not source.is_own:  # this node takes it, also if it leaves the shards of others to others
+            place(self._connection, row, node_of(self._settings), node_of(self._settings))
         self._step("finish")
         _finish(disk, self._settings, self._connection, row, self._system)
         return taken

@@ -1,0 +1,120 @@
+"""``waypost shard import|rebuild|close`` on a terminal: what they take, what they say, and with which status they end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mailcore.cli.main import main
+from mailcore.config.settings import Settings
+from mailcore.config.shards import adopted, of_shard
+from mailcore.log.disk import Disk
+from mailcore.queue.shard_copy import ShardCopy, read_copy, write_copy
+from mailcore.supervisor.preparation import prepare_home
+from tests.nodes.node import conninfo_of
+from tests.nodes.test_owner import home
+from tests.nodes.test_taking_in import Forked, disk_has_it, queue_on_disk, taken_in
+from tests.replication.cluster import Cluster
+from tests.replication.writing import add_shard
+
+Captured = pytest.CaptureFixture[str]
+
+
+def given(cluster: Cluster, settings: Settings, *words: str) -> int:
+    config = settings.home / "waypost.toml"
+    config.write_text(
+        f'home = "{settings.home}"\n[nodes]\ndatabase = "{conninfo_of(cluster)}"\nnode = "a"\nshard = "north"\n'
+    )
+    return main(["shard", *words, "--config", str(config)])
+
+
+def rows(cluster: Cluster) -> list[tuple[str, ...]]:
+    return cluster.primary.sql("select name, number, state, placed from waypost.shard order by number")
+
+
+def test_an_import_is_given_up_and_given_again(cluster: Cluster, tmp_path: Path, capsys: Captured) -> None:
+    settings = queue_on_disk(tmp_path, cluster)
+    assert Forked(lambda step: taken_in(settings, step), lambda _, name: name == "open").wait()
+    assert given(cluster, settings, "import", "--abandon") == 0
+    assert "the mail is that of this disk again" in capsys.readouterr().out
+    assert disk_has_it(settings)
+    assert rows(cluster) == []
+    assert given(cluster, settings, "import", "--abandon") == 1
+    assert "is not being taken into a database" in capsys.readouterr().err
+    assert given(cluster, settings, "import", "--json") == 0
+    done = json.loads(capsys.readouterr().out)
+    assert (done["shard"], done["number"], done["held"], done["damaged"]) == ("north", 1, False, 0)
+    assert rows(cluster) == [("north", "1", "open", "")]
+    assert given(cluster, settings, "import") == 2
+    assert "is the copy of shard north" in capsys.readouterr().err
+
+
+def test_a_home_that_runs_or_has_no_queue_is_refused(cluster: Cluster, tmp_path: Path, capsys: Captured) -> None:
+    settings = home(tmp_path, cluster, "a", "north")
+    assert given(cluster, settings, "import") == 2
+    assert "has no queue" in capsys.readouterr().err
+    (tmp_path / "x").mkdir()
+    settings = queue_on_disk(tmp_path / "x", cluster)
+    lock = prepare_home(of_shard(settings, 0))
+    assert given(cluster, settings, "import") == 1
+    assert "another Waypost" in capsys.readouterr().err
+    assert disk_has_it(settings)
+    assert lock >= 0
+
+
+def test_a_copy_is_rebuilt_and_what_was_put_aside_becomes_another_shard(
+    cluster: Cluster, tmp_path: Path, capsys: Captured
+) -> None:
+    settings = queue_on_disk(tmp_path, cluster)
+    assert given(cluster, settings, "rebuild", "north") == 2
+    assert "no files here are the copy of a shard north" in capsys.readouterr().err
+    aside = "aside-20260102T030405"
+    for directory in (settings.queue_directory, settings.spool_directory):
+        names = [each for each in directory.iterdir() if not each.name.startswith(("identity", "aside"))]
+        (directory / aside).mkdir()
+        for each in names:
+            each.rename(directory / aside / each.name)
+    (tmp_path / "y").mkdir()
+    second = queue_on_disk(tmp_path / "y", cluster)
+    write_copy(Disk(), str(second.queue_directory), ShardCopy("north", 77))
+    assert given(cluster, second, "rebuild", "north") == 0
+    assert "and its mail is held" in capsys.readouterr().out
+    assert given(cluster, settings, "rebuild", "north", "--from", aside) == 1
+    assert "has a shard north already" in capsys.readouterr().err
+    assert given(cluster, settings, "rebuild", "lost", "--from", "../aside-1") == 2
+    assert given(cluster, settings, "rebuild", "lost", "--from", aside) == 0
+    assert rows(cluster) == [("north", "1", "open", ""), ("lost", "2", "draining", "a")]
+    # Where it lies, nothing is delivered: it stays.
+    assert (settings.queue_directory / aside / "journal").is_dir()
+    markers = cluster.primary.sql("select shard from waypost.state where file = 'queue/restored' order by shard")
+    assert markers == [("lost",), ("north",)]
+
+
+def test_the_copy_of_an_adopted_shard_is_rebuilt(cluster: Cluster, tmp_path: Path, capsys: Captured) -> None:
+    settings = queue_on_disk(tmp_path, cluster)
+    place = adopted(settings, 4, "south")
+    for here, there in (
+        (settings.queue_directory, place.queue_directory), (settings.spool_directory, place.spool_directory)
+    ):  # fmt: skip
+        there.parent.mkdir(parents=True, exist_ok=True)
+        here.rename(there)
+    write_copy(Disk(), str(place.queue_directory), ShardCopy("south", 77))
+    assert given(cluster, settings, "rebuild", "south") == 0
+    assert rows(cluster) == [("south", "1", "draining", "a")]
+    copy = read_copy(Disk(), str(place.queue_directory))
+    assert copy is not None
+    assert copy.system != 77
+    assert "shard south has" in capsys.readouterr().out
+
+
+def test_a_shard_that_does_not_answer_is_not_closed(cluster: Cluster, tmp_path: Path, capsys: Captured) -> None:
+    settings = home(tmp_path, cluster, "a", "north")
+    add_shard(cluster.primary, name="old", number=3, owner="a/x/y/z")
+    cluster.primary.sql("update waypost.shard set state = 'draining'")
+    assert given(cluster, settings, "close", "old") == 1
+    assert "what nobody can tell, because it does not answer" in capsys.readouterr().err
+    assert given(cluster, settings, "close", "none") == 1
+    assert "There is no shard none" in capsys.readouterr().err
+    assert rows(cluster) == [("old", "3", "draining", "")]
