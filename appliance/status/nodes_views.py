@@ -71,7 +71,9 @@ def _shard(shard: SeenShard, answer: Nodes) -> Shown:
         return Shown(shard, f"handed over to {shard.moves_to}", "warn")
     if shard.moves_to:
         return Shown(shard, f"moving to {shard.moves_to}", "warn")
-    if shard.renewed_s_ago >= SILENT_S:
+    if shard.state == "closed":
+        return Shown(shard, "closed", "")
+    if shard.state != "held" and shard.renewed_s_ago >= SILENT_S:
         return Shown(shard, "its owner is silent", "bad")
     if shard.state == "draining":
         return Shown(shard, "delivers, takes no mail", "warn")

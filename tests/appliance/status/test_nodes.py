@@ -72,6 +72,8 @@ def test_a_node(client: Client, change: dict[str, Any], badge: tuple[str, str]) 
         ({"moves_to": "mx2", "handed_over": True, "renewed_s_ago": 20.0}, ("warn", "handed over to mx2")),
         ({"state": "draining"}, ("warn", "delivers, takes no mail")),
         ({"state": "held"}, ("warn", "held")),
+        ({"state": "held", "renewed_s_ago": 900.0}, ("warn", "held")),
+        ({"state": "closed", "node": "", "renewed_s_ago": 90_000.0}, ("", "closed")),
     ],
 )
 def test_a_shard(client: Client, change: dict[str, Any], badge: tuple[str, str]) -> None:
