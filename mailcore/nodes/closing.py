@@ -17,6 +17,7 @@ from mailcore.config.shards import adopted
 from mailcore.faults import Code, FaultError
 from mailcore.nodes.kept import EVENTS
 from mailcore.nodes.parameters import node_of
+from mailcore.nodes.taking_in import PROOF
 from mailcore.replication.connection import Connection
 from mailcore.replication.ending import CLOSED, LAST, close_shard, free_files, free_some, free_writers
 from mailcore.replication.faults import ServerError
@@ -26,7 +27,8 @@ from mailcore.replication.writer import is_transient
 __all__ = ["CannotClose", "close", "tidy"]
 
 DAY_S = 86_400.0
-_BEHIND_EVENTS = f"{EVENTS}0"  # the name behind all that begin with "events/"
+# All names but those of events, and but the proof that the mail of a disk was taken in: its home may not know yet.
+_FREED = (("", f"{EVENTS}/"), (f"{EVENTS}0", PROOF), (f"{PROOF}0", LAST))
 
 Step = Callable[[str], None]
 
@@ -57,8 +59,8 @@ def close(
     if row.state != CLOSED:
         _close(connection, settings, row, left_in, step)
     step("free")
-    free_files(connection, shard, "", f"{EVENTS}/")
-    free_files(connection, shard, _BEHIND_EVENTS, LAST)
+    for first, last in _FREED:
+        free_files(connection, shard, first, last)
     step("free writers")
     free_writers(connection, shard)
     closed = read_shard(connection, shard)
@@ -100,8 +102,7 @@ def tidy(connection: Connection, shard: str, keep_days: int, now: float) -> bool
     oldest = time.strftime("%Y-%m-%d", time.gmtime(max(0.0, now - (keep_days + 1) * DAY_S)))
     count = 0
     for first, last in (
-        ("", f"{EVENTS}/"),
-        (_BEHIND_EVENTS, LAST),
+        *_FREED,
         (f"{EVENTS}/dt=", f"{EVENTS}/dt={oldest}"),
         (f"{EVENTS}/cuts/", f"{EVENTS}/cuts/{oldest}"),
     ):

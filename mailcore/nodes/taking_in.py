@@ -65,7 +65,7 @@ from mailcore.replication.shard import ShardRow, confirm_owner, place, read_shar
 from mailcore.replication.snapshot import Snapshot, StoredFile, snapshot
 from mailcore.replication.writer import StoreWriter
 
-__all__ = ["CannotTakeIn", "Source", "Taken", "abandon", "is_taken_in", "settle", "take_in"]
+__all__ = ["PROOF", "CannotTakeIn", "Source", "Taken", "abandon", "is_taken_in", "settle", "take_in"]
 
 WRITER = "i"
 PROOF = "import"  # a small file of the shard: whose files these are

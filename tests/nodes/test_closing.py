@@ -17,6 +17,7 @@ from mailcore.lab.lab import Lab
 from mailcore.nodes.closing import CannotClose, close, tidy
 from mailcore.nodes.owner import Gone
 from mailcore.nodes.parameters import parameters_of
+from mailcore.nodes.taking_in import CannotTakeIn
 from mailcore.replication.batch import Batch
 from mailcore.replication.connection import Connection
 from mailcore.replication.faults import Fenced
@@ -25,8 +26,8 @@ from mailcore.replication.writer import StoreWriter
 from tests.eventually import eventually
 from tests.nodes.node import Node
 from tests.nodes.test_adoption import row_of
-from tests.nodes.test_owner import Said, Step, appended, home, owned
-from tests.nodes.test_taking_in import Forked
+from tests.nodes.test_owner import Ends, Said, Step, appended, at_its_first_pause, home, owned
+from tests.nodes.test_taking_in import Forked, disk_has_it, given_up, queue_on_disk, taken_in
 from tests.nodes.test_ways_in import SMALL, injected, messages, over_smtp
 from tests.replication.cluster import Cluster
 from tests.replication.writing import add_shard
@@ -199,6 +200,25 @@ def test_a_home_that_comes_back_does_not_use_it_again(cluster: Cluster, tmp_path
     adopting = dataclasses.replace(settings, shard=1, nodes=dataclasses.replace(settings.nodes, shard="old"))
     with pytest.raises(Gone):
         Step(adopting).run()
+
+
+def test_a_home_that_never_heard_that_its_mail_was_taken_in_does_not_have_it_again(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Its command was killed behind the last step; then others have delivered everything, and closed the shard."""
+    settings = home(tmp_path, cluster, "a", "own")
+    gone = queue_on_disk(tmp_path, cluster, "old", "gone")
+    assert Forked(lambda step: taken_in(gone, step), lambda _, name: name == "finish").wait()
+    adopted_by(settings)
+    assert closed(settings).state == "closed"
+    with pytest.raises(CannotTakeIn, match="has all of the mail already"):
+        given_up(gone)
+    assert not disk_has_it(gone)
+    step = Step(gone, each=at_its_first_pause)
+    with pytest.raises(Ends):
+        step.run()
+    assert "shard old is closed for good" in step.said[-1]
+    assert not disk_has_it(gone)
 
 
 async def test_the_shard_of_a_node_that_is_gone_for_ever_is_closed_and_its_processes_end(
