@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mailcore.deliverer.mta_sts import StsPolicies
     from mailcore.deliverer.sealing import Sealing
     from mailcore.deliverer.tls_counting import TlsCounting
-    from mailcore.events.exporter import OpenDisk
+    from mailcore.events.exporter import OfNodes, OpenDisk
     from mailcore.manager.leasing import HeldShard
     from mailcore.pickup.verification import Verifier
     from mailcore.receiver.stored import ReceiverStores
@@ -213,7 +213,15 @@ async def _tls_reports(settings: Settings, *_: object) -> None:
 def _exporter() -> Main:
     from mailcore.events import exporter
 
-    return partial(exporter.main, _start_traces, _events_disk)
+    return partial(exporter.main, _start_traces, _events_disk, _of_nodes)
+
+
+def _of_nodes(settings: Settings) -> OfNodes | None:
+    if not settings.nodes.is_on:  # else the exporter does not load it
+        return None
+    from mailcore.nodes.for_reports import answer
+
+    return partial(answer, settings)
 
 
 def _events_disk(settings: Settings) -> OpenDisk | None:

@@ -32,7 +32,7 @@ from appliance.live.samples import keep_sample
 from appliance.live.snapshot import counts_of
 from appliance.reports import report_store
 from appliance.reports.preferences import in_force, yesterday
-from appliance.reports.shard_events import shard_events
+from appliance.reports.shard_events import event_places
 from appliance.webhooks.models import Webhook
 from mailcore.config.certificates import CertificateError, not_after
 from mailcore.control.client import ControlError, NotUnderstood
@@ -265,7 +265,7 @@ def _report(now: float) -> LastReport | Unknown:
         return LastReport()
     try:
         zone = in_force().zone
-        for directory in (settings.EVENTS_DIRECTORY, *shard_events().values(), settings.REPORTS_DIRECTORY / "gold"):
+        for directory in (*event_places(), settings.REPORTS_DIRECTORY / "gold"):
             if directory.exists():
                 os.listdir(directory)  # report_store takes what cannot be read for missing
     except DatabaseError as error:

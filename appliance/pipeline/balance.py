@@ -38,7 +38,7 @@ from appliance.pipeline.days import Day
 from appliance.pipeline.events import EventFile, nothing
 from appliance.pipeline.missing import Gap
 from appliance.pipeline.shard_cuts import Ends, displaced
-from appliance.pipeline.shards import shard_column, shard_number
+from appliance.pipeline.shards import label_of, shard_column, shard_number
 from appliance.pipeline.silver import Silver, outcome, read
 from mailcore.balance import Scope, difference, ends
 
@@ -137,7 +137,7 @@ class Balance:
     def with_shards(self, shards: Sequence[ShardBalance]) -> Balance:
         """Returns the balance of all shards, given that of each. It is balanced only if each is, and unknown if one is."""
         unknown = [each.why for each in shards if each.why]
-        red = [f"shard {each.shard}" for each in shards if each.balance.state == UNBALANCED]
+        red = [label_of(each.shard, each.name) for each in shards if each.balance.state == UNBALANCED]
         words, state = self.words, self.state
         if red:
             if state != UNBALANCED:
@@ -163,15 +163,19 @@ class ShardBalance:
     balance: Balance
     closed: bool = False  # it was empty at the end, and takes no mail any more
     why: str = ""  # its balance is unknown
+    name: str = ""  # in the database that keeps it
 
     def told(self) -> dict[str, Any]:
         """Returns it as values for the report's JSON; gaps, counters and messages are among those of the whole."""
+        which: dict[str, Any] = {"shard": self.shard, "closed": self.closed}
+        if self.name:
+            which["name"] = self.name
         if self.balance.state == UNCHECKED:  # not zero: its numbers are not known
-            return {"shard": self.shard, "closed": self.closed, "balances": None, "words": self.balance.words}
+            return {**which, "balances": None, "words": self.balance.words}
         left_out = ("suspects", "suspects_left_out", "gaps", "altered", "shards")
         told = {name: value for name, value in vars(self.balance).items() if name not in left_out}
         balances = {BALANCED: True, UNBALANCED: False}.get(self.balance.state)
-        return {"shard": self.shard, "closed": self.closed, "balances": balances, **told}
+        return {**which, "balances": balances, **told}
 
     def compared(self, gaps: Sequence[Gap], altered: Sequence[Altered] | None) -> ShardBalance:
         """Returns it, given what is missing of this shard and the counters that its files do not agree with."""
@@ -234,20 +238,18 @@ def _of_shard(rows: Sequence[Row], pair: Ends) -> ShardBalance:
     found = _compared(rows, pair.first, pair.last)
     if found.state == BALANCED and (many := sum(row["displaced"] for row in rows)):
         events = "1 event is" if many == 1 else f"{many} events are"
-        return _unknown(
-            pair, f"{events} on the wrong side of a count of shard {pair.shard}: it was not taken when it says"
-        )
+        return _unknown(pair, f"{events} on the wrong side of a count of {pair.label}: it was not taken when it says")
     start = pair.first.recipients - found.moved
     left = sum(amount for name, amount in amounts.items() if name != "accepted")
     end = start + amounts["accepted"] - left - (found.difference or 0)
     if min(start, end) < 0:
-        return ShardBalance(pair.shard, found, pair.closed)
+        return ShardBalance(pair.shard, found, pair.closed, name=pair.name)
     found = replace(found, queued_at_start=start, queued_at_end=end, **amounts)
-    return ShardBalance(pair.shard, found, pair.closed)
+    return ShardBalance(pair.shard, found, pair.closed, name=pair.name)
 
 
 def _unknown(pair: Ends, why: str) -> ShardBalance:
-    return ShardBalance(pair.shard, Balance(UNCHECKED, f"The balance is unknown: {why}."), pair.closed, why)
+    return ShardBalance(pair.shard, Balance(UNCHECKED, f"The balance is unknown: {why}."), pair.closed, why, pair.name)
 
 
 def _amounts(rows: Sequence[Row], measure: str, queued_at_start: int, queued_at_end: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +44,10 @@ from appliance.pipeline.daily_tables.windows import windows
 from appliance.pipeline.days import HOUR_S, Day, utc_days
 from appliance.pipeline.events import Damage, EventFile, SetAside, fingerprint, look
 from appliance.pipeline.missing import missing
+from appliance.pipeline.nodes import CLOSED, NO_NUMBER, NodesEvents, NodesShard
 from appliance.pipeline.rows import Unreadable
 from appliance.pipeline.shard_cuts import Ends, ends_of_shard, joined, known_before, stretch_of
-from appliance.pipeline.shards import Sources
+from appliance.pipeline.shards import Sources, label_of
 from appliance.pipeline.silver import VERSION as SILVER_VERSION
 from appliance.pipeline.silver import Silver, made, make
 from appliance.pipeline.store import VERSION, Store
@@ -87,6 +88,7 @@ class ReportBuilder:
     progress: Progress
     now: Callable[[], float] = time.time
     shards: Sources = field(default_factory=dict)  # the events of further shards of the node, by number
+    nodes: NodesEvents | None = None  # the events of all shards of several nodes, instead of those of this one
 
     def __post_init__(self) -> None:
         self.aside = SetAside(self.store.root / "set_aside.json")
@@ -124,14 +126,21 @@ class ReportBuilder:
 
     @property
     def _sources(self) -> Sources:
+        if self.nodes is not None:
+            return {number: shard.events for number, shard in self.nodes.shards.items()}
         return {0: self.events, **self.shards}
+
+    @property
+    def _said(self) -> int | None:
+        """Returns the number that all files have, if that is not the one of their shard."""
+        return None if self.nodes is None else NO_NUMBER
 
     def _look(self, dt: str) -> tuple[list[EventFile], list[Damage]]:
         """Returns the event files of a UTC day, of all shards, and those that are damaged."""
         good: list[EventFile] = []
         damaged: list[Damage] = []
         for shard, events in sorted(self._sources.items()):
-            found, broken = look(events, dt, self.aside, shard)
+            found, broken = look(events, dt, self.aside, shard, self._said)
             good += found
             damaged += broken
         return good, damaged
@@ -149,9 +158,9 @@ class ReportBuilder:
         so_far = self.now() < day.end
         self._left_out = [self.aside.fault] if self.aside.fault else []
         dts = day.partitions()
-        counted = {shard: cuts_in(events, shard) for shard, events in sorted(self._sources.items())}
-        cuts, unreadable = counted[0][0], [each for _, those in counted.values() for each in those]
-        pairs = self._pairs({shard: those for shard, (those, _) in counted.items()}, day, so_far)
+        counts, unreadable = self._counts()
+        pairs = self._pairs(counts, day, so_far)
+        cuts = counts.get(0, [])
         first, last = self._whole(pairs, day, so_far) if pairs else ends(cuts, day)
         both = [(first, last), *((pair.first, pair.last) for pair in pairs)]
         known = [(begin.at, finish.at) for begin, finish in both if begin is not None and finish is not None]
@@ -199,7 +208,19 @@ class ReportBuilder:
             return True
         if not isinstance(said, dict) or damaged(version):
             return True
-        return bool(said.get("zone") != day.zone or said.get("inputs") != self._inputs(day))
+        if said.get("zone") != day.zone or said.get("inputs") != self._inputs(day):
+            return True
+        # It was unknown because of a shard, which another node has counted since.
+        is_unknown = self.nodes is not None and (said.get("balance") or {}).get("balances") is None
+        return is_unknown and not any(pair.why for pair in self._pairs(self._counts()[0], day, so_far=False))
+
+    def _counts(self) -> tuple[dict[int, list[Cut]], list[str]]:
+        """Returns the counts of each shard, and the files that cannot be read."""
+        counts, unreadable = {}, []
+        for shard, events in sorted(self._sources.items()):
+            counts[shard], those = cuts_in(events, shard, self._said)
+            unreadable += those
+        return counts, unreadable
 
     def _inputs(self, day: Day) -> str:
         files = [each for dt in day.partitions() for each in self._look(dt)[0]]
@@ -291,10 +312,10 @@ class ReportBuilder:
 
     def _comparable(self, day: Day) -> Day | None:
         """Returns the day; None if its report was made before the day was over, or by a version that counted otherwise."""
-        said = self._said(day)
+        said = self._said_of(day)
         return None if said.get("so_far") or said.get("version", VERSION) != VERSION else day
 
-    def _said(self, day: Day) -> dict[str, Any]:
+    def _said_of(self, day: Day) -> dict[str, Any]:
         """Returns the summary of a day's report, empty if there is none."""
         version = self.store.current(f"gold/{day.name}")
         with contextlib.suppress(OSError, ValueError):
@@ -304,7 +325,7 @@ class ReportBuilder:
 
     def _day_before(self, day: Day, so_far: bool) -> dict[str, Any] | None:
         """Returns the figures of the day before, for a comparison; None if that day has no report."""
-        said = self._said(day.before(1))
+        said = self._said_of(day.before(1))
         if not said:
             return None
         return {
@@ -317,20 +338,46 @@ class ReportBuilder:
 
     def _pairs(self, cuts: Mapping[int, Sequence[Cut]], day: Day, so_far: bool) -> list[Ends]:
         """Returns the counts of each shard between which the day balances; none if the queue is alone."""
-        day_before = self._said(day.before(1))
-        before = known_before(day_before) or ({0} if day_before else set())
-        expected = before | known_before(self._said(day), also_closed=True)
-        if not self.shards and expected <= {0}:
+        nodes = self.nodes
+        day_before, is_named = self._said_of(day.before(1)), nodes is not None
+        before = known_before(day_before, named=is_named) or ({0: ""} if day_before and not is_named else {})
+        expected = before | known_before(self._said_of(day), also_closed=True, named=is_named)
+        if nodes is None and not self.shards and expected.keys() <= {0}:
             return []
         self.silver(day.partitions())
         found = []
         for shard, those in sorted(cuts.items()):
             files = [each for dt in day.partitions() for each in self._files[dt] if each.shard == shard]
-            pair = ends_of_shard(shard, those, day, files, so_far=so_far, known=shard in before)
+            if nodes is not None:
+                pair = self._pair_of(nodes, nodes.shards[shard], those, day, files, so_far, shard in before)
+            else:
+                pair = ends_of_shard(shard, those, day, files, so_far=so_far, known=shard in before)
             found += [] if pair is None else [pair]
-        gone = sorted(expected - cuts.keys())
-        found += [Ends(shard, why=f"the events of shard {shard} are not there") for shard in gone]
+        gone = sorted((shard, name) for shard, name in expected.items() if shard not in cuts)
+        found += [
+            Ends(shard, name=name, why=f"the events of {label_of(shard, name)} are not there") for shard, name in gone
+        ]
         return [] if [each.shard for each in found] == [0] else found
+
+    def _pair_of(
+        self,
+        nodes: NodesEvents,
+        shard: NodesShard,
+        cuts: Sequence[Cut],
+        day: Day,
+        files: Sequence[EventFile],
+        so_far: bool,
+        known: bool,
+    ) -> Ends | None:
+        """Returns the counts of a shard that a database keeps; None if it had no part in the day."""
+        why = nodes.why_unknown(shard, day, now=self.now()) or nodes.why_silent(shard, cuts, files, day)
+        if why:
+            return Ends(shard.number, name=shard.name, why=why)
+        if nodes.is_over(shard, cuts, files, day):
+            return None
+        if shard.state == CLOSED and cuts and not cuts[-1].messages:
+            cuts = [*cuts[:-1], replace(cuts[-1], closed=True)]
+        return ends_of_shard(shard.number, cuts, day, files, so_far=so_far, known=known, name=shard.name)
 
     def _whole(self, pairs: Sequence[Ends], day: Day, so_far: bool) -> tuple[Cut | None, Cut | None]:
         """Returns the counts of all shards that were counted, as one at the beginning and one at the end."""
@@ -356,7 +403,7 @@ class ReportBuilder:
         assert last is not None
         files = [each for dt in dts for each in self._files[dt]]
         if first.exported is not None and last.exported is not None:
-            gaps = missing(self.events, files, first.exported, last.exported, self.shards)
+            gaps = missing(self._sources, files, first.exported, last.exported, self._said)
             found = found.without(gaps)
         differing = altered(self.session, silver, first, last)
         found = found.compared(differing)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import itertools
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 
 from appliance.pipeline.events import event_paths
 from appliance.pipeline.failure import in_short
-from appliance.pipeline.shards import Sources
 
 __all__ = ["NotShared", "check_shared"]
 
@@ -31,8 +30,8 @@ class NotShared(Exception):
     """Raised when the workers do not see the files of this host; the message names the directory and what to do."""
 
 
-def check_shared(session: SparkSession, events: Path, scratch: Path, shards: Sources = MappingProxyType({})) -> None:
-    """Lets the workers write below ``scratch``, and open files of ``events``. Raises NotShared."""
+def check_shared(session: SparkSession, places: Sequence[Path], scratch: Path) -> None:
+    """Lets the workers write below ``scratch``, and open files of events in these places. Raises NotShared."""
     cores = session.sparkContext.defaultParallelism
     probe = scratch / "probe"
     shutil.rmtree(probe, ignore_errors=True)
@@ -47,7 +46,7 @@ def check_shared(session: SparkSession, events: Path, scratch: Path, shards: Sou
     if written < tasks:
         where = f"{written} of {tasks} files that they wrote are on this host"
         raise NotShared(f"Spark's workers do not share {scratch.parent} ({where}); {ADVICE}")
-    for directory in (events, *shards.values()):
+    for directory in places:
         _check_read(session, directory)
 
 

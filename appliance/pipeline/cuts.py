@@ -49,23 +49,23 @@ class Cut:
     closed: bool = False  # the shard was drained: nothing happens until it is started again
 
 
-def cuts_in(events: Path, shard: int = 0) -> tuple[list[Cut], list[str]]:
+def cuts_in(events: Path, shard: int = 0, said: int | None = None) -> tuple[list[Cut], list[str]]:
     """Returns all cuts below ``events/cuts``, ordered by time, and the unreadable files with their errors. The lanes of
-    a shard but the first have the names of the node."""
+    a shard but the first have the names of the node. ``said``: the number that the files have, if that is not the shard's."""
     cuts, unreadable = [], []
     for path in sorted((events / "cuts").glob("*.json")):
         if path.name.startswith((".", "_")):
             continue
         try:
-            cuts.append(_read(path, shard))
+            cuts.append(_read(path, shard, said))
         except (OSError, ValueError, KeyError, TypeError) as error:
             unreadable.append(f"{file_of(f'cuts/{path.name}', shard)}: {type(error).__name__} {error}"[:300])
     return sorted(cuts, key=lambda cut: cut.at), unreadable
 
 
-def _read(path: Path, shard: int) -> Cut:
+def _read(path: Path, shard: int, number: int | None) -> Cut:
     said = json.loads(path.read_text(encoding="utf-8"))
-    if int(said.get("shard", 0)) != shard:
+    if int(said.get("shard", 0)) != (shard if number is None else number):
         raise ValueError(f"it counts shard {said.get('shard', 0)}, and lies among those of shard {shard}")
     return Cut(
         at=float(said["at"]),

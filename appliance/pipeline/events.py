@@ -153,8 +153,11 @@ def event_paths(events: Path, dt: str = "*") -> Iterator[Path]:
     return (path for path in events.glob(f"dt={dt}/*.parquet") if not path.name.startswith((".", "_")))
 
 
-def look(events: Path, dt: str, aside: SetAside, shard: int = 0) -> tuple[list[EventFile], list[Damage]]:
-    """Returns the event files of a UTC day: the readable ones, judged by their footers, and the damaged ones."""
+def look(
+    events: Path, dt: str, aside: SetAside, shard: int = 0, said: int | None = None
+) -> tuple[list[EventFile], list[Damage]]:
+    """Returns the event files of a UTC day: the readable ones, judged by their footers, and the damaged ones. ``said``: the
+    number that its files have, if that is not the shard's."""
     good, damaged = [], []
     for path in sorted(event_paths(events, dt)):
         try:
@@ -166,7 +169,7 @@ def look(events: Path, dt: str, aside: SetAside, shard: int = 0) -> tuple[list[E
         damage = aside.of(identity)
         if damage is None:
             try:
-                good.append(read_footer(path, dt, stat, shard))
+                good.append(read_footer(path, dt, stat, shard, said))
                 continue
             except (OSError, ValueError, pyarrow.ArrowException) as error:
                 damage = aside.found(file_of(f"dt={dt}/{path.name}", shard), identity, error)
@@ -180,8 +183,8 @@ def _identity(path: Path, dt: str, stat: os.stat_result, shard: int) -> str:
     return f"{file_of(dt, shard)}/{path.name} {stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}"
 
 
-def read_footer(path: Path, dt: str, stat: os.stat_result, shard: int = 0) -> EventFile:
-    """Raises OSError, ValueError or what Arrow raises: it is damaged, or none of ours."""
+def read_footer(path: Path, dt: str, stat: os.stat_result, shard: int = 0, said_shard: int | None = None) -> EventFile:
+    """Raises OSError, ValueError or what Arrow raises: it is damaged, or none of ours. ``said_shard``: as ``said`` of look."""
     named = _NAMED.fullmatch(path.name)
     if named is None:
         raise ValueError("it is not named as events are: LANE.OFFSET.parquet")
@@ -193,7 +196,7 @@ def read_footer(path: Path, dt: str, stat: os.stat_result, shard: int = 0) -> Ev
     version = int(said.get("waypost.events", VERSION))
     if version > VERSION:
         raise ValueError(f"events of version {version}; this program knows {VERSION}")
-    if int(said.get("waypost.shard", 0)) != shard:
+    if int(said.get("waypost.shard", 0)) != (shard if said_shard is None else said_shard):
         raise ValueError(
             f"it has events of shard {said.get('waypost.shard', 0)}, and lies among those of shard {shard}: it was copied or"
             " moved"

@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 import pyarrow
 
@@ -34,18 +33,18 @@ class Gap:
 
 
 def missing(
-    events: Path,
+    sources: Sources,
     files: Sequence[EventFile],
     begin: Mapping[str, int],
     end: Mapping[str, int],
-    shards: Sources = MappingProxyType({}),
+    said: int | None = None,
 ) -> list[Gap]:
     """Returns the gaps in the events between these positions. ``files``: of the days in question; events missing from
-    them are looked for in the files of other days; ``shards``: the events of other shards."""
-    sources = {0: events, **shards}
+    them are looked for in the files of other days; ``sources``: the events of all shards; ``said``: the number that their
+    files have, if that is not the shard's."""
     found = _between(files, begin, end)
     if found:
-        files = [*files, *_elsewhere(sources, found, {each.dt for each in files})]
+        files = [*files, *_elsewhere(sources, found, {each.dt for each in files}, said)]
         found = _between(files, begin, end)
     good = {(each.shard, each.dt, each.path.name) for each in files}
     looked_at = {each.dt for each in files}
@@ -55,7 +54,7 @@ def missing(
             if (each.shard, day, each.path.name) in good:
                 continue
             there = sources[each.shard] / f"dt={day}" / each.path.name
-            if day in looked_at or _read(there, day, each.shard) is None:
+            if day in looked_at or _read(there, day, each.shard, said) is None:
                 found.append(Gap(each.lane, each.begin, each.end or each.begin, day))
     return sorted(set(found), key=lambda gap: (gap.lane, gap.begin, gap.day))
 
@@ -74,7 +73,7 @@ def _between(files: Sequence[EventFile], begin: Mapping[str, int], end: Mapping[
     return found
 
 
-def _elsewhere(sources: Sources, gaps: Sequence[Gap], looked_at: set[str]) -> list[EventFile]:
+def _elsewhere(sources: Sources, gaps: Sequence[Gap], looked_at: set[str], said: int | None) -> list[EventFile]:
     """Returns files of other days that begin in a gap: a range without events is filed under the day on which its
     segment was last written."""
     found = []
@@ -85,14 +84,14 @@ def _elsewhere(sources: Sources, gaps: Sequence[Gap], looked_at: set[str]) -> li
             if number is None or dt in looked_at:
                 continue
             if any(gap.lane == lane and gap.begin <= int(number[1]) < gap.end for gap in gaps):
-                found.append(_read(path, dt, shard))
+                found.append(_read(path, dt, shard, said))
     return [each for each in found if each is not None]
 
 
-def _read(path: Path, dt: str, shard: int) -> EventFile | None:
+def _read(path: Path, dt: str, shard: int, said: int | None) -> EventFile | None:
     """Returns what a file's footer says; None if it is missing, damaged, or of another day."""
     try:
-        return read_footer(path, dt, path.stat(), shard)
+        return read_footer(path, dt, path.stat(), shard, said)
     except (OSError, ValueError, pyarrow.ArrowException):
         return None
 

@@ -37,6 +37,7 @@ from appliance.pipeline.days import Day, month_of, not_begun, week_of
 from appliance.pipeline.events import event_paths
 from appliance.pipeline.failure import in_short
 from appliance.pipeline.java import NoJava
+from appliance.pipeline.nodes import NotGathered, read_nodes
 from appliance.pipeline.session import QUICK, QUICK_JAVA, NoMaster, end, start
 from appliance.pipeline.shards import Sources
 from appliance.pipeline.store import Busy, Store
@@ -60,27 +61,34 @@ def report(
     options: dict[str, str] | None = None,
     keep_classes: bool = False,
     shards: Sources = MappingProxyType({}),
+    nodes: Path | None = None,
+    nodes_fault: str = "",
 ) -> Told:
     """Makes and publishes it. ``events``: the directory of ``dt=…`` and ``cuts``; ``shards``: those of further shards, by
-    number; ``output``: of ``store``; ``options`` of Spark; ``keep_classes``: whether Java keeps its classes for later runs, if
-    that was not done before.
+    number; ``nodes``: ``shards.json`` of a copy of the events of all nodes, instead of both; ``nodes_fault``: why that was
+    not made for this run; ``output``: of ``store``; ``options`` of Spark; ``keep_classes``: whether Java keeps its classes
+    for later runs, if that was not done before.
 
-    Raises Busy, NoJava, NoMaster, NotShared, or what Spark says.
+    Raises Busy, NoJava, NoMaster, NotShared, NotGathered, or what Spark says.
     """
     store = Store(output)
+    copy = None if nodes is None else read_nodes(nodes.resolve(), nodes_fault)
     with store.locked():
         classes = ClassData(store.scratch, keep_classes)
         its = Day(day, zone)
-        size = sum(_size(directory, its) for directory in (events, *shards.values()))
+        theirs = {number: directory.resolve() for number, directory in shards.items()}
+        places = [events.resolve(), *theirs.values()]
+        if copy is not None:
+            places = [shard.events for shard in copy.shards.values()]
+        size = sum(_size(directory, its) for directory in places)
         quick = (QUICK if size < TINY_BYTES else QUICK_JAVA) if size < SMALL_BYTES else {}
         progress("starting Spark", 0.0)
         with ThreadPoolExecutor(1) as pool:  # events are read while it starts
             starting = pool.submit(start, master, store.scratch, quick | (options or {}), classes)
             try:
                 if not master.startswith("local"):
-                    check_shared(starting.result(), events.resolve(), store.scratch, shards)
-                theirs = {number: directory.resolve() for number, directory in shards.items()}
-                builder = ReportBuilder(starting, store, events.resolve(), progress, shards=theirs)
+                    check_shared(starting.result(), places, store.scratch)
+                builder = ReportBuilder(starting, store, events.resolve(), progress, shards=theirs, nodes=copy)
                 return make(builder, Day(day, zone))
             finally:
                 if starting.exception() is None:
@@ -137,6 +145,13 @@ def main(arguments: list[str] | None = None) -> int:
         metavar="NUMBER=DIRECTORY",
         help="events of a further shard of the node; may be repeated",
     )
+    parser.add_argument(
+        "--nodes",
+        type=Path,
+        metavar="FILE",
+        help="shards.json of a copy of the events of all nodes, which are read instead of --events and --shard",
+    )
+    parser.add_argument("--nodes-fault", default="", metavar="WORDS", help="why that copy was not made for this run")
     parser.add_argument("--output", type=Path, required=True, help="directory for the tables")
     parser.add_argument(
         "--zone", type=_zone, default="UTC", help="time zone whose midnight starts a day, such as Europe/Berlin"
@@ -169,11 +184,13 @@ def main(arguments: list[str] | None = None) -> int:
             options,
             given.keep_classes,
             dict(given.shard),
+            given.nodes,
+            given.nodes_fault,
         )
     except Busy as busy:
         print(busy, file=sys.stderr)
         return BUSY
-    except (NoJava, NoMaster, NotShared) as missing:
+    except (NoJava, NoMaster, NotGathered, NotShared) as missing:
         print(missing, file=sys.stderr)
         return FAILED
     except Exception as error:  # Python's own end would be 1, which says that the tables are there

@@ -7,7 +7,7 @@ does (docs/decisions/0101-the-days-of-shards.md).
 Law: what is not known of a shard makes the day unknown: never is a shard left out of it because it is silent. A shard is not
 part of a day only if it had not begun, or was closed before (``closed``: drained, and counted as empty).
 
-Keeps law: shards-balance-together (docs/laws.md).
+Keeps law: shards-balance-together, law: nodes-balance-together (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from appliance.pipeline.cuts import FAR_S, NEAR_S, Cut, ends, words_from_to
 from appliance.pipeline.days import Day
 from appliance.pipeline.events import WINDOWS, EventFile
-from appliance.pipeline.shards import lane_of, own_lane, shard_column
+from appliance.pipeline.shards import label_of, lane_of, own_lane, shard_column
 from mailcore.events.schema import CHECKSUM_WRAPS
 
 __all__ = ["Ends", "displaced", "ends_of_shard", "joined", "known_before", "stretch_of"]
@@ -40,6 +40,12 @@ class Ends:
     last: Cut | None = None
     why: str = ""
     begins: bool = False  # it was counted for the first time within the day
+    name: str = ""  # in the database that keeps it
+
+    @property
+    def label(self) -> str:
+        """Returns how words name the shard."""
+        return label_of(self.shard, self.name)
 
     @property
     def closed(self) -> bool:
@@ -47,28 +53,36 @@ class Ends:
         return self.last is not None and self.last.closed
 
 
-def known_before(said: Mapping[str, Any], *, also_closed: bool = False) -> set[int]:
-    """Returns the shards that a report of a day (``report.json``) has, those that were closed only on request."""
+def known_before(said: Mapping[str, Any], *, also_closed: bool = False, named: bool = False) -> dict[int, str]:
+    """Returns the shards that a report of a day (``report.json``) has, with their names; those that were closed only on
+    request. ``named``: those that a database keeps, else those of one node: the numbers have nothing to do with each other."""
     told = said.get("balance")
     rows = told.get("shards") if isinstance(told, dict) else None
-    if not isinstance(rows, list):
-        return set()
-    return {
-        row["shard"]
-        for row in rows
-        if isinstance(row, dict) and isinstance(row.get("shard"), int) and (also_closed or not row.get("closed"))
-    }
+    found = {}
+    for row in rows if isinstance(rows, list) else ():
+        if isinstance(row, dict) and isinstance(row.get("shard"), int) and (also_closed or not row.get("closed")):
+            name = str(row.get("name") or "")
+            if bool(name) == named:
+                found[row["shard"]] = name
+    return found
 
 
 def ends_of_shard(
-    shard: int, cuts: Sequence[Cut], day: Day, files: Sequence[EventFile], *, so_far: bool, known: bool
+    shard: int,
+    cuts: Sequence[Cut],
+    day: Day,
+    files: Sequence[EventFile],
+    *,
+    so_far: bool,
+    known: bool,
+    name: str = "",
 ) -> Ends | None:
     """Returns the counts of one of several shards; None if it had no part in the day. ``files``: its events of the day;
     ``known``: the report of the day before has it."""
     lanes = [each for each in files if own_lane(each.lane) != WINDOWS]
     if not lanes and not known and (not cuts or cuts[0].at >= day.end):
         return None
-    first, last = ends(cuts, day)
+    first, last = _ends_behind(cuts, day, so_far) if name else ends(cuts, day)
     earlier = [cut for cut in cuts if cut.at <= day.begin]
     if earlier and earlier[-1].closed:  # since then nothing has happened, or it was started again within the day
         first = replace(earlier[-1], at=day.begin)
@@ -78,7 +92,7 @@ def ends_of_shard(
         if newest.at <= day.begin and not lanes:
             return None
         if any((each.end or 0) > (newest.exported or {}).get(each.lane, 0) for each in lanes):
-            return Ends(shard, why=f"shard {shard} has events from after it was closed")
+            return Ends(shard, name=name, why=f"{label_of(shard, name)} has events from after it was closed")
     began = bool(cuts) and first is cuts[0] and not known
     if first is not None and abs(first.at - day.begin) > FAR_S and not began:
         first = None  # it was there before, and the counts of then are not
@@ -86,10 +100,22 @@ def ends_of_shard(
         last = None  # it has been silent since
     if first is None or last is None or first is last:
         which = "start and end" if (first is None) == (last is None) else "start" if first is None else "end"
-        return Ends(shard, why=f"shard {shard} was not counted at the {which} of the day")
+        return Ends(shard, name=name, why=f"{label_of(shard, name)} was not counted at the {which} of the day")
     if not last.lanes:
-        return Ends(shard, why=f"shard {shard} was counted by an older version")
-    return Ends(shard, first, last, begins=began)
+        return Ends(shard, name=name, why=f"{label_of(shard, name)} was counted by an older version")
+    return Ends(shard, first, last, begins=began, name=name)
+
+
+def _ends_behind(cuts: Sequence[Cut], day: Day, so_far: bool) -> tuple[Cut | None, Cut | None]:
+    """Returns the first counts behind the beginning and the end of the day: a count of before may lack events of the day,
+    which another node exports when it has taken the shard over."""
+    first, last = (next((cut for cut in cuts if at <= cut.at <= at + FAR_S), None) for at in (day.begin, day.end))
+    inside = [cut for cut in cuts if day.begin < cut.at < day.end]
+    if first is None and inside and cuts[0] is inside[0]:
+        first = inside[0]
+    if so_far and inside:
+        last = inside[-1]
+    return first, last
 
 
 def joined(cuts: Sequence[Cut], at: float) -> Cut:

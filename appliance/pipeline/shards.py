@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-__all__ = ["Sources", "file_of", "lane_of", "own_lane", "shard_column", "shard_number"]
+__all__ = ["Sources", "file_of", "label_of", "lane_of", "own_lane", "shard_column", "shard_number"]
 
 Sources = Mapping[int, Path]  # the directory of the events of each shard, by number; of a queue that is alone: 0
 
@@ -36,6 +36,11 @@ def shard_column(lane: str = "lane") -> Column:
     """Returns the shard of a row."""
     number = F.regexp_extract(lane, "@([0-9]+)$", 1)
     return F.when(number == "", 0).otherwise(number.cast("int"))
+
+
+def label_of(shard: int, name: str = "") -> str:
+    """Returns how words name a shard: by its name, if it has one."""
+    return f"shard {name or shard}"
 
 
 def file_of(name: str, shard: int) -> str:

@@ -78,6 +78,12 @@ class ShardLine:
     words: str
     balances: bool | None
     values: list[tuple[str, int | None]]  # by the label of the term
+    name: str = ""  # in the database that keeps it
+
+    @property
+    def label(self) -> str:
+        """Returns its name, with the number that its lanes have: "north (@1)"; the number alone if it has no name."""
+        return f"{self.name} (@{self.shard})" if self.name else str(self.shard)
 
     @property
     def red(self) -> bool:
@@ -279,7 +285,8 @@ def _shard(told: dict[str, Any]) -> ShardLine:
     words = str(told.get("words") or "The balance is unknown.") + (
         " It was closed." if told.get("closed") is True else ""
     )
-    return ShardLine(int(told.get("shard") or 0), words, given if isinstance(given, bool) else None, values)
+    name = str(told.get("name") or "")
+    return ShardLine(int(told.get("shard") or 0), words, given if isinstance(given, bool) else None, values, name)
 
 
 def _terms(told: dict[str, Any], sign: int) -> list[tuple[str, int]]:

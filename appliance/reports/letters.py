@@ -24,17 +24,19 @@ from django.utils import timezone
 from appliance.common.current_settings import current_settings
 from appliance.common.door import door_of
 from appliance.common.own_names import sender_or_own, site
-from appliance.reports import report_store
+from appliance.reports import exporter, report_store
 from appliance.reports.content import Content, Lines, content_of
 from appliance.reports.models import Run, State
 from appliance.reports.preferences import InForce, in_force
 from appliance.reports.report_store import Period, Report
 from appliance.reports.runs import letters_due, made_by
+from appliance.reports.shard_events import nodes_events
 from appliance.reports.tables import Kind, Shown
 from appliance.reports.text import as_text
 from appliance.reports.writing import Writing
 from mailcore.control.client import ControlError
 from mailcore.extras import missing
+from mailcore.faults import Code
 
 HAS_CHARTS = not missing("charts")
 if HAS_CHARTS:
@@ -66,15 +68,36 @@ def _send(it: Run) -> bool:
         return False
     report = report_store.report_of(Period.DAY, it.day) if it.state != State.FAILED else None
     message = failure_letter(it, now) if report is None else letter(report, now)
+    is_for_one = report is not None and nodes_events() is not None  # a failure is each node's own
+    if is_for_one and not _is_our_turn(it):
+        return False
     try:
         queue_id = door_of(WHO).inject(
             sender(), list(now.recipients), message.as_bytes(), why=f"the report of {it.day}"
         )
     except ControlError as error:
         Run.objects.filter(pk=it.pk).update(mail_words=f"not sent yet: {error}"[:1000])
+        if is_for_one and error.code is not Code.OUTCOME_UNKNOWN:
+            exporter.release_letter(it.day)
         return False
     Run.objects.filter(pk=it.pk).update(mailed_at=timezone.now(), mail_words=queue_id)
+    if is_for_one:
+        exporter.letter_sent(it.day, queue_id)
     return True
+
+
+def _is_our_turn(it: Run) -> bool:
+    """Returns whether this node hands the mail in now; of several nodes that have made the report one mails it."""
+    try:
+        claim = exporter.claim_letter(it.day)
+    except exporter.NotAnswered as error:
+        Run.objects.filter(pk=it.pk).update(mail_words=f"not sent yet: {error}"[:1000])
+        return False
+    if claim["sent"]:
+        Run.objects.filter(pk=it.pk).update(mail=False, mail_words=f"mailed by node {claim['node']}: {claim['sent']}")
+    elif not claim["ours"]:
+        Run.objects.filter(pk=it.pk).update(mail_words=f"not sent yet: node {claim['node']} is about to send it")
+    return bool(claim["ours"])
 
 
 def letter(report: Report, now: InForce) -> EmailMessage:
@@ -88,7 +111,10 @@ def letter(report: Report, now: InForce) -> EmailMessage:
         "content": content, "writing": writing, "tables": tables, "url": url,
         "images": [(cid[1:-1], what) for cid, what, _ in images], "number_kind": Kind.NUMBER,
     }  # fmt: skip
-    message = _envelope(_subject(content), now)
+    # The same from each node: should it come twice, programs see that it is the same mail.
+    domain = now.recipients[0].rpartition("@")[2] if now.recipients else "waypost"
+    same = f"<waypost-report-of-{report.start}@{domain}>" if nodes_events() is not None else ""
+    message = _envelope(_subject(content), now, same)
     message.set_content(as_text(content, tables, writing, url))
     message.add_alternative(render_to_string("mail/report.html", context), subtype="html")
     html = message.get_payload()[1]  # type: ignore[index]  # the second of the two that were just put in
@@ -121,14 +147,14 @@ def failure_letter(it: Run, now: InForce) -> EmailMessage:
     return message
 
 
-def _envelope(subject: str, now: InForce) -> EmailMessage:
+def _envelope(subject: str, now: InForce, message_id: str = "") -> EmailMessage:
     message = EmailMessage(policy=POLICY)
     own = sender()
     message["From"] = f"Waypost <{own}>"
     message["To"] = ", ".join(now.recipients)
     message["Subject"] = subject
     message["Date"] = email.utils.localtime()
-    message["Message-ID"] = email.utils.make_msgid(domain=own.rpartition("@")[2])
+    message["Message-ID"] = message_id or email.utils.make_msgid(domain=own.rpartition("@")[2])
     message["Auto-Submitted"] = "auto-generated"  # RFC 3834: no vacation notice answers it
     return message
 

@@ -21,7 +21,7 @@ from typing import Any
 from django.conf import settings
 
 from appliance.pipeline.store import DELETED, report_fingerprint, tells
-from appliance.reports.shard_events import shard_events
+from appliance.reports.shard_events import event_places
 from mailcore.balance import Scope, difference, terms
 
 __all__ = [
@@ -228,5 +228,4 @@ def available(period: Period) -> list[date]:
 
 def has_events(day: date) -> bool:
     """Returns whether events of that UTC day were exported."""
-    sources = (settings.EVENTS_DIRECTORY, *shard_events().values())
-    return any((events / f"dt={day.isoformat()}").is_dir() for events in sources)
+    return any((events / f"dt={day.isoformat()}").is_dir() for events in event_places())

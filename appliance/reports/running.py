@@ -73,13 +73,17 @@ def command_of(
     master: str,
     keep_classes: bool = False,
     shards: Mapping[int, Path] = MappingProxyType({}),
+    nodes: Path | None = None,
+    nodes_fault: str = "",
 ) -> list[str]:
     """Returns the pipeline's command line. ``keep_classes``: Java's, for faster starts; takes half a minute once.
-    ``shards``: the events of further shards, by number."""
+    ``shards``: the events of further shards, by number; ``nodes``: what says where those of all nodes are,
+    and ``nodes_fault`` why they were not fetched for this run."""
     command = [
         sys.executable, "-m", pipeline.__name__, str(day), "--events", str(events), "--output", str(output),
         "--zone", zone, "--master", master,
         *(each for number, directory in sorted(shards.items()) for each in ("--shard", f"{number}={directory}")),
+        *(() if nodes is None else ("--nodes", str(nodes), f"--nodes-fault={nodes_fault}")),
     ]  # fmt: skip
     return [*command, "--keep-classes"] if keep_classes else command
 

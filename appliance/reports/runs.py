@@ -28,9 +28,10 @@ from appliance.reports import exporter, report_store
 from appliance.reports.models import ENDED, LOG_MAX, NOT_EXPORTED_MAX, Run, State
 from appliance.reports.preferences import in_force, yesterday
 from appliance.reports.running import Busy, Ended, Heard, command_of, held, run
-from appliance.reports.shard_events import shard_events
+from appliance.reports.shard_events import nodes_events, shard_events
 
 __all__ = [
+    "FETCHING",
     "SCHEDULE",
     "ask",
     "ask_for_the_night",
@@ -59,6 +60,7 @@ CHATTER = re.compile(
     r"|^\d\d/\d\d/\d\d \d\d:\d\d:\d\d (WARN|INFO) "
 )
 KILLED = "the process was killed"
+FETCHING = Heard("fetching the events of all nodes", 0.0, "")
 log = logging.getLogger(__name__)
 
 
@@ -112,7 +114,10 @@ def make(pk: int) -> Run | None:
                 return None
             it = Run.objects.get(pk=pk)
             zone = in_force().zone
-            export_failed(pk, exporter.cut(SCHEDULE, zone))
+            not_cut, nodes, gathered = exporter.cut(SCHEDULE, zone), nodes_events(), exporter.Gathered()
+            if nodes is not None:
+                gathered = exporter.gather(it.day, lambda: heard(pk, FETCHING))
+            export_failed(pk, "; ".join(filter(None, (not_cut, *gathered))))
             command = command_of(
                 it.day,
                 settings.EVENTS_DIRECTORY,
@@ -121,6 +126,8 @@ def make(pk: int) -> Run | None:
                 settings.REPORTS.spark_master,
                 True,
                 shard_events(),
+                nodes,
+                gathered.fault,
             )
             came = run(
                 command, hold, timeout_s=current_settings().reports.timeout_s, listen=lambda each: heard(pk, each)

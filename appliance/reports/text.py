@@ -50,7 +50,7 @@ def _balance(balance: Balance, writing: Writing) -> Iterator[str]:
         for sign, parts in (("  ", balance.left), ("≠ " if balance.red else "= ", balance.right)):
             yield sign + " + ".join(f"{label} {writing.number(number)}" for label, number in parts)
     for line in balance.shards:
-        yield f"  shard {line.shard}: {writing.plain(line.words)}"
+        yield f"  shard {writing.plain(line.label)}: {writing.plain(line.words)}"
         known = [f"{label} {writing.number(value)}" for label, value in line.values if value is not None]
         if known:
             yield from textwrap.wrap(", ".join(known), LINE_MAX, initial_indent="    ", subsequent_indent="    ")

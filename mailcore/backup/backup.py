@@ -30,6 +30,7 @@ from mailcore.backup.places import OF_STARTS
 from mailcore.backup.postgresql import is_postgresql
 from mailcore.backup.snapshot import Snapshot, SnapshotFailed
 from mailcore.backup.writer import Writer
+from mailcore.config.events_copy import COPY
 from mailcore.config.kept_files import DIRECTORY as KEPT
 from mailcore.config.known_shards import DRAINED
 from mailcore.config.managed import HISTORY
@@ -225,7 +226,8 @@ def _events(writer: Writer, directory: Path, prefix: str) -> None:
     place = directory / EXPORTED
     writer.add_bytes(f"{prefix}events/{EXPORTED}/positions.json", msgspec.json.encode(state), place)
     for name, path in _files(directory):
-        if name.startswith((f"{EXPORTED}/", f"{TRACES}/")):  # traces of a restored queue begin at its end
+        # Traces of a restored queue begin at its end; the events of other nodes are in the database.
+        if name.startswith((f"{EXPORTED}/", f"{TRACES}/", f"{COPY}/")):
             continue
         writer.add_folder(f"{prefix}events/{name}".rpartition("/")[0], path.parent)
         lane, _, offset = path.stem.rpartition(".")

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from mailcore.log.disk import Buffer, Disk
-from mailcore.supervisor.pulse import Beats
+from mailcore.supervisor.pulse import BEAT_S, Beats
 
-__all__ = ["BeatingDisk"]
+__all__ = ["BeatingDisk", "beating"]
+
+
+@contextmanager
+def beating(beats: Beats) -> Iterator[None]:
+    """Beats meanwhile: a database that does not answer is waited for."""
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(BEAT_S):
+            beats.now()
+
+    thread = threading.Thread(target=beat, name="beats", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 class BeatingDisk(Disk):

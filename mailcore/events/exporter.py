@@ -1,7 +1,8 @@
 """The exporter process: writes events from the records of the log, with a lower priority (nice) than the mail processes.
 
 It exports at intervals and answers requests on its socket, ``exporter.sock``: ``export`` (everything up to now), ``cut`` (the
-same, with a count of the queue) and ``zone`` (the time zone in which a day of the reports begins). It is crash-only: the
+same, with a count of the queue) and ``zone`` (the time zone in which a day of the reports begins); on a node of several also
+``gather`` and ``letter``, for reports over all of them (``mailcore/nodes/for_reports``). It is crash-only: the
 exported positions say what is done, and a kill costs the work of one stretch. It waits while the disk is full or the manager
 is not running. Files are written by a child, so that this process never has the memory that pyarrow takes (``apart``).
 
@@ -17,7 +18,7 @@ import select
 import socket
 import time
 import zoneinfo
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -29,7 +30,7 @@ from mailcore.control.access import group_id, peer_of
 from mailcore.control.client import ControlClient, ControlError
 from mailcore.control.protocol.operation import Access
 from mailcore.events.apart import ChildFailed, at_once, in_a_child
-from mailcore.events.beating_disk import BeatingDisk
+from mailcore.events.beating_disk import BeatingDisk, beating
 from mailcore.events.write.cutoff import Cut, CutFailed, take_cut
 from mailcore.events.write.export import Export, Exported, ends_of
 from mailcore.events.write.retention import remove_old
@@ -59,13 +60,16 @@ CUT_SHARE = 50  # a cut that takes t seconds is followed by a pause of 50 t, exc
 CONTROL_S = 5.0
 EXPECTED = (OSError, CutFailed, PositionsTooNew, SegmentTooNew)  # of the work of a child; others are faults of ours
 R = TypeVar("R")
+OF_NODES = ("gather", "letter")  # operations that concern all nodes
 OpenDisk = Callable[[Beats], Disk]
+OfNodes = Callable[[str, Mapping[str, Any]], dict[str, Any] | Fault]  # answers one of OF_NODES; raises OSError
 
 
 class Exporter:
     """Exports when it is due, samples windows, and answers requests on its socket.
 
-    ``apart`` runs what writes and removes files; ``open_disk`` returns the disk with these files.
+    ``apart`` runs what writes and removes files; ``open_disk`` returns the disk with these files. ``of_nodes``: if a database
+    keeps the queue.
     """
 
     def __init__(
@@ -73,8 +77,10 @@ class Exporter:
         settings: Settings,
         apart: Callable[[Callable[[], Any], tuple[type[Exception], ...]], Any] = at_once,
         open_disk: OpenDisk = BeatingDisk,
+        of_nodes: OfNodes | None = None,
     ) -> None:
         self.settings = settings
+        self._nodes = of_nodes
         self._apart = apart
         self.log = MailLog(settings.log_directory)
         self._beats = Beats()
@@ -213,6 +219,11 @@ class Exporter:
                 return Response(request.number, None, Fault(Code.FORBIDDEN, message))
             if request.operation == "zone":
                 return Response(request.number, {"zone": self._days_begin_in(request.arguments.get("zone"))})
+            if request.operation in OF_NODES:
+                answered = self._of_nodes(request)
+                if isinstance(answered, Fault):
+                    return Response(request.number, None, answered)
+                return Response(request.number, answered)
             if request.operation not in ("export", "cut"):
                 message = f"unknown operation of the exporter: {request.operation!r}"
                 return Response(request.number, None, Fault(Code.INVALID, message))
@@ -239,6 +250,18 @@ class Exporter:
         except (Locked, ChildFailed, *EXPECTED) as error:
             code = Code.BUSY if isinstance(error, Locked) else Code.INTERNAL
             return Response(request.number, None, Fault(code, self._words(error)))
+
+    def _of_nodes(self, request: Request) -> dict[str, Any] | Fault:
+        """Answers what concerns all nodes, in a child, which waits for the database."""
+        ask = self._nodes
+        if ask is None:
+            return Fault(Code.INVALID, "no database keeps the queue of this node")
+
+        def work() -> dict[str, Any] | Fault:
+            with beating(self._beats):
+                return ask(request.operation, request.arguments)
+
+        return self._written(work)
 
     def _days_begin_in(self, zone: object) -> str:
         """Stores the zone, so that its midnights get a cut too; returns its name. Raises CutFailed for an unknown zone."""
@@ -308,18 +331,19 @@ def _request_of(client: socket.socket) -> Request | None:
 def main(
     start_traces: Callable[[Settings], None],
     disk_of: Callable[[Settings], OpenDisk | None],
+    nodes_of: Callable[[Settings], OfNodes | None],
     settings: Settings,
     number: int,
 ) -> None:
     """Runs until it is killed. There is one exporter, number 0.
 
     ``start_traces``: beside it, if the settings want them. ``disk_of``: returns what opens the disk of the event files, if a
-    store keeps them; it waits until all that the store has is here.
+    store keeps them; it waits until all that the store has is here. ``nodes_of``: returns what answers for all nodes.
     """
     os.nice(NICE)
     # The tracer is a thread, and a process with threads must not fork.
     apart = at_once if settings.traces.endpoint else in_a_child
-    exporter = Exporter(settings, apart, disk_of(settings) or BeatingDisk)
+    exporter = Exporter(settings, apart, disk_of(settings) or BeatingDisk, nodes_of(settings))
     try:
         start_traces(settings)
     except Exception as error:  # a fault of traces must not keep events from being exported

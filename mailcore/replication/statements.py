@@ -16,7 +16,8 @@ __all__ = [
     "ASK", "AUTHORITY_MAKE", "AUTHORITY_READ", "AUTHORITY_REPLACE", "BEGIN", "BEGIN_AGAIN", "CHUNKS", "CLOSE",
     "COMMIT", "COMMIT_ONE", "CONFIRM", "FETCH", "FETCH_MARKS", "FREE_CHUNKS", "FREE_STATES", "FREE_WRITERS",
     "GIVER_LEAVE", "GIVER_MAKE", "GIVER_READ", "GIVER_RENEW", "GIVER_TAKE", "GIVE_UP", "HAND_OVER", "KEPT_ADD",
-    "KEPT_LIST", "KEPT_READ", "LIST", "LOOK", "NODE_BEAT", "NODE_DRAINED", "NODE_LIST", "NODE_SET", "NODE_STATE",
+    "KEPT_LIST", "KEPT_READ", "LETTERS_REMOVE", "LETTER_MAKE", "LETTER_READ", "LETTER_TAKE",
+    "LIST", "LOOK", "NODE_BEAT", "NODE_DRAINED", "NODE_LIST", "NODE_SET", "NODE_STATE",
     "PLACE", "READ", "READ_ALL", "REGISTER", "RENEW", "RESERVE", "SETTINGS_ADD", "SETTINGS_ASK", "SETTINGS_FORGET",
     "SETTINGS_HEADS", "SETTINGS_NODES", "SETTINGS_NOTE", "SETTINGS_RAISE", "SETTINGS_STATES", "SET_STATE",
     "STANDBYS", "STATES", "TAKE", "TAKE_WRITERS", "TOKEN_ADD", "TOKEN_TAKE", "TRUST_ADD", "TRUST_MOVE",
@@ -382,6 +383,28 @@ KEPT_ADD = Statement(
 )
 KEPT_READ = Statement("kept_read", "select sealed from waypost.kept_file where reference = $1", (TEXT,))
 KEPT_LIST = Statement("kept_list", "select reference from waypost.kept_file order by reference", ())
+# The mail of the reports: for each day a small file of no shard, which says which node mails it. Always one row is read.
+LETTER_READ = Statement(
+    "letter_read",
+    "select (select bytes from waypost.state where shard = '' and file = $1), (extract(epoch from now()) * 1000)::bigint",
+    (TEXT,),
+)
+LETTER_MAKE = Statement(
+    "letter_make",
+    "insert into waypost.state (shard, file, bytes) values ('', $1, $2) on conflict (shard, file) do nothing"
+    f" returning true, {KEPT}",
+    (TEXT, BYTEA),
+)
+LETTER_TAKE = Statement(
+    "letter_take",
+    f"update waypost.state set bytes = $3 where shard = '' and file = $1 and bytes = $2 returning true, {KEPT}",
+    (TEXT, BYTEA, BYTEA),
+)
+LETTERS_REMOVE = Statement(
+    "letters_remove",
+    f"delete from waypost.state where shard = '' and file >= $1 and file < $2 returning true, {KEPT}",
+    (TEXT, TEXT),
+)
 
 WRITERS = Statement(
     "writers",

@@ -368,7 +368,7 @@ def test_a_fault_of_the_traces_does_not_end_the_exporter(lanes: Lanes, monkeypat
         raise RuntimeError("can't start new thread")
 
     settings = settings_of(lanes)
-    main(start_traces, lambda settings: None, settings, 0)
+    main(start_traces, lambda settings: None, lambda settings: None, settings, 0)
     (exporter,) = run
     exporter.turn()
     exporter.log.flush()

@@ -14,14 +14,13 @@ Keeps law: events-stored-first (docs/laws.md).
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from mailcore.events.beating_disk import BeatingDisk
+from mailcore.events.beating_disk import BeatingDisk, beating
 from mailcore.log.store import Store
 from mailcore.nodes.kept import EXPORTED_POSITIONS, is_of_events
-from mailcore.supervisor.pulse import BEAT_S, Beats
+from mailcore.supervisor.pulse import Beats
 
 __all__ = ["StoredDisk", "part_of"]
 
@@ -100,18 +99,7 @@ class StoredDisk(BeatingDisk):
     @contextmanager
     def _committing(self) -> Iterator[Store]:
         """Gives the store, and beats meanwhile: a database that does not answer is waited for."""
-        over = threading.Event()
-
-        def beat() -> None:
-            while not over.wait(BEAT_S):
-                self._beats.now()
-
-        beating = threading.Thread(target=beat, name="beats", daemon=True)
-        beating.start()
-        try:
+        with beating(self._beats):
             if self._opened is None or self._opened[0] != os.getpid():
                 self._opened = os.getpid(), self._open()
             yield self._opened[1]
-        finally:
-            over.set()
-            beating.join()

@@ -210,7 +210,7 @@ def test_of_a_stretch_over_midnight_a_damaged_file_is_missed(tmp_path: Path) -> 
         write_file(tmp_path / f"dt={dt}" / "journal.0.parquet", [], "journal", 0, 100, days)
     (tmp_path / "dt=2026-11-21" / "journal.0.parquet").write_bytes(b"PAR1 is not all PAR1")
     good, _ = look(tmp_path, "2026-11-20", SetAside(tmp_path / "aside"))
-    assert missing(tmp_path, good, {"journal": 0}, {"journal": 100}) == [Gap("journal", 0, 100, "2026-11-21")]
+    assert missing({0: tmp_path}, good, {"journal": 0}, {"journal": 100}) == [Gap("journal", 0, 100, "2026-11-21")]
 
 
 @pytest.mark.long

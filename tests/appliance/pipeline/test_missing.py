@@ -27,7 +27,7 @@ DT = "2026-11-20"
 def found(events: Path, begin: dict[str, int], end: dict[str, int]) -> list[Gap]:
     files, damaged = look(events, DT, SetAside(events / "aside"))
     assert not damaged
-    return missing(events, files, begin, end)
+    return missing({0: events}, files, begin, end)
 
 
 def stretch(
@@ -153,7 +153,7 @@ def test_a_queue_that_idled_before_its_first_mail_misses_nothing(
     assert first.exported == {}
     assert last.exported is not None
     assert set(last.exported) == {"journal", "incoming.0"}
-    assert missing(tmp_path, files, first.exported, last.exported) == []
+    assert missing({0: tmp_path}, files, first.exported, last.exported) == []
 
 
 def _never(*what: object) -> None:

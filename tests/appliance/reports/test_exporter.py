@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from appliance.reports import exporter, tasks
 from appliance.reports.models import Preferences
 from mailcore.config.known_shards import KnownShard, forget_known, write_known
+from mailcore.faults import Code
 from tests.appliance.fake_core import FakeCore, Refusal
 
 pytestmark = pytest.mark.django_db
@@ -73,3 +75,36 @@ def test_a_cut_is_asked_for_in_the_zone_in_force(core: FakeCore, caplog: pytest.
         assert "the disk is full" in exporter.cut("administrator", "Europe/Vienna")
     assert "the core could not export events: " in caplog.text
     assert "the disk is full" in caplog.text
+
+
+# -- the events of all nodes
+
+
+def test_the_events_of_all_nodes_are_fetched_in_steps(core: FakeCore) -> None:
+    answers = iter([True, True, False])
+    core.answers["gather"] = lambda _: {"more": next(answers), "fetched_bytes": 1, "missing": 0, "shards": 2}
+    heard = iter([True, True, True])
+    with core:
+        assert exporter.gather(date(2026, 11, 20), lambda: next(heard)) == ("", "")
+    asked = {"since": "2026-11-09", "until": "2026-11-22", "keep": "2026-11-09"}
+    assert (core.asked("gather"), list(heard)) == ([asked] * 3, [])
+    assert exporter.gather(date(2026, 11, 20), lambda: False).fault == "stopped"
+
+
+def test_what_could_not_be_fetched_is_said(core: FakeCore) -> None:
+    core.answers["gather"] = {"more": False, "fetched_bytes": 1, "missing": 2, "shards": 2}
+    with core:
+        assert exporter.gather(date(2026, 11, 20)) == ("", "2 event files could not be fetched from the database")
+        core.answers["gather"] = Refusal("no server of the database takes writes", Code.UNAVAILABLE)
+        words = exporter.gather(date(2026, 11, 20))
+    assert words == ("the events of all nodes could not be fetched: no server of the database takes writes", "")
+    assert exporter.gather(date(2026, 11, 20)).fault.endswith("no exporter runs on this node")
+
+
+def test_an_exporter_that_fetches_for_another_is_waited_for(core: FakeCore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exporter, "BUSY_S", 0.01)
+    done = {"more": False, "fetched_bytes": 0, "missing": 0, "shards": 1}
+    answers = iter([Refusal("busy", Code.BUSY), done])
+    core.answers["gather"] = lambda _: next(answers)
+    with core:
+        assert exporter.gather(date(2026, 11, 20)) == ("", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import email
 import email.policy
 import re
@@ -20,6 +21,8 @@ from appliance.reports.preferences import in_force
 from appliance.reports.report_store import Period
 from appliance.reports.tables import Kind
 from appliance.reports.writing import Writing
+from mailcore.config.nodes import Nodes
+from mailcore.faults import Code
 from tests.appliance.accounts.sample_users import client_of
 from tests.appliance.fake_core import FakeCore, Refusal
 from tests.appliance.reports.made import make_report, tables
@@ -264,3 +267,65 @@ def test_nobody_gets_what_is_stopped_old_or_for_nobody(reports_directory: Path) 
         assert send_due() == 0
     assert core.asked("inject_begin") == []
     assert Run.objects.get(mail_words="no recipients configured").mail is False
+
+
+# -- of several nodes one mails it
+
+
+def _on_nodes(settings: Any) -> None:
+    nodes = Nodes(database="host=db.example dbname=waypost")
+    settings.WAYPOST = dataclasses.replace(settings.WAYPOST, nodes=nodes)
+    settings.EXPORTER_SOCKET = settings.CONTROL_SOCKET
+
+
+def test_the_node_whose_turn_it_is_mails_it_and_says_so(reports_directory: Path, settings: Any) -> None:
+    _on_nodes(settings)
+    make_report(reports_directory, Period.DAY, DAY)
+    ended()
+    with FakeCore(ANSWERS | {"letter": {"node": "mx1", "sent": "", "ours": True}}) as core:
+        assert send_due() == 1
+    assert core.asked("letter") == [{"day": "2026-11-18"}, {"day": "2026-11-18", "sent": "0123456789ABC"}]
+    data = b"".join(each["data"] for each in core.asked("inject_data"))
+    assert b"Message-ID: <waypost-report-of-2026-11-18@example.org>" in data, "from each node the same"
+
+
+def test_what_another_node_mails_is_not_mailed_again(reports_directory: Path, settings: Any) -> None:
+    _on_nodes(settings)
+    make_report(reports_directory, Period.DAY, DAY)
+    it = ended()
+    with FakeCore(ANSWERS | {"letter": {"node": "mx2", "sent": "", "ours": False}}) as core:
+        assert send_due() == 0
+        it.refresh_from_db()
+        assert (it.mail, it.mail_words) == (True, "not sent yet: node mx2 is about to send it")
+        core.answers["letter"] = {"node": "mx2", "sent": "4OTHER", "ours": False}
+        assert send_due() == 0
+    it.refresh_from_db()
+    assert (it.mail, it.mailed_at, it.mail_words) == (False, None, "mailed by node mx2: 4OTHER")
+    assert core.asked("inject_begin") == []
+
+
+def test_a_node_that_cannot_hand_it_in_or_ask_leaves_it_to_others(reports_directory: Path, settings: Any) -> None:
+    _on_nodes(settings)
+    make_report(reports_directory, Period.DAY, DAY)
+    it = ended()
+    answers = ANSWERS | {"letter": Refusal("no server of the database takes writes", Code.UNAVAILABLE)}
+    with FakeCore(answers) as core:
+        assert send_due() == 0
+    assert core.asked("inject_begin") == []
+    it.refresh_from_db()
+    assert (it.mail, it.mail_words) == (True, "not sent yet: no server of the database takes writes")
+    ours: dict[str, Any] = {
+        "letter": {"node": "mx1", "sent": "", "ours": True},
+        "inject_end": Refusal("the disk is full"),
+    }
+    with FakeCore(ANSWERS | ours) as core:
+        assert send_due() == 0
+    assert core.asked("letter")[-1] == {"day": "2026-11-18", "release": True}
+
+
+def test_that_a_node_could_not_make_it_is_its_own_mail(reports_directory: Path, settings: Any) -> None:
+    _on_nodes(settings)
+    ended(State.FAILED, words="no Java")
+    with FakeCore(ANSWERS) as core:
+        assert send_due() == 1
+    assert core.asked("letter") == []

@@ -26,7 +26,8 @@ from appliance.reports.content import balance_of
 from appliance.reports.preferences import in_force, yesterday
 from appliance.reports.report_store import Period, Report
 from appliance.reports.running import Busy, Heard, command_of, held, run
-from appliance.reports.shard_events import shard_events
+from appliance.reports.runs import FETCHING
+from appliance.reports.shard_events import nodes_events, shard_events
 from mailcore.counted import counted
 from mailcore.faults import Code, Fault
 
@@ -56,18 +57,24 @@ class Command(BaseCommand):
         output = settings.REPORTS_DIRECTORY
         try:
             with held(output) as hold:
-                command = command_of(
-                    day,
-                    settings.EVENTS_DIRECTORY,
-                    output,
-                    zone,
-                    settings.REPORTS.spark_master,
-                    shards=shard_events(),
-                )
                 recorded = RecordedRun(day)
                 try:
                     _bar(Heard("exporting events", 0.0, ""))
-                    recorded.export_failed(exporter.cut("waypost report", zone))
+                    not_cut = exporter.cut("waypost report", zone)
+                    nodes, gathered = nodes_events(), exporter.Gathered()
+                    if nodes is not None:
+                        gathered = exporter.gather(day, lambda: _bar(FETCHING) and recorded.heard(FETCHING))
+                    recorded.export_failed("; ".join(filter(None, (not_cut, *gathered))))
+                    command = command_of(
+                        day,
+                        settings.EVENTS_DIRECTORY,
+                        output,
+                        zone,
+                        settings.REPORTS.spark_master,
+                        shards=shard_events(),
+                        nodes=nodes,
+                        nodes_fault=gathered.fault,
+                    )
                     ended = run(
                         command,
                         hold,
@@ -81,6 +88,9 @@ class Command(BaseCommand):
         except Busy as busy:
             raise CommandError(str(busy), returncode=1) from None
         _clear()
+        for words in gathered:
+            if words:
+                self.stderr.write(f"waypost: {visible(words)}")
         report = report_store.report_of(Period.DAY, day)
         if report is None or ended.status not in (0, 1):
             tail = "\n".join(visible(line) for line in ended.log.splitlines()[-LOG_LINES:])
