@@ -40,7 +40,7 @@ from appliance.pipeline.missing import Gap
 from appliance.pipeline.shard_cuts import Ends, displaced
 from appliance.pipeline.shards import label_of, shard_column, shard_number
 from appliance.pipeline.silver import Silver, outcome, read
-from mailcore.balance import Scope, difference, ends
+from mailcore.balance import Scope, difference, ends, terms
 
 __all__ = ["BALANCED", "UNBALANCED", "UNCHECKED", "Balance", "ShardBalance", "Suspect", "added", "balance", "suspects"]
 
@@ -176,6 +176,12 @@ class ShardBalance:
         told = {name: value for name, value in vars(self.balance).items() if name not in left_out}
         balances = {BALANCED: True, UNBALANCED: False}.get(self.balance.state)
         return {**which, "balances": balances, **told}
+
+    def row(self) -> dict[str, Any]:
+        """Returns it as a row of the table of shards; numbers that are not known are null."""
+        told = self.told()
+        numbers = {term.name: told.get(term.name) for term in terms(Scope.REPORT)}
+        return {"shard": self.name or str(self.shard), "number": self.shard, **numbers, "balance": told["words"]}
 
     def compared(self, gaps: Sequence[Gap], altered: Sequence[Altered] | None) -> ShardBalance:
         """Returns it, given what is missing of this shard and the counters that its files do not agree with."""

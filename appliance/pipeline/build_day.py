@@ -53,6 +53,7 @@ from appliance.pipeline.silver import Silver, made, make
 from appliance.pipeline.store import VERSION, Store
 from appliance.pipeline.tables import UNREADABLE, damaged, read_table, write_table
 from appliance.pipeline.verify import all_unchanged
+from mailcore.balance import Scope, terms
 from mailcore.counted import counted
 
 __all__ = ["ReportBuilder", "Told", "read_table", "write_json"]
@@ -188,6 +189,8 @@ class ReportBuilder:
             balanced.words = stretch_of(pairs, day, so_far)[2] + balanced.words
         elif not pairs and first is not None and last is not None and first is not last:
             balanced.words = stretch(cuts, day, first, last) + balanced.words
+        if self.nodes is not None:
+            write_table(aside / "shards", _shards(balanced))
         told = self._told(day, aside, balanced, unreadable)
         told.content.update(
             so_far=so_far, day_before=self._day_before(day, so_far), left_out=list(dict.fromkeys(self._left_out))
@@ -370,7 +373,8 @@ class ReportBuilder:
         known: bool,
     ) -> Ends | None:
         """Returns the counts of a shard that a database keeps; None if it had no part in the day."""
-        why = nodes.why_unknown(shard, day, now=self.now()) or nodes.why_silent(shard, cuts, files, day)
+        now = self.now()
+        why = nodes.why_unknown(shard, day, now=now) or nodes.why_silent(shard, cuts, files, day, now=now)
         if why:
             return Ends(shard.number, name=shard.name, why=why)
         if nodes.is_over(shard, cuts, files, day):
@@ -457,6 +461,14 @@ class ReportBuilder:
             "inputs": self._inputs(day),
         }
         return Told(aside, content["words"], balances, content)
+
+
+def _shards(balanced: Balance) -> pyarrow.Table:
+    """Returns the balance of each shard as a table, which can be downloaded."""
+    texts, numbers = ("shard", "balance"), [term.name for term in terms(Scope.REPORT)]
+    types = dict.fromkeys(("number", *numbers), pyarrow.int64()) | dict.fromkeys(texts, pyarrow.string())
+    schema = pyarrow.schema([(name, types[name]) for name in ("shard", "number", *numbers, "balance")])
+    return pyarrow.Table.from_pylist([each.row() for each in balanced.shards], schema)
 
 
 def _arrow(query: Callable[[], DataFrame], is_empty: bool) -> pyarrow.Table:

@@ -26,6 +26,7 @@ from mailcore.counted import counted
 __all__ = ["NO_NUMBER", "NodesEvents", "NodesShard", "NotGathered", "read_nodes"]
 
 NO_NUMBER = 0  # files of a shard that a database keeps do not have its number
+KEPT_S = 3 * 86_400.0  # the least [export] keep_days; each node deletes by its own
 CLOSED, HELD = "closed", "held"  # states: it is over; it is made of files, and runs nowhere yet
 
 
@@ -75,11 +76,17 @@ class NodesEvents:
             return f"the events of {shard.label} were not fetched from the database"
         return ""
 
-    def why_silent(self, shard: NodesShard, cuts: Sequence[Cut], files: Sequence[EventFile], day: Day) -> str:
-        """Returns why a shard without counts and events makes the day unknown; "" if it began later, or has ended."""
-        if cuts or files or shard.absent_at >= day.end or shard.state in (CLOSED, HELD):
+    def why_silent(
+        self, shard: NodesShard, cuts: Sequence[Cut], files: Sequence[EventFile], day: Day, *, now: float
+    ) -> str:
+        """Returns why a shard without events of the day makes it unknown; "" if it began later, or has ended."""
+        if files or shard.absent_at >= day.end or shard.state in (CLOSED, HELD):
             return ""
-        return f"{shard.label} was never counted, and has no events"
+        if not cuts:
+            return f"{shard.label} was never counted, and has no events"
+        if cuts[0].at >= day.end and day.begin < now - KEPT_S:
+            return f"{shard.label} may have begun before, because its first counts may be deleted"
+        return ""
 
     def is_over(self, shard: NodesShard, cuts: Sequence[Cut], files: Sequence[EventFile], day: Day) -> bool:
         """Returns whether a shard was closed before the day: it had drained, and has no row of its own any more."""

@@ -13,7 +13,7 @@ import email.utils
 import fcntl
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 from email.message import EmailMessage
 
 from django.conf import settings
@@ -45,6 +45,7 @@ if HAS_CHARTS:
 __all__ = ["failure_letter", "letter", "send_due", "sender"]
 
 WHO = "the nightly report"
+UNKNOWN_WAITS = timedelta(minutes=20)  # the other nodes begin at the same time, and need some minutes
 POLICY = email.policy.SMTP.clone(cte_type="7bit")  # so that any next hop takes it
 
 
@@ -69,7 +70,7 @@ def _send(it: Run) -> bool:
     report = report_store.report_of(Period.DAY, it.day) if it.state != State.FAILED else None
     message = failure_letter(it, now) if report is None else letter(report, now)
     is_for_one = report is not None and nodes_events() is not None  # a failure is each node's own
-    if is_for_one and not _is_our_turn(it):
+    if is_for_one and report is not None and not _is_our_turn(it, report):
         return False
     try:
         queue_id = door_of(WHO).inject(
@@ -86,8 +87,12 @@ def _send(it: Run) -> bool:
     return True
 
 
-def _is_our_turn(it: Run) -> bool:
-    """Returns whether this node hands the mail in now; of several nodes that have made the report one mails it."""
+def _is_our_turn(it: Run, report: Report) -> bool:
+    """Returns whether this node hands the mail in now; of several nodes that have made the report one mails it. One that could
+    not say whether the day balances lets the others go first: it may be cut off, or its disk full."""
+    if report.balances is None and it.ended_at is not None and timezone.now() - it.ended_at < UNKNOWN_WAITS:
+        Run.objects.filter(pk=it.pk).update(mail_words="not sent yet: another node may know whether the day balances")
+        return False
     try:
         claim = exporter.claim_letter(it.day)
     except exporter.NotAnswered as error:

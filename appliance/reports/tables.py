@@ -198,6 +198,7 @@ SPECS = (
          "next hop; the reason is why, or why the mail was sent in the clear.",
          in_mail=("direction", "version", "level", "reason", "count"), mail_rows=8),
     Spec("hours", "Hours", hidden=("hour", "begins_at")),
+    Spec("shards", "Shards", "The balance of each shard, as above; an amount that is not known is empty.", none="No shards."),
 )  # fmt: skip
 NOT_SHOWN = frozenset(("totals", "arrivals"))  # the figures at the top; what days are added up from
 LABELS = {

@@ -21,6 +21,7 @@ from appliance.pipeline.build_day import ReportBuilder, Told
 from appliance.pipeline.days import Day
 from appliance.pipeline.nodes import NotGathered, read_nodes
 from appliance.pipeline.store import Store
+from appliance.pipeline.tables import read_table
 from tests.appliance.pipeline.conftest import NOW
 from tests.appliance.pipeline.sample_events import BOUNCED, DEFERRED, DELIVERED, SampleMail, rewrite
 from tests.appliance.pipeline.test_shards import DAY, NOON, equation, rows_of
@@ -120,6 +121,12 @@ def test_both_shards_balance_by_name_and_mail_that_two_nodes_had_counts_once(
     assert all((row["balances"], row["queued_at_start"], equation(row)) == (True, 1, 0) for row in rows.values())
     assert (balance["accepted"], balance["delivered"], balance["bounced"]) == (14, 13, 2)
     assert (balance["message_by_message"], balance["altered"], balance["gaps"]) == (True, [], [])
+    table = read_table(told.directory / "shards")
+    assert table is not None
+    assert [(row["shard"], row["number"], row["delivered"], row["balance"]) for row in table.to_pylist()] == [
+        ("north", 1, 8, "It balances."),
+        ("south", 2, 5, "It balances."),
+    ]
 
 
 def test_one_shard_of_a_database_has_its_name_too(builder: ReportBuilder, copy: Copy) -> None:
@@ -180,6 +187,12 @@ def _never_counted(copy: Copy) -> None:
     copy.add(3, "west")
 
 
+def _not_kept(copy: Copy) -> None:
+    """A node that keeps its events for three days has deleted those of this day; the report is made much later."""
+    sample = copy.add(3, "west")
+    sample.cut(copy.events(3), DAY.end + 4 * 86_400)
+
+
 UNKNOWN: dict[str, tuple[Spoil, str]] = {
     "a file could not be fetched": (
         _file_is_missing,
@@ -191,6 +204,7 @@ UNKNOWN: dict[str, tuple[Spoil, str]] = {
         _not_exported_yet,
         "shard north was not counted at the end of the day",
     ),
+    "a shard whose events are not kept": (_not_kept, "shard west may have begun before, because its first counts"),
     "a shard that says nothing": (_never_counted, "shard west was never counted, and has no events"),
 }
 
@@ -204,6 +218,9 @@ def test_what_is_not_there_makes_the_day_unknown_and_is_named(builder: ReportBui
     assert words in told.words
     balance = told.content["balance"]
     assert (balance["queued_at_start"], balance["queued_at_end"], balance["difference"]) == (None, None, None)
+    table = read_table(told.directory / "shards")
+    assert table is not None
+    assert None in table["accepted"].to_pylist()
     if case not in ("the database was asked before the day was over", "other days were fetched"):
         assert rows_of(told)[2]["balances"] is True
 
@@ -253,6 +270,10 @@ def test_a_shard_that_came_after_the_day_has_no_part_in_it(builder: ReportBuilde
     copy.add(3, "west")
     copy.said[3]["absent_at"] = DAY.end + 60
     told = copy.report(builder)
+    assert (told.balances, sorted(rows_of(told))) == (True, [1, 2])
+    copy.said[3]["absent_at"] = 0.0  # not known; what is that young is not deleted yet
+    copy.samples[3].cut(copy.events(3), DAY.end + 60)
+    told = copy.report(builder, now=DAY.end + 5_400)
     assert (told.balances, sorted(rows_of(told))) == (True, [1, 2])
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import email
 import email.policy
+import json
 import re
 from datetime import date, timedelta
 from email.message import EmailMessage
@@ -323,9 +325,49 @@ def test_a_node_that_cannot_hand_it_in_or_ask_leaves_it_to_others(reports_direct
     assert core.asked("letter")[-1] == {"day": "2026-11-18", "release": True}
 
 
+def test_a_node_that_does_not_know_lets_the_others_go_first(reports_directory: Path, settings: Any) -> None:
+    _on_nodes(settings)
+    make_report(reports_directory, Period.DAY, DAY, balances=None)
+    it = ended()
+    with FakeCore(ANSWERS | {"letter": {"node": "mx1", "sent": "", "ours": True}}) as core:
+        assert send_due() == 0
+        assert core.asked("letter") == []
+        Run.objects.update(ended_at=timezone.now() - timedelta(minutes=21))
+        assert send_due() == 1
+    it.refresh_from_db()
+    assert it.mailed_at is not None
+
+
 def test_that_a_node_could_not_make_it_is_its_own_mail(reports_directory: Path, settings: Any) -> None:
     _on_nodes(settings)
     ended(State.FAILED, words="no Java")
     with FakeCore(ANSWERS) as core:
         assert send_due() == 1
     assert core.asked("letter") == []
+
+
+def test_page_mail_and_file_name_the_shards(reports_directory: Path) -> None:
+    names = ("north", "<south>")
+    given = tables() | {"shards": [{"shard": name, "number": at, "accepted": 7} for at, name in enumerate(names, 1)]}
+    version = make_report(reports_directory, Period.DAY, DAY, given=given)
+    path = version / "report.json"
+    told = json.loads(path.read_text())
+    told["balance"]["shards"] = [
+        {"shard": 1, "name": names[0], "closed": False, "balances": True, "words": "It balances.", "accepted": 7},
+        {"shard": 2, "name": names[1], "closed": False, "balances": None, "words": "The balance is unknown."},
+    ]
+    path.write_text(json.dumps(told))
+    report = report_store.report_of(Period.DAY, DAY)
+    assert report is not None
+    plain, html = bodies(parsed(letter(report, in_force())))
+    page = client_of("viewer").get("/reports/day/2026-11-18/").content.decode().replace("<wbr>", "")
+    html, page = (re.sub("</?bdi>", "", text) for text in (html, page))
+    assert "shard north (@1): It balances." in plain
+    assert "shard <south> (@2): The balance is unknown." in plain
+    assert "Shard north (@1): It balances." in html
+    for text in (html, page):
+        assert "&lt;south&gt; (@2)" in text
+    assert '<th scope="row">north (@1)</th>' in page
+    answer = client_of("viewer").get("/reports/day/2026-11-18/shards.csv")
+    file = b"".join(answer.streaming_content).decode()  # type: ignore[attr-defined]
+    assert list(csv.reader(file.splitlines()))[1:] == [["north", "1", "7"], ["<south>", "2", "7"]]

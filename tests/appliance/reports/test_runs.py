@@ -22,7 +22,8 @@ from appliance.reports import runs
 from appliance.reports.models import Preferences, Run, State
 from appliance.reports.preferences import give_up, in_force, own, yesterday
 from appliance.reports.report_store import Period
-from appliance.reports.running import held
+from appliance.reports.running import command_of, held
+from mailcore.config.nodes import Nodes
 from tests.appliance.accounts.sample_users import client_of
 from tests.appliance.fake_core import FakeCore, Refusal
 from tests.appliance.reports.made import make_report
@@ -236,6 +237,33 @@ def test_the_core_exports_what_there_is_first_and_may_be_away(
     assert "could not export the latest events: <bdi>the disk is full" in page(f"/reports/runs/{made.pk}/")
     Run.objects.filter(pk=made.pk).delete()
     assert "the disk is full" not in _day_page(), "the run before had all"
+
+
+def test_on_a_node_of_several_the_events_of_all_are_fetched_first(
+    reports_directory: Path, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    settings.EXPORTER_SOCKET = settings.CONTROL_SOCKET
+    nodes = Nodes(database="host=db.example dbname=waypost")
+    settings.WAYPOST = replace(settings.WAYPOST, nodes=nodes)
+    commands: list[list[str]] = []
+
+    def noted(*given: Any) -> list[str]:
+        commands.append(command_of(*given))
+        return [sys.executable, "-c", "raise SystemExit(2)"]
+
+    monkeypatch.setattr(runs, "command_of", noted)
+    answers = {"zone": {"zone": ""}, "cut": {"rows": 1}, "gather": {"more": False, "missing": 2}}
+    with FakeCore(answers) as core:
+        first = runs.make(runs.ask(DAY, "x").pk)
+        core.answers["gather"] = Refusal("no room")
+        second = runs.make(runs.ask(DAY, "x").pk)
+    assert first is not None
+    assert first.not_exported == "2 event files could not be fetched from the database"
+    manifest = str(settings.EVENTS_DIRECTORY / "_nodes" / "shards.json")
+    assert commands[0][-4:] == ["--nodes", manifest, "--nodes-fault=", "--keep-classes"]
+    assert second is not None
+    assert second.not_exported == "the events of all nodes could not be fetched: no room"
+    assert commands[1][-2] == f"--nodes-fault={second.not_exported}"
 
 
 def test_the_reason_of_earlier_runs_is_moved_out_of_their_logs() -> None:
