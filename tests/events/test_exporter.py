@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,8 @@ from mailcore.events.write.cutoff import Cut, CutFailed
 from mailcore.events.write.export import Exported
 from mailcore.events.write.retention import remove_old
 from mailcore.events.write.windows import Windows
-from mailcore.faults import Code, FaultError
+from mailcore.faults import Code, Fault, FaultError
+from mailcore.frames import Request
 from mailcore.log.disk import Disk, Guard
 from mailcore.queue.exported import read_exported
 from tests.answers import active_destination
@@ -281,6 +282,25 @@ def test_who_asks_gets_everything_up_to_now(lanes: Lanes) -> None:
     state = read_exported(Disk(), str(lanes.events / "_exported"))
     assert state is not None
     assert state.zone == "Asia/Kolkata"
+
+
+def test_what_concerns_all_nodes_is_passed_on_and_needs_a_database(lanes: Lanes) -> None:
+    asked: list[tuple[str, dict[str, Any]]] = []
+
+    def of_nodes(operation: str, arguments: Mapping[str, Any]) -> dict[str, Any] | Fault:
+        asked.append((operation, dict(arguments)))
+        return {"more": False} if operation == "gather" else Fault(Code.UNAVAILABLE, "no server takes writes")
+
+    alone, node = Exporter(settings_of(lanes)), Exporter(settings_of(lanes), of_nodes=of_nodes)
+    request = Request(1, "gather", {"since": "2026-11-20"})
+    refusal = alone._of_nodes(request)
+    assert isinstance(refusal, Fault)
+    assert (refusal.code, refusal.message) == (Code.INVALID, "no database keeps the queue of this node")
+    assert node._of_nodes(request) == {"more": False}
+    fault = node._of_nodes(Request(2, "letter", {"day": "2026-11-20"}))
+    assert isinstance(fault, Fault)
+    assert fault.code is Code.UNAVAILABLE
+    assert asked == [("gather", {"since": "2026-11-20"}), ("letter", {"day": "2026-11-20"})]
 
 
 def test_old_days_go(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """A day of two nodes, of which one is gone with its disk in the middle: its shard is adopted and the rest delivered. The report
 at either node balances over both shards, to the last recipient that the next hop got.
 
-Proves law: nodes-balance-together, law: gathered-before-told (docs/laws.md).
+Proves law: nodes-balance-together, law: gathered-before-told, law: one-letter-a-day (docs/laws.md).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from mailcore.control.async_client import AsyncControlClient
 from mailcore.lab.lab import Lab
 from tests.end_to_end.judge import standing_still
 from tests.end_to_end.reporting import Gold, Told, gold_of, waypost_report
@@ -47,6 +48,15 @@ async def exporting(node: Node, *shards: str) -> None:
     """Until the exporters of these places answer: they fetch event files first."""
     for place in shards:
         await node.until((node.home / "run" / "shards" / place / "exporter.sock").exists, f"the exporter of {place}")
+
+
+async def letter(node: Node, **arguments: str) -> dict[str, Any]:
+    client = AsyncControlClient(node.home / "run/shards/00/exporter.sock", timeout_s=60.0)
+    try:
+        answer: dict[str, Any] = await client.call("letter", arguments)
+        return answer
+    finally:
+        await client.close()
 
 
 async def report(node: Node, day: date) -> tuple[Told, Gold]:
@@ -105,6 +115,12 @@ async def test_a_day_in_which_a_shard_was_adopted_balances_at_either_node(own_cl
             names = {row["recipient"] for row in at_a.rows("recipients")}
             assert names == set(sent)
 
+            # Of both nodes, each of which has a report, one mails it.
+            claims = [await letter(node, day=str(day)) for node in (a, b, a)]
+            assert [(claim["node"], claim["ours"]) for claim in claims] == [("a", True), ("a", False), ("a", True)]
+            await letter(a, day=str(day), sent="4QUEUEID")
+            assert [(await letter(node, day=str(day)))["sent"] for node in (a, b)] == ["4QUEUEID"] * 2
+
             # A file whose bytes are damaged in the database makes it unknown, one that is gone there makes it red.
             (file,) = own_cluster.primary.sql(
                 "select file from waypost.chunk where shard = 'of-a' and file like 'events/dt=%/journal.%' order by n limit 1"
@@ -121,6 +137,14 @@ async def test_a_day_in_which_a_shard_was_adopted_balances_at_either_node(own_cl
             assert (told.status, red.balance["balances"]) == (1, False), told
             assert "Not balanced: shard of-a" in told.output
             assert {gap["lane"] for gap in red.balance["gaps"]} == {"journal@1"}
+
+            # Cut off from the database it does not know, and says since when.
+            own_cluster.primary.stop()
+            told, cut_off = await report(b, day)
+            assert (told.status, cut_off.balance["balances"]) == (0, None), told
+            for name in ("of-a", "of-b"):
+                assert f"events of shard {name} may be missing, because the database was asked last at" in told.output
+            assert "the events of all nodes could not be fetched" in told.terminal
         finally:
             for node in (a, b):
                 if node._process is not None:
