@@ -113,7 +113,7 @@ def begin_drain(connection: Connection, node: str) -> list[NodeRow]:
 
 
 def continue_drain(connection: Connection, node: str, rows: dict[str, ShardRow]) -> bool:
-    """Orders that a shard of a node that drains goes to the node with the fewest. Returns whether it has none left.
+    """Orders that a shard of a node that drains goes to the node with the fewest. Returns whether all have left.
 
     One at a time: the others deliver meanwhile. It is called again and again.
     """
