@@ -9,6 +9,6 @@ __all__ = ["OF_THE_NODE"]
 OF_THE_NODE = frozenset((
     "certificates", "transports", "parameters", "check_changes", "settings", "settings_change", "settings_effects",
     "settings_history", "settings_return", "kept", "kept_make", "kept_put", "kept_remove", "kept_text", "kept_use",
-    "users", "user_put", "user_remove", "routes", "resolve", "log", "nodes", "places", "cut", "inject",
+    "users", "user_put", "user_remove", "routes", "resolve", "log", "nodes", "node_order", "places", "cut", "inject",
     "inject_begin", "inject_data", "inject_end", "processes", "disks", "simulate", "events",
 ))  # fmt: skip
