@@ -230,6 +230,7 @@ def test_where_a_database_keeps_the_queue_one_shard_is_asked_to_set_what_all_fol
     assert asked("resume") == (0, [0, 1]), "a dead destination is the shard's own"
     away.add(0)
     assert asked("suspend") == (1, [0, 1])
+    assert asked("resume") == (1, [0, 1, 0]), "a shard that is away does not keep the others suspended"
     away.add(1)
     with pytest.raises(ControlError, match="away"):
         asked("transport_set")
@@ -386,15 +387,21 @@ def test_a_shard_of_a_silent_node_is_unknown_with_the_name_of_the_node() -> None
     )
 
 
-@pytest.mark.parametrize("operation", ["set", "suspend", "change_matching"])
-def test_nothing_is_changed_anywhere_while_a_node_is_silent(operation: str) -> None:
+def test_nothing_is_changed_anywhere_while_a_node_is_silent() -> None:
     nodes = Nodes(silent)
     with pytest.raises(
         Refused, match=r"shard 2 at b: node b does not answer: .*; --here changes those of this node"
     ) as refused:
-        nodes.ask(operation, filter={})
+        nodes.ask("change_matching", filter={})
     assert refused.value.code is Code.UNAVAILABLE
     assert {asked for _, asked, _ in nodes.asked} == {"ping"}
+
+
+@pytest.mark.parametrize(("operation", "asked"), [("set", [0]), ("suspend", [0]), ("resume", [0, 2])])
+def test_a_value_is_set_while_a_node_is_silent_which_takes_it_over_later(operation: str, asked: list[int]) -> None:
+    nodes = Nodes(silent)
+    assert nodes.ask(operation, scope="smtp")["messages"] == 5
+    assert [shard for shard, _, _ in nodes.asked] == asked
 
 
 @pytest.mark.parametrize("operation", sorted(OF_THE_NODE))

@@ -6,6 +6,7 @@ ends in the middle, the answer says what the others did.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -169,11 +170,16 @@ def _cuts(text: object, numbers: list[int]) -> dict[int, str]:
 def set_all(question: Question) -> Steps:
     """Sets a value in all shards: the answer is that of the first.
 
-    Where a database keeps the queue, all shards of the node follow one file, so one of them is asked. Only a destination that
-    is dead is each shard's own, and is resumed in all.
+    Where a database keeps the queue, all shards follow what one of them is asked for. Only a destination that is dead is each
+    shard's own, and is resumed in all that answer.
     """
-    if question.operation != "resume" and any(each.in_ids >= 0 for each in question.shards):
-        yield emitted((yield from _first_that_is_there(question)))
+    if any(each.in_ids >= 0 for each in question.shards):
+        number, answer = yield from _first_that_is_there(question)
+        for other in question.numbers if question.operation == "resume" else ():
+            if other != number:
+                with contextlib.suppress(ControlError):
+                    yield from question.ask(other)
+        yield emitted(answer)
         return
     yield from _refuse_if_away(question)
     first: Any = None
@@ -190,11 +196,11 @@ def set_all(question: Question) -> Steps:
 
 
 def _first_that_is_there(question: Question) -> Steps:
-    """Returns the answer of the first shard whose processes run."""
+    """Returns the first shard whose processes run, those of this node before others, and its answer."""
     errors: dict[int, ControlError] = {}
-    for number in question.numbers:
+    for number in sorted(question.numbers, key=lambda each: each in question.nodes):
         try:
-            return (yield from question.ask(number))
+            return number, (yield from question.ask(number))
         except ControlError as error:
             if error.code is not Code.UNAVAILABLE:
                 raise
