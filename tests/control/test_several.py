@@ -404,6 +404,24 @@ def test_a_value_is_set_while_a_node_is_silent_which_takes_it_over_later(operati
     assert [shard for shard, _, _ in nodes.asked] == asked
 
 
+@pytest.mark.parametrize("operation", ["set", "transport_set", "suspend"])
+def test_a_value_of_all_nodes_is_set_once_at_a_shard_that_is_there(operation: str) -> None:
+    """The database has it for all."""
+
+    def answer(shard: int, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if not shard:
+            raise NotRunning("its control process does not run")
+        return {"at": shard}
+
+    nodes = Nodes(answer)
+    assert nodes.ask(operation) == {"at": 2}
+    assert [(shard, asked) for shard, asked, _ in nodes.asked] == [(0, operation), (2, operation)]
+
+
+def test_each_operation_that_the_first_shard_answers_for_its_node_is_refused_to_others() -> None:
+    assert {name for name, way in WAYS.items() if way is WAYS["settings"]} <= OF_THE_NODE
+
+
 @pytest.mark.parametrize("operation", sorted(OF_THE_NODE))
 def test_what_is_about_the_machine_is_asked_at_this_node_alone(operation: str) -> None:
     def answer(shard: int, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
