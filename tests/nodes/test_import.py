@@ -78,9 +78,12 @@ async def test_a_queue_with_all_kinds_of_mail_is_imported_and_delivered_once(
             other.launch()
             await other.until(lambda: "the shard is ours" in other.said(), "the shard at another node")
             await other.ready()
-            found = await messages(other)
-            assert len(found) == 4
-            assert found["held@example.net"] == "held"
+
+            async def there_again() -> bool:
+                found = await messages(other)
+                return len(found) == 4 and found["held@example.net"] == "held"
+
+            await other.until(there_again, "four messages, one of them held, at the other node")
             await lab.hops[0].set_behaviour("accept")
             async with other.client() as client:
                 await client.call("release", {"queue_ids": [held]})
