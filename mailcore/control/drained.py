@@ -57,7 +57,7 @@ def left_in(settings: Settings, *, exports: bool = False) -> str:
             return "events that are not exported"
         return "" if _is_counted(settings) else "events that are not counted"
     except (ControlError, OSError, ValueError) as error:
-        return f"what nobody can tell, because it does not answer: {error}"
+        return f"an unknown amount, because it does not answer: {error}"
 
 
 def _has_deleted(control: ControlClient) -> bool:

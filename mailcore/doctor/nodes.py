@@ -70,7 +70,7 @@ def _look_at_database(settings: Settings) -> Iterator[Finding]:
 
 def _look_at_others(settings: Settings, connection: Connection) -> Iterator[Finding]:
     with contextlib.suppress(FileNotFoundError):
-        (directory_of(settings) / CERTIFICATE).read_bytes()  # who may not read it learns that, and nothing wrong
+        (directory_of(settings) / CERTIFICATE).read_bytes()  # a user who may not read it learns that
     own, rows = node_of(settings), {row.node: row for row in read_trust(connection)}
     if not is_here(settings, rows.get(own)):
         how = (

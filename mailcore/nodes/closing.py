@@ -1,7 +1,7 @@
 """Closing a shard for good: its home does not come back, and its mail has been delivered.
 
 The row is closed in one step, in the epoch in which the shard was found drained at this node. Its processes find no row then,
-and end. What the database has of it is freed behind that, by the command, and by the process that watches if the command was
+and end. Its space in the database is freed behind that, by the command, and by the process that watches if the command was
 killed; its events stay for as long as ``[export] keep_days`` says. The row stays, so that its number is not lent again.
 
 Keeps law: closed-when-drained (docs/laws.md).

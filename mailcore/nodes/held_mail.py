@@ -20,7 +20,7 @@ __all__ = ["marker_of"]
 
 
 def marker_of(disk: Disk, queue_directory: str, ends: Mapping[str, int]) -> Restored:
-    """Returns the marker for the files of a queue. ``ends``: where the lanes end, as far as anybody knows.
+    """Returns the marker for the files of a queue. ``ends``: where the lanes end, as far as is known.
 
     Raises OSError, RestoredDamaged.
     """

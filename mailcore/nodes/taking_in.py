@@ -148,7 +148,7 @@ def settle(disk: Disk, settings: Settings, connection: Connection, system: int) 
     note = read_taking_in(disk, queue)
     if note is None:
         return
-    beat_node(connection, node_of(settings))  # what is read behind it is on two servers
+    beat_node(connection, node_of(settings))  # all that is read behind it is on two servers
     row = is_taken_in(connection, note)
     if row is None:
         raise CannotTakeIn(
@@ -171,7 +171,7 @@ def abandon(
     row = read_shard(connection, note.shard)
     if row is not None and row.owner == note.owner and row.state == HELD:
         step("begin again")
-        row = begin_again(connection, row)  # what an earlier command has under way finds another epoch
+        row = begin_again(connection, row)  # a statement of an earlier command finds another epoch
         if row is None:
             raise CannotTakeIn(f"Shard {note.shard} has changed at this moment. Give the command again.")
         step("free")
@@ -210,8 +210,8 @@ class _TakingIn:
         if note is None:
             if (there := read_shard(self._connection, source.shard)) is not None:
                 raise CannotTakeIn(
-                    f"The database has a shard {source.shard} already (number {there.number}, {there.state}). What is here was"
-                    " not taken in. Choose a name that no shard has.",
+                    f"The database has a shard {source.shard} already (number {there.number}, {there.state}). The mail of this"
+                    " disk was not taken in. Choose a name that no shard has.",
                     argument="shard",
                 )
             note = TakingIn(source.shard, new_owner(self._settings, disk))

@@ -135,8 +135,8 @@ SET_STATE = Statement(
     (TEXT, INT8, TEXT, TEXT),
 )
 
-# A shard that is being taken in from a disk is held: no node takes it over. What an earlier attempt has still under way finds
-# another epoch.
+# A shard that is being taken in from a disk is held: no node takes it over. A statement of an earlier attempt finds another
+# epoch.
 BEGIN_AGAIN = Statement(
     "begin_again",
     "update waypost.shard set epoch = epoch + 1, beat = beat + 1 where name = $1 and epoch = $2 and owner = $3"
@@ -149,7 +149,7 @@ GIVE_UP = Statement(
     f"{KEPT}",
     (TEXT, INT8, TEXT),
 )
-# A takeover by nobody: with ``TAKE_WRITERS``, every process of the shard finds no row.
+# A takeover without a new owner: with ``TAKE_WRITERS``, every process of the shard finds no row.
 CLOSE = Statement(
     "close",
     "update waypost.shard set epoch = epoch + 1, owner = '', beat = beat + 1, state = 'closed', placed = '', wanted = '',"

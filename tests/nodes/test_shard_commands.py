@@ -114,7 +114,7 @@ def test_a_shard_that_does_not_answer_is_not_closed(cluster: Cluster, tmp_path: 
     add_shard(cluster.primary, name="old", number=3, owner="a/x/y/z")
     cluster.primary.sql("update waypost.shard set state = 'draining'")
     assert given(cluster, settings, "close", "old") == 1
-    assert "what nobody can tell, because it does not answer" in capsys.readouterr().err
+    assert "an unknown amount, because it does not answer" in capsys.readouterr().err
     assert given(cluster, settings, "close", "none") == 1
     assert "There is no shard none" in capsys.readouterr().err
     assert rows(cluster) == [("old", "3", "draining", "")]
