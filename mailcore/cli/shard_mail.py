@@ -28,7 +28,7 @@ from mailcore.nodes.parameters import parameters_of, shard_of
 from mailcore.nodes.taking_in import CannotTakeIn, Source, Taken, abandon, aside_source, copied_shard, take_in
 from mailcore.queue.reserved_time import ReservedTooNew
 from mailcore.queue.restored import RestoredDamaged
-from mailcore.queue.shard_copy import read_copy, read_taking_in
+from mailcore.queue.shard_copy import read_taking_in
 from mailcore.replication.connection import Connection
 from mailcore.replication.faults import StoreError
 from mailcore.replication.shard import ShardRow
@@ -100,12 +100,6 @@ def _import(arguments: argparse.Namespace) -> int:
     source = Source(settings, shard_of(settings))
     disk = Disk()
     if not arguments.abandon and read_taking_in(disk, source.queue) is None:
-        copy = read_copy(disk, source.queue)
-        if copy is not None:
-            raise UsageError(
-                f"shard import: {source.queue} is the copy of shard {copy.shard}. If its database is lost, run waypost shard"
-                f" rebuild {copy.shard}."
-            )
         _refuse_empty(disk, settings)
     return _run(arguments, source, locked=True)
 

@@ -208,7 +208,15 @@ class _TakingIn:
             )
         beat_node(self._connection, node_of(self._settings))
         if note is None:
-            if (there := read_shard(self._connection, source.shard)) is not None:
+            there, copy = read_shard(self._connection, source.shard), read_copy(disk, source.queue)
+            if there is not None and copy == ShardCopy(source.shard, self._system):
+                return Taken(there, was_there=True)
+            if copy is not None and not source.is_held:
+                raise CannotTakeIn(
+                    f"{source.queue} is the copy of shard {copy.shard}. If its database is lost, run waypost shard rebuild"
+                    f" {copy.shard}."
+                )
+            if there is not None:
                 raise CannotTakeIn(
                     f"The database has a shard {source.shard} already (number {there.number}, {there.state}). The mail of this"
                     " disk was not taken in. Choose a name that no shard has.",

@@ -70,10 +70,10 @@ async def test_a_queue_with_all_kinds_of_mail_is_imported_and_delivered_once(
             node.launch()
             await node.until(lambda: "waypost shard import takes the mail" in node.said(), "the way in")
             node.stop()
-            for after_s in (0.6, 0.8, 1.0):
+            for after_s in (0.3, 0.4, 0.5, 0.6, 0.8):
                 await killed_while(node, "shard", "import", after_s=after_s)
             done = await node.ask("shard", "import")
-            assert (done["shard"], done["held"]) == (node.shard, False)
+            assert (done["shard"], done["held"]) == (node.shard, False)  # a killed one may have done it
             # Its disk is not needed any more.
             other.launch()
             await other.until(lambda: "the shard is ours" in other.said(), "the shard at another node")

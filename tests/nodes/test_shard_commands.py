@@ -47,8 +47,14 @@ def test_an_import_is_given_up_and_given_again(cluster: Cluster, tmp_path: Path,
     done = json.loads(capsys.readouterr().out)
     assert (done["shard"], done["number"], done["held"], done["damaged"]) == ("north", 1, False, 0)
     assert rows(cluster) == [("north", "1", "open", "")]
-    assert given(cluster, settings, "import") == 2
+    assert given(cluster, settings, "import") == 0
+    assert "shard north has the mail already" in capsys.readouterr().out
+    write_copy(Disk(), str(settings.queue_directory), ShardCopy("north", 77))
+    assert given(cluster, settings, "import") == 1, "its mail must be held"
     assert "is the copy of shard north" in capsys.readouterr().err
+    cluster.primary.sql("delete from waypost.writer; delete from waypost.shard")
+    assert given(cluster, settings, "import") == 1
+    assert rows(cluster) == []
 
 
 def test_a_home_that_runs_or_has_no_queue_is_refused(cluster: Cluster, tmp_path: Path, capsys: Captured) -> None:
@@ -81,6 +87,7 @@ def test_a_copy_is_rebuilt_and_what_was_put_aside_becomes_another_shard(
     write_copy(Disk(), str(second.queue_directory), ShardCopy("north", 77))
     assert given(cluster, second, "rebuild", "north") == 0
     assert "and its mail is held" in capsys.readouterr().out
+    assert given(cluster, second, "rebuild", "north") == 0, "again"
     assert given(cluster, settings, "rebuild", "north", "--from", aside) == 1
     assert "has a shard north already" in capsys.readouterr().err
     assert given(cluster, settings, "rebuild", "lost", "--from", "../aside-1") == 2
