@@ -57,7 +57,7 @@ async def nodes(own_cluster: Cluster, tmp_path: Path) -> AsyncIterator[Joined]:
         yield found
 
 
-async def sees(node: JoinedNode, messages: int) -> None:
+async def sees(node: JoinedNode, messages: int, shards: int = 2) -> None:
     """Until all mail of all nodes waits, in lanes where it stays, and all of it is seen from a node."""
     answers: list[Any] = []
 
@@ -69,7 +69,7 @@ async def sees(node: JoinedNode, messages: int) -> None:
                 waits = [item["lane"].startswith(("retry", "hold")) for item in page["items"]]
                 answers[:] = [size["messages"], size["unheard"], page["note"], len(waits), all(waits)]
                 answers.append([row["answers"] for row in state["shards"]])
-                return answers == [messages, [], "", messages, True, [True, True]] and not state["active_messages"]
+                return answers == [messages, [], "", messages, True, [True] * shards] and not state["active_messages"]
         return False
 
     await eventually(all_there, lambda: f"{messages} messages seen from {node.name}: {answers}\n{node._tail()}")
