@@ -54,6 +54,7 @@ PAGES: dict[str, tuple[str, ...]] = {
         "/destinations/{destination}/set/", f"/destinations/{{destination}}/take-back/{LIMIT}/",
         "/destinations/smtp:not-there.example/", "/tuning/?scope=smtp",
         "/tuning/history/?scope=smtp&parameter=process_limit", "/tuning/changes/{batch}/",
+        "/nodes/shards/north/move/", "/nodes/mx1/drain/", "/nodes/mx1/resume/",
         "/routes/?address=a@example.org", "/reports/day/2026-11-18/", "/reports/day/2026-11-01/", "/reports/runs/{run}/",
         "/reports/schedules/{task}/", "/alerts/{alert}/", "/alerts/rules/disk/", "/alerts/rules/watch_away/",
         "/webhooks/1/", "/webhooks/1/edit/", "/audit/1/",

@@ -40,6 +40,7 @@ STATES: dict[str, State] = {
     "/settings/maps/": State("Add Aliases"),
     "/settings/users/": State("No users yet"),
     "/positions/": State("A start now would take about"),
+    "/nodes/": State("This is one node, and its queue is on its own disk."),
     "/routes/": State("Look up the route of an address"),
     "/reports/": State("No reports yet Each night Waypost makes the report", ("No reports yet",)),
     "/reports/schedules/": State("Start it: ./run does, or the service waypost-beat", ("nightly report",)),

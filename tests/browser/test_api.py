@@ -40,7 +40,7 @@ WHY = "a test"
 # In other tests: what sends and what continues; what needs no core: reports, alerts and most about users (tests/appliance/api).
 APART = frozenset(
     (
-        "events_stream",
+        "events_stream", "move_shard", "drain_node", "resume_node",
         "message_data", "send", "start_change", "stop_change", "undo_change", "report", "report_table", "report_run",
         "start_report", "stop_report", "change_settings", "change_report_preferences", "change_schedule", "alert",
         "acknowledge_alert", "silence_alert", "end_silence", "test_alerts", "set_password", "remove_second_factor",

@@ -115,6 +115,7 @@ class Cable:
 
     def __init__(self) -> None:
         self.is_cut = False
+        self._is_gone = False
         self.port = 0
         self._writers: set[asyncio.StreamWriter] = set()
         self._servers: list[asyncio.AbstractServer] = []
@@ -125,19 +126,26 @@ class Cable:
             passes = partial(self._pass, to + further)
             self._servers.append(await asyncio.start_server(passes, "127.0.0.1", self.port + further))
 
-    def unplug(self) -> None:
+    async def unplug(self) -> None:
+        self._is_gone = True
         for server in self._servers:
             server.close()
         for writer in self._writers:
             writer.transport.abort()
+        await asyncio.sleep(0)  # a transport closes its socket in the next turn
 
     async def _pass(self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
         try:
             there, to = await asyncio.open_connection("127.0.0.1", port)
         except OSError:
+            self._writers.discard(writer)
             writer.transport.abort()
             return
-        self._writers |= {writer, to}
+        self._writers.add(to)
+        if self._is_gone:  # meanwhile
+            to.transport.abort()
+            return
         await asyncio.gather(self._copy(reader, to), self._copy(there, writer))
 
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -212,9 +220,9 @@ async def joined(
             await node.start()
         yield Joined(nodes, sink, cluster, cables)
     finally:
-        for cable in cables.values():
-            cable.unplug()
         for node in nodes:
             if node._process is not None:
                 with contextlib.suppress(ProcessLookupError):
                     node.stop()
+        for cable in cables.values():
+            await cable.unplug()

@@ -132,7 +132,7 @@ def test_an_order_has_a_reason_and_is_in_the_audit_log(
         page = operator.get("/nodes/").content.decode()
         assert f"/nodes/{path}/" in page or path == "mx1/resume"
         dialog = operator.get(f"/nodes/{path}/", headers={"HX-Request": "true"}).content.decode()
-        assert '>mx3<' not in dialog
+        assert ">mx3<" not in dialog
         assert operator.post(f"/nodes/{path}/", given | {"why": ""}).status_code == 422
         assert core.asked("node_order") == []
         assert operator.post(f"/nodes/{path}/", given | {"why": "maintenance"}).status_code == 302
