@@ -18,7 +18,10 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from mailcore.faults import Code, FaultError
 from mailcore.nodes.authority import Authority
 
-__all__ = ["NotSealed", "Seal"]
+__all__ = ["GIVE_AGAIN", "NotSealed", "Seal"]
+
+# Elsewhere it would make older settings, or none, those of all.
+GIVE_AGAIN = "waypost node settings --give, at the node whose settings are right, writes them again"
 
 _NONCE_BYTES = 12  # of ChaCha20-Poly1305 (RFC 8439)
 
@@ -47,6 +50,5 @@ class Seal:
             return self._cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], about.encode())
         except (InvalidTag, ValueError):
             raise NotSealed(
-                f"the database's {about} was not written by a node of this authority; waypost node settings --give writes"
-                " those of a node"
+                f"the database's {about} was not written by a node of this authority; {GIVE_AGAIN}"
             ) from None

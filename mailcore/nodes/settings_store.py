@@ -27,7 +27,7 @@ from mailcore.faults import Code, FaultError
 from mailcore.log.disk import Disk
 from mailcore.nodes.node_files import CERTIFICATE, directory_of, read_authority
 from mailcore.nodes.parameters import node_of, parameters_of
-from mailcore.nodes.settings_seal import NotSealed, Seal
+from mailcore.nodes.settings_seal import GIVE_AGAIN, NotSealed, Seal
 from mailcore.replication import settings_rows as rows
 from mailcore.replication.connection import Connection
 from mailcore.replication.faults import Lost, StoreError
@@ -73,10 +73,22 @@ def states_in(connection: Connection, seal: Seal, kind: str, above: int = 0) -> 
     """Yields version, change and state of what is above a version, the oldest first. Raises NotSealed, StoreError."""
     while found := rows.read_states(connection, kind, above, _PAGE):
         for row in found:
-            plain = seal.open(row.sealed, _place(kind, row.version))
-            state = msgspec.json.decode(plain, type=State)
-            state.version = above = row.version
-            yield row.version, row.change, state
+            above = row.version
+            yield above, row.change, _opened(seal, kind, row)
+
+
+def _state_at(connection: Connection, seal: Seal, kind: str, version: int) -> State:
+    """Returns the state of a version. Raises NotSealed, StoreError."""
+    found = rows.read_states(connection, kind, version - 1, 1)
+    if not found or found[0].version != version:
+        raise NotSealed(f"the database lacks version {version} of the {kind} settings; {GIVE_AGAIN}")
+    return _opened(seal, kind, found[0])
+
+
+def _opened(seal: Seal, kind: str, row: rows.StateRow) -> State:
+    state = msgspec.json.decode(seal.open(row.sealed, _place(kind, row.version)), type=State)
+    state.version = row.version
+    return state
 
 
 class Change:
@@ -97,11 +109,14 @@ class Change:
 
     @property
     def newest(self) -> Newest:
-        """Returns what the database has. Raises NotSealed, StoreError."""
+        """Returns what the database has. Raises NotSealed, StoreError.
+
+        The number alone is no state: whoever has the database's password can raise it.
+        """
         if self._newest is None:
-            above = self._head.version - 1
-            states = [state for _, _, state in states_in(self.connection, self.seal, self._kind, above)]
-            self._newest = Newest(self._head.version, states[-1] if states else EMPTY)
+            version = self._head.version
+            state = EMPTY if version == 0 else _state_at(self.connection, self.seal, self._kind, version)
+            self._newest = Newest(version, state)
         return self._newest
 
     def taken_states(self) -> Iterator[State]:

@@ -47,6 +47,13 @@ MUTATIONS = [
         TAKING,
     ),
     Mutation(
+        "a version without a state counts as an empty one",
+        "mailcore/nodes/settings_store.py",
+        '        raise NotSealed(f"the database lacks',
+        '        return EMPTY\n        raise NotSealed(f"the database lacks',
+        f"{TAKING} -k without_a_state",
+    ),
+    Mutation(
         "a value is set here before all nodes have it",
         "mailcore/manager/overrides.py",
         "            state = State(",

@@ -380,6 +380,31 @@ def test_law_settings_a_state_does_not_count_at_another_version(made: Made, clus
     assert a.limit() == 34
 
 
+@pytest.mark.parametrize("kind", [MANAGED, TUNED])
+def test_law_settings_a_number_without_a_state_empties_nothing(made: Made, cluster: Cluster, kind: str) -> None:
+    """Whoever has the database's password can raise the number, and remove states."""
+    a, b = made("a"), made("b")
+    text = LIMIT.format(33) if kind == MANAGED else '["smtp"]\nprocess_limit = 7\n'
+    path = "managed.toml" if kind == MANAGED else "tuned.toml"
+    a.look()
+    a.change(text, kind)
+    for home in (a, b):
+        home.look()
+    cluster.primary.sql(f"update waypost.settings set version = version + 1 where kind = '{kind}'")
+    for home in (a, b):
+        home.look()
+        assert "the database lacks version 3" in home.status(kind).trouble
+        assert (home.settings.home / path).read_text().endswith(text)
+        assert home.store.notes().versions[kind] == 2
+    with pytest.raises(FaultError, match="the database lacks version 3"), a.store.changing(kind) as change:
+        _ = change.newest
+    decide(a.settings, kind, Decision(GIVE, "dora"))
+    for home in (a, b):
+        home.look()
+        assert home.status(kind) == KindStatus(version=4, newest=4)
+        assert (home.settings.home / path).read_text().endswith(text)
+
+
 def test_a_node_that_is_not_in_takes_and_changes_nothing(made: Made) -> None:
     a, b, stranger = made("a"), made("b"), made("stranger", joins=False)
     for home in (a, b):
