@@ -25,7 +25,7 @@ import time
 import tomllib
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -80,6 +80,13 @@ __all__ = ["Managing"]
 
 VALUES_KEPT = 100  # of one change, in the history
 ASK_S = 0.05  # after the answer was handed over
+
+
+class Checked(NamedTuple):
+    """The texts of the configuration file and of the managed one that a change was checked with."""
+
+    file_text: str
+    managed_text: str
 
 
 class NotManaged(FaultError):
@@ -237,23 +244,25 @@ class Managing:
 
     async def _apply(self, session: Session, text: str, revision: str, *, check: bool) -> SettingsChanged:
         """Checks the new text, and unless ``check``, writes it and asks for the reload."""
-        answer = await self._view.in_thread(self._checked, text, revision, not check)
+        answer, checked = await self._view.in_thread(self._checked, text, revision, not check)
         if check or answer.faults:
             return answer
-        await self._view.in_thread(self._write, session, text, answer)
+        await self._view.in_thread(self._write, session, text, answer, checked)
         answer.applied = True
         asyncio.get_running_loop().call_later(ASK_S, self._ask_for_reload)
         return answer
 
-    def _checked(self, text: str, revision: str, must_match: bool) -> SettingsChanged:
+    def _checked(self, text: str, revision: str, must_match: bool) -> tuple[SettingsChanged, Checked]:
+        """Returns the answer, and for which texts of the files it is."""
         file_text, _, managed = self._read()
+        return self._answer(text, revision, must_match, file_text, managed), Checked(file_text, managed.text)
+
+    def _answer(self, text: str, revision: str, must_match: bool, file_text: str, managed: Managed) -> SettingsChanged:
         if not self._manages(managed):
             raise NotManaged("[portal] manages is false: settings are changed in the configuration file only")
         now = revision_of(file_text, managed.text)
         if revision != now if must_match else revision not in ("", now):
-            raise NotManaged(
-                f"the settings were changed meanwhile, in the file or by another operator: their revision is {now}; look again"
-            )
+            raise NotManaged(_other_revision(now))
         after = revision_of(file_text, text)
         if self._is_shared and (keys := of_each_node(tomllib.loads(text))):
             return _refused([KeyFault(key=_dotted(key), reason=WHY_OF_EACH_NODE) for key in keys], after)
@@ -282,14 +291,14 @@ class Managing:
             applied=False,
         )
 
-    def _write(self, session: Session, text: str, answer: SettingsChanged) -> None:
+    def _write(self, session: Session, text: str, answer: SettingsChanged, checked: Checked) -> None:
         """Writes the managed file, then the history. Raises FaultError."""
-        _, _, managed = self._read()
         changed = [msgspec.to_builtins(each) for each in answer.changed[:VALUES_KEPT]]
         state = State(answer.revision, time.time(), session.who, session.why, changed, text)
         if self._is_shared:
-            self._write_for_all(managed, state)
+            self._write_for_all(state, checked)
             return
+        managed = self._unchanged(checked)
         try:
             self._put(managed.path, text)
         except OSError as error:
@@ -304,21 +313,34 @@ class Managing:
     def _is_shared(self) -> bool:
         return self._shared is not None and self._shared.is_on()
 
-    def _write_for_all(self, managed: Managed, state: State) -> None:
-        """Writes a state into the database of the nodes, then here. Raises FaultError."""
+    def _unchanged(self, checked: Checked) -> Managed:
+        """Returns the managed file, if both files are those that were checked. Raises NotManaged."""
+        file_text, _, managed = self._read()
+        if (file_text, managed.text) != checked:
+            raise NotManaged(_other_revision(revision_of(file_text, managed.text)))
+        return managed
+
+    def _write_for_all(self, state: State, checked: Checked) -> None:
+        """Writes a state into the database of the nodes, then here. Raises FaultError.
+
+        The file may have become a newer one since it was checked: what counts is that the database has what was checked.
+        """
         assert self._shared is not None
         if why := self._shared.why_not(MANAGED):
             raise NotManaged(f"{why}; nothing was changed")
         state.node = self._settings.nodes.node or socket.gethostname()
         with self._shared.changing(MANAGED) as change:
             newest = change.newest
-            if newest.state.text != managed.text:
-                if all(state.text != managed.text for state in change.taken_states()):
-                    raise NotManaged(
-                        f"{managed.path} was changed by hand, and differs from what all nodes have; waypost node settings"
-                        " --take managed, or --give managed, decides; nothing was changed"
-                    )
+            _, _, managed = self._read()  # again: nothing but a hand changes it now
+            is_newest = newest.state.text == managed.text
+            if not is_newest and all(each.text != managed.text for each in change.taken_states()):
+                raise NotManaged(
+                    f"{managed.path} was changed by hand, and differs from what all nodes have; waypost node settings"
+                    " --take managed, or --give managed, decides; nothing was changed"
+                )
+            if newest.state.text != checked.managed_text or not is_newest:
                 raise NotManaged(_meanwhile(newest.state))
+            self._unchanged(checked)
             for reference in dict.fromkeys(references_in(tomllib.loads(state.text))):
                 change.keep(reference, self._kept.read(reference))
             written = change.write(state)
@@ -361,6 +383,12 @@ def _refused(faults: list[KeyFault], revision: str) -> SettingsChanged:
 
 def _dotted(key: Sequence[str | int]) -> str:
     return ".".join(map(str, key))
+
+
+def _other_revision(now: str) -> str:
+    return (
+        f"the settings were changed meanwhile, in the file or by another operator: their revision is {now}; look again"
+    )
 
 
 def _meanwhile(newest: State) -> str:

@@ -54,6 +54,13 @@ MUTATIONS = [
         f"{TAKING} -k without_a_state",
     ),
     Mutation(
+        "a change counts for another state than it was checked with",
+        "mailcore/control/managing.py",
+        "newest.state.text != checked.managed_text or not is_newest",
+        "not is_newest",
+        f"{TAKING} -k behind_the_check",
+    ),
+    Mutation(
         "a value is set here before all nodes have it",
         "mailcore/manager/overrides.py",
         "            state = State(",

@@ -6,11 +6,11 @@ Proves law: settings-once, law: keys-stay-secret (docs/laws.md).
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 import pytest
 
@@ -20,7 +20,13 @@ from mailcore.config.managed_history import ManagedHistory, State
 from mailcore.config.settings import Settings
 from mailcore.config.settings_files import SettingsFiles
 from mailcore.config.shared_settings import MANAGED, TUNED, KindStatus, status_in
+from mailcore.control.access import Peer
 from mailcore.control.kept_store import KeptStore
+from mailcore.control.managing import Managing
+from mailcore.control.protocol.operation import Arguments
+from mailcore.control.protocol.settings import SettingChange, SettingsArguments
+from mailcore.control.session import Session
+from mailcore.control.view import View
 from mailcore.faults import FaultError
 from mailcore.log.disk import Disk
 from mailcore.nodes import joining
@@ -91,6 +97,9 @@ class Home:
         with self.store.changing(kind) as change:
             return change.write(State("0" * 16, time.time(), who, "a reason", [], text, node=self.name))
 
+    def edit(self, text: str) -> None:
+        self.managed.write_text(text)
+
     def history(self) -> list[State]:
         return ManagedHistory(self.settings.home, Disk()).read()[0]
 
@@ -111,7 +120,7 @@ def made(cluster: Cluster, tmp_path: Path) -> Iterator[Made]:
 
     def make(name: str, *, joins: bool = True) -> Home:
         own = tmp_path / name
-        for below in ("home", "home/run", "home/log"):
+        for below in ("home", "home/run", "home/log", "home/queue", "home/spool"):
             (own / below).mkdir(parents=True, exist_ok=True)
         config = own / "waypost.toml"
         config.write_text(
@@ -238,6 +247,75 @@ def test_values_that_have_ended_are_no_difference(made: Made) -> None:
         home.look()
         assert home.status(TUNED) == KindStatus(version=1, newest=1)
         assert home.settings.tuned_file.read_text().splitlines()[-1] == "process_limit = 5"
+
+
+# -- a change that is made here
+
+
+async def test_law_settings_a_change_of_another_node_behind_the_check_is_not_undone(made: Made) -> None:
+    """The process that watches takes it over between the check and the write, so that the file is the newest again."""
+    a, b = made("a"), made("b")
+    for home in (a, b):
+        home.look()
+
+    def other() -> None:
+        b.change("[receiver]\nrecipient_limit = 33\nmessage_size_limit = 100000\n", who="bob")
+        a.look()
+
+    with pytest.raises(FaultError, match=r"changed meanwhile: bob at node b .*\(a reason\); nothing was changed"):
+        await manage(a, 44, behind_the_check=other)
+    for home in (a, b):
+        home.look()
+        assert load(home.config).receiver.message_size_limit == 100_000
+        assert home.limit() == 33
+    await manage(a, 44)
+    assert a.limit() == 44
+
+
+async def test_law_settings_an_edit_by_hand_behind_the_check_is_not_overwritten(made: Made) -> None:
+    a = made("a")
+    a.look()
+    with pytest.raises(FaultError, match="was changed by hand"):
+        await manage(a, 44, behind_the_check=lambda: a.edit(LIMIT.format(77)))
+    assert a.limit() == 77
+
+
+async def test_a_change_of_another_node_that_was_taken_over_at_this_moment_is_no_hand_edit(made: Made) -> None:
+    a, b = made("a"), made("b")
+    for home in (a, b):
+        home.look()
+
+    def other() -> None:
+        for limit in (31, 32):
+            b.change(LIMIT.format(limit), who="bob")
+            a.look()
+
+    with pytest.raises(FaultError, match="changed meanwhile: bob at node b"):
+        await manage(a, 44, behind_the_check=other)
+
+
+class Threads:
+    """Runs what control runs in a thread; ``between`` comes behind the check of a change."""
+
+    def __init__(self, between: Callable[[], None]) -> None:
+        self._between = between
+
+    async def in_thread(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        result = call(*arguments)
+        if call.__name__ == "_checked":
+            self._between()
+        return result
+
+
+async def manage(home: Home, limit: int, behind_the_check: Callable[[], None] = lambda: None) -> None:
+    """As control of a node that is asked to change [receiver] recipient_limit."""
+    managing = Managing(cast("View", Threads(behind_the_check)), home.settings, Disk(), FILES, home.store)
+    session = Session(Peer(0, 0, frozenset()), who="alice")
+    (known,) = [each async for each in managing.answers["settings"](session, Arguments())]
+    change = SettingChange(key=["receiver", "recipient_limit"], value=limit)
+    arguments = SettingsArguments(changes=[change], revision=known.revision)
+    (answer,) = [each async for each in managing.answers["settings_change"](session, arguments)]
+    assert answer.applied, answer.faults
 
 
 # -- what is not taken over
