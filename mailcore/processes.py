@@ -252,12 +252,13 @@ def _owner() -> Main:
 
 def _spare() -> Main:
     def run(settings: Settings, parent: int) -> None:
+        from mailcore.control.change_faults import faults_here
         from mailcore.control.kept_store import KeptStore
         from mailcore.nodes import spare  # in the child, as above
         from mailcore.nodes.taking import take_forever
 
         def take(settings: Settings, parent: int) -> None:
-            take_forever(settings, _settings_files(), KeptStore(settings.home), parent)
+            take_forever(settings, _settings_files(), KeptStore(settings.home), faults_here, parent)
 
         spare.main(take, settings, parent)
 

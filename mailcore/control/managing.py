@@ -48,8 +48,7 @@ from mailcore.config.settings_files import SettingsFiles
 from mailcore.config.shared_settings import MANAGED, WHY_OF_EACH_NODE, Shared, is_of_each_node, of_each_node, status_in
 from mailcore.config.tuned import Timed, Values
 from mailcore.config.tuned import read as read_tuned
-from mailcore.control.address_faults import address_faults
-from mailcore.control.kept_maps import kept_map_faults
+from mailcore.control.change_faults import change_faults
 from mailcore.control.kept_store import KeptStore
 from mailcore.control.known_settings import known_settings, plain
 from mailcore.control.operations import Answers
@@ -66,15 +65,13 @@ from mailcore.control.protocol.settings import (
     StateBefore,
     StatedChange,
 )
-from mailcore.control.room_faults import room_faults
 from mailcore.control.session import Session
 from mailcore.control.view import View
 from mailcore.faults import Code, Fault, FaultError
 from mailcore.log.disk import Disk
 from mailcore.supervisor.child import SETTINGS_NAME, stored_settings
-from mailcore.supervisor.fresh_addresses import sockets_are_given
 from mailcore.supervisor.reloading import RELOAD, last_result
-from mailcore.supervisor.settings_change import ROLES, changed_keys, concerned, not_while_running
+from mailcore.supervisor.settings_change import ROLES, changed_keys, concerned
 
 __all__ = ["Managing"]
 
@@ -271,15 +268,9 @@ class Managing:
         except ConfigError as error:
             faults = [KeyFault(key=_dotted(each.key), reason=each.reason) for each in error.faults]
             return _refused(faults or [KeyFault(key="", reason=str(error))], after)
-        if faults := kept_map_faults(new):
-            return _refused(faults, after)
         old = self._in_force()
-        faults = address_faults(old, new, sockets_are_given=sockets_are_given(self._settings.node_run_directory))
-        if faults := [*faults, *room_faults(old, new, self._disk)]:
+        if faults := change_faults(old, new, self._disk):
             return _refused(faults, after)
-        refused = not_while_running(old, new, sockets_are_given=False)
-        if refused:
-            return _refused([KeyFault(key="", reason=f"{each}; it needs a restart") for each in refused], after)
         return SettingsChanged(
             faults=[],
             changed=[

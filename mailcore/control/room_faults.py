@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from mailcore.config.settings import Settings
 from mailcore.control.protocol.settings import KeyFault
@@ -22,9 +23,9 @@ def _of_bytes(old: Settings, new: Settings, disk: Disk) -> Iterator[KeyFault]:
         name for name in ("reserve_bytes", "ballast_bytes") if getattr(new.queue, name) > getattr(old.queue, name)
     ]
     needed = new.queue.reserve_bytes + max(0, new.queue.ballast_bytes - old.queue.ballast_bytes)
-    for directory in (new.queue_directory, new.spool_directory):
+    for directory in _directories(new) if raised else ():
         free = disk.free_bytes(str(directory))
-        if raised and needed > free:
+        if needed > free:
             yield _fault(raised[0], counted(free, "byte"), str(directory))
 
 
@@ -33,10 +34,15 @@ def _of_inodes(old: Settings, new: Settings, disk: Disk) -> Iterator[KeyFault]:
         name for name in ("reserve_inodes", "ballast_inodes") if getattr(new.queue, name) > getattr(old.queue, name)
     ]
     needed = new.queue.reserve_inodes + max(0, new.queue.ballast_inodes - old.queue.ballast_inodes)
-    for directory in (new.queue_directory, new.spool_directory):
+    for directory in _directories(new) if raised else ():
         free = disk.free_inodes(str(directory))
-        if raised and needed > free:
+        if needed > free:
             yield _fault(raised[0], counted(free, "inode"), str(directory))
+
+
+def _directories(settings: Settings) -> list[Path]:
+    """Returns those that are there: a node that has had no shard yet has none."""
+    return [each for each in (settings.queue_directory, settings.spool_directory) if each.is_dir()]
 
 
 def _fault(name: str, free: str, directory: str) -> KeyFault:

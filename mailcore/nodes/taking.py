@@ -19,7 +19,7 @@ import os
 import time
 import tomllib
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -69,6 +69,9 @@ FIRST_WHY = "the settings of the first node"
 DECIDE = "decide with waypost node settings --take or --give"
 
 
+Faults = Callable[[Settings, Settings], Sequence[tuple[str, str]]]  # keys and reasons
+
+
 class KeptFiles(Protocol):
     """Where this node keeps the files that settings refer to."""
 
@@ -96,7 +99,11 @@ class _Failed(NamedTuple):
 
 
 class Taking:
-    """Looks at the settings of all nodes. ``say`` gets lines for the log, ``reload`` asks the process of the node."""
+    """Looks at the settings of all nodes.
+
+    ``faults`` returns why other settings cannot come into force in the place of those that are, on this host. ``say`` gets
+    lines for the log, ``reload`` asks the process of the node.
+    """
 
     def __init__(
         self,
@@ -104,6 +111,7 @@ class Taking:
         files: SettingsFiles,
         kept: KeptFiles,
         *,
+        faults: Faults,
         say: Callable[[str], None],
         reload: Callable[[], None],
         disk: Disk | None = None,
@@ -113,6 +121,7 @@ class Taking:
         self._settings = settings
         self._files = files
         self._kept = kept
+        self._faults = faults
         self._say = say
         self._reload = reload
         self._disk = disk or Disk()
@@ -126,6 +135,9 @@ class Taking:
         self._settled: dict[str, object] = {}  # kind -> what was there when nothing was left to do
         self._looked: dict[str, object] = {}  # kind -> what was there at the last look
         self._failed: dict[str, _Failed] = {}
+        self._unusable: tuple[object, str] | None = (
+            None  # the version and keys that cannot come into force here, and why
+        )
         # For which files a reload was asked, the number of the one before, and when.
         self._asked: tuple[object, int, float] | None = None
         self._published_at = float("-inf")
@@ -313,15 +325,21 @@ class Taking:
         self._say(f"{kind} settings of all nodes: version {change.version} is taken over ({of_whom})")
 
     def _check(self, text: str, newest: State) -> None:
+        """Raises _NotTaken: where the change was made, other disks and addresses were asked."""
         try:
-            self._files.load_managed(self._source, text)
+            new, _ = self._files.load_managed(self._source, text)
         except ConfigError as error:
             reason = error.faults[0].reason if error.faults else str(error)
             key = dotted(str(part) for part in error.faults[0].key) if error.faults else ""
-            raise _NotTaken(
-                f"version {newest.version} by {newest.who or 'unknown'} at node {newest.node} can't be used on this node:"
-                f" {key} {reason}"
-            ) from None
+            raise _NotTaken(_unusable(newest, f"{key} {reason}")) from None
+        in_force = stored_settings(self._settings.run_directory / SETTINGS_NAME)
+        if faults := self._faults(in_force, new):
+            what = (newest.version, *(key for key, _ in faults))
+            if (
+                self._unusable is None or self._unusable[0] != what
+            ):  # else it is said already, perhaps with other figures
+                self._unusable = (what, "; ".join(f"{key} {reason}".strip() for key, reason in faults))
+            raise _NotTaken(_unusable(newest, self._unusable[1]))
 
     def _fetch_kept(self, connection: Connection, seal: Seal, text: str) -> None:
         """Gets the files that settings refer to and this node lacks."""
@@ -412,6 +430,11 @@ class Taking:
         return f"not in force on this node: {'; '.join(refused)}"
 
 
+def _unusable(newest: State, why: str) -> str:
+    who = f"{newest.who or 'unknown'} at node {newest.node}"
+    return f"version {newest.version} by {who} can't be used on this node: {why}"
+
+
 def _document(text: str) -> dict[str, object]:
     """Raises ValueError."""
     return tomllib.loads(text)
@@ -425,7 +448,7 @@ def _signature(path: Path) -> object:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def take_forever(settings: Settings, files: SettingsFiles, kept: KeptFiles, parent: int) -> None:
+def take_forever(settings: Settings, files: SettingsFiles, kept: KeptFiles, faults: Faults, parent: int) -> None:
     """Looks again and again, in a thread of its own. ``parent`` is the process of the node."""
     log = MailLog(settings.log_directory)
 
@@ -439,7 +462,7 @@ def take_forever(settings: Settings, files: SettingsFiles, kept: KeptFiles, pare
         if os.getppid() == parent:
             os.kill(parent, RELOAD)
 
-    taking = Taking(settings, files, kept, say=say, reload=reload)
+    taking = Taking(settings, files, kept, faults=faults, say=say, reload=reload)
     connection: Connection | None = None
     while True:
         pause_s = LOOK_EVERY_S

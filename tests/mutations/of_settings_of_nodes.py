@@ -61,6 +61,13 @@ MUTATIONS = [
         f"{TAKING} -k behind_the_check",
     ),
     Mutation(
+        "a change that would stop the mail of a node is taken over",
+        "mailcore/nodes/taking.py",
+        "if faults := self._faults(in_force, new):",
+        "if faults := self._faults(new, new):",
+        f"{TAKING} -k stop_the_mail",
+    ),
+    Mutation(
         "a value is set here before all nodes have it",
         "mailcore/manager/overrides.py",
         "            state = State(",

@@ -21,6 +21,7 @@ from mailcore.config.settings import Settings
 from mailcore.config.settings_files import SettingsFiles
 from mailcore.config.shared_settings import MANAGED, TUNED, KindStatus, status_in
 from mailcore.control.access import Peer
+from mailcore.control.change_faults import faults_here
 from mailcore.control.kept_store import KeptStore
 from mailcore.control.managing import Managing
 from mailcore.control.protocol.operation import Arguments
@@ -67,7 +68,9 @@ class Home:
             store_settings(load(self.config), self.settings.run_directory / SETTINGS_NAME)
 
         kept = KeptStore(self.settings.home)
-        self.taking = Taking(self.settings, FILES, kept, say=self.lines.append, reload=reload, disk=disk)
+        self.taking = Taking(
+            self.settings, FILES, kept, faults=faults_here, say=self.lines.append, reload=reload, disk=disk
+        )
 
     def look(self) -> KindStatus:
         """Until nothing is left to do: what is known of the managed settings then."""
@@ -386,6 +389,30 @@ def test_a_state_that_cannot_be_used_here_is_not_taken_over(made: Made) -> None:
     decide(b.settings, MANAGED, Decision(TAKE, "dora"))
     assert b.look().trouble == trouble
     assert (len(b.history()), decisions(b.settings)) == (states, {}), "a decision that fails leaves nothing behind"
+    a.change(LIMIT.format(33))
+    assert b.look() == KindStatus(version=3, newest=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[queue]\nreserve_bytes = 1_000_000_000_000\n", "queue.reserve_bytes must be less: the disk of"),
+        ("[queue]\nballast_bytes = 1_000_000_000_000\n", "queue.ballast_bytes must be less: the disk of"),
+        ("[export]\nenabled = false\n", "[export] enabled can't be changed while Waypost runs"),
+    ],
+)
+def test_law_settings_what_would_stop_the_mail_of_this_node_is_not_taken_over(made: Made, text: str, why: str) -> None:
+    """Where it was made there was room."""
+    a, b = made("a"), made("b")
+    for home in (a, b):
+        home.look()
+    a.change(text)
+    trouble = b.look().trouble
+    assert trouble.startswith(f"version 2 by alice at node a can't be used on this node: {why}"), trouble
+    assert (b.text, b.reloads, b.status(MANAGED).version) == ("", 0, 1)
+    decide(b.settings, MANAGED, Decision(TAKE, "dora"))
+    assert b.look().trouble == trouble
+    assert (b.text, b.reloads) == ("", 0)
     a.change(LIMIT.format(33))
     assert b.look() == KindStatus(version=3, newest=3)
 
