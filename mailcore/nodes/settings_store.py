@@ -69,12 +69,16 @@ def why_not_in(connection: Connection, settings: Settings) -> str:
     return f"node {node} is not in, and keeps the settings that it has: run waypost node join"
 
 
-def states_in(connection: Connection, seal: Seal, kind: str, above: int = 0) -> Iterator[tuple[int, str, State]]:
-    """Yields version, change and state of what is above a version, the oldest first. Raises NotSealed, StoreError."""
+def states_in(connection: Connection, seal: Seal, kind: str, above: int = 0) -> Iterator[State]:
+    """Yields the states above a version, the oldest first. Raises StoreError.
+
+    Those that this authority has not sealed are skipped: after ``waypost node begin --again`` they are of the one before.
+    """
     while found := rows.read_states(connection, kind, above, _PAGE):
         for row in found:
             above = row.version
-            yield above, row.change, _opened(seal, kind, row)
+            with contextlib.suppress(NotSealed):
+                yield _opened(seal, kind, row)
 
 
 def _state_at(connection: Connection, seal: Seal, kind: str, version: int) -> State:
@@ -119,17 +123,28 @@ class Change:
             self._newest = Newest(version, state)
         return self._newest
 
+    def can_open(self, version: int) -> bool:
+        """Returns whether the database has a version that a node of this authority has written. Raises StoreError."""
+        try:
+            _state_at(self.connection, self.seal, self._kind, version)
+        except NotSealed:
+            return False
+        return True
+
     def taken_states(self) -> Iterator[State]:
-        """Yields the states that are not older than what this node has taken over. Raises NotSealed, StoreError, OSError."""
+        """Yields the states that are not older than what this node has taken over. Raises StoreError, OSError."""
         noted = self._store.notes().versions.get(self._kind, 0)
-        for _, _, state in states_in(self.connection, self.seal, self._kind, max(0, noted - 1)):
-            yield state
+        return states_in(self.connection, self.seal, self._kind, max(0, noted - 1))
 
     def keep(self, reference: Reference, content: bytes) -> None:
-        """Gives a kept file to all nodes, if they do not have it. Raises StoreError."""
+        """Gives a kept file to all nodes, if they cannot read one of this name. Raises StoreError."""
         name = str(reference)
-        if name not in rows.read_kept_names(self.connection):
-            rows.add_kept(self.connection, name, self.seal.seal(content, name))
+        sealed = rows.read_kept(self.connection, name)
+        if sealed is not None:
+            with contextlib.suppress(NotSealed):
+                self.seal.open(sealed, name)
+                return
+        rows.add_kept(self.connection, name, self.seal.seal(content, name))
 
     def write(self, state: State) -> State:
         """Makes a state the newest one, and returns it with its version. Raises StoreError, NotSealed, FaultError."""

@@ -45,6 +45,7 @@ from mailcore.faults import FaultError
 from mailcore.log.disk import Disk
 from mailcore.maillog import MailLog
 from mailcore.nodes.decision import GIVE, Decision, decisions, forget_decision
+from mailcore.nodes.node_files import CERTIFICATE, directory_of
 from mailcore.nodes.parameters import node_of, parameters_of
 from mailcore.nodes.settings_seal import Seal
 from mailcore.nodes.settings_store import Busy, Change, SettingsStore, states_in, why_not_in
@@ -221,6 +222,8 @@ class Taking:
             forget_decision(self._settings, kind)
         if kind == MANAGED and not trouble:
             why_not = self._bring_into_force()
+            with self._store.lock():
+                self._complete_history(connection)
             if why_not is None:
                 self._settled.pop(kind, None)
                 return ""
@@ -233,7 +236,8 @@ class Taking:
         """Returns what a look depends on."""
         run = self._settings.run_directory
         of_managed = (self._source, run / SETTINGS_NAME, run / RESULT)
-        paths = (self._path(kind), *(of_managed if kind == MANAGED else ()))
+        certificate = directory_of(self._settings) / CERTIFICATE  # another authority seals otherwise
+        paths = (self._path(kind), certificate, *(of_managed if kind == MANAGED else ()))
         ended = () if kind == MANAGED else (self._text(kind),)  # a value that ends changes it, too
         return (newest, *map(_signature, paths), *ended)
 
@@ -275,7 +279,6 @@ class Taking:
         noted = self._store.notes().versions.get(kind)
         if self._plain(kind, newest.text) == own:
             self._forget_ended(kind, own)
-            self._complete_history(connection, change.seal, kind)
             change.taken(change.version)
             return ""
         if decision is None:
@@ -287,6 +290,12 @@ class Taking:
             # Without values nothing is lost, but a managed file that was taken away by hand says something.
             is_own = (noted is not None and kind == MANAGED) or not self._is_empty(kind, own)
             if is_own and not self._is_state(connection, change.seal, kind, own, noted or 0):
+                if noted is not None and not change.can_open(noted):
+                    return (
+                        f"{self._path(kind)} differs from version {change.version}; version {noted}, which this node has taken"
+                        f" over, is of an authority before: waypost node settings --take {kind} takes version"
+                        f" {change.version} over, and --give would undo it"
+                    )
                 how = "was changed by hand" if noted is not None else "is this node's own"
                 return f"{self._path(kind)} {how}, and differs from version {change.version}; {DECIDE}"
         self._take(connection, change, kind, newest, own, decision)
@@ -301,7 +310,7 @@ class Taking:
     def _is_state(self, connection: Connection, seal: Seal, kind: str, own: str, noted: int) -> bool:
         """Returns whether what this node has is what the database had in a version that is not older than ours."""
         return any(
-            self._plain(kind, state.text) == own for _, _, state in states_in(connection, seal, kind, max(0, noted - 1))
+            self._plain(kind, state.text) == own for state in states_in(connection, seal, kind, max(0, noted - 1))
         )
 
     def _take(
@@ -319,7 +328,6 @@ class Taking:
         self._disk.write_whole(str(path), text.encode())
         if kind == MANAGED:
             os.chmod(path, 0o644)  # every command reads it
-        self._complete_history(connection, change.seal, kind)
         change.taken(change.version)
         of_whom = f"{newest.who or 'unknown'} at node {newest.node}" + (f": {newest.why}" if newest.why else "")
         self._say(f"{kind} settings of all nodes: version {change.version} is taken over ({of_whom})")
@@ -350,12 +358,10 @@ class Taking:
             if sealed is not None:  # else the check says that it is missing
                 self._kept.put(reference.kind, reference.name, seal.open(sealed, str(reference)))
 
-    def _complete_history(self, connection: Connection, seal: Seal, kind: str) -> None:
-        """Writes the states into the history of this node that it lacks."""
-        if kind != MANAGED:
-            return
+    def _complete_history(self, connection: Connection) -> None:
+        """Writes the managed states into the history of this node that it lacks."""
         last = max((each.version for each in self._history.read()[0]), default=0)
-        for _, _, state in states_in(connection, seal, kind, last):
+        for state in states_in(connection, self._store.seal(), MANAGED, last):
             self._history.append(state)
 
     def _put_aside(self, kind: str, own: str, decision: Decision) -> None:

@@ -20,7 +20,6 @@ from mailcore.replication.faults import StoreError
 from mailcore.replication.shard import RENEWAL_TIMEOUT_S, check_kept
 from mailcore.replication.statements import (
     KEPT_ADD,
-    KEPT_LIST,
     KEPT_READ,
     SETTINGS_ADD,
     SETTINGS_ASK,
@@ -44,7 +43,6 @@ __all__ = [
     "note_taken",
     "read_heads",
     "read_kept",
-    "read_kept_names",
     "read_states",
     "read_taken",
     "write_states",
@@ -147,8 +145,3 @@ def read_kept(connection: Connection, reference: str) -> bytes | None:
     """Returns a kept file as it is sealed; None if it is not there."""
     rows = connection.execute(KEPT_READ, [reference], _TIMEOUT_S).rows
     return rows[0][0] if rows else None
-
-
-def read_kept_names(connection: Connection) -> set[str]:
-    """Returns the references of all kept files."""
-    return {as_text(reference) for (reference,) in connection.execute(KEPT_LIST, [], _TIMEOUT_S).rows}

@@ -16,7 +16,7 @@ __all__ = [
     "ASK", "AUTHORITY_MAKE", "AUTHORITY_READ", "AUTHORITY_REPLACE", "BEGIN", "BEGIN_AGAIN", "CHUNKS", "CLOSE",
     "COMMIT", "COMMIT_ONE", "CONFIRM", "FETCH", "FETCH_MARKS", "FREE_CHUNKS", "FREE_STATES", "FREE_WRITERS",
     "GIVER_LEAVE", "GIVER_MAKE", "GIVER_READ", "GIVER_RENEW", "GIVER_TAKE", "GIVE_UP", "HAND_OVER", "KEPT_ADD",
-    "KEPT_LIST", "KEPT_READ", "LETTERS_REMOVE", "LETTER_MAKE", "LETTER_READ", "LETTER_TAKE",
+    "KEPT_READ", "LETTERS_REMOVE", "LETTER_MAKE", "LETTER_READ", "LETTER_TAKE",
     "LIST", "LOOK", "NODE_BEAT", "NODE_DRAINED", "NODE_LIST", "NODE_SET", "NODE_STATE",
     "PLACE", "READ", "READ_ALL", "REGISTER", "RENEW", "RESERVE", "SETTINGS_ADD", "SETTINGS_ASK", "SETTINGS_FORGET",
     "SETTINGS_HEADS", "SETTINGS_NODES", "SETTINGS_NOTE", "SETTINGS_RAISE", "SETTINGS_STATES", "SET_STATE",
@@ -382,7 +382,6 @@ KEPT_ADD = Statement(
     (TEXT, BYTEA),
 )
 KEPT_READ = Statement("kept_read", "select sealed from waypost.kept_file where reference = $1", (TEXT,))
-KEPT_LIST = Statement("kept_list", "select reference from waypost.kept_file order by reference", ())
 # The mail of the reports: for each day a small file of no shard, which says which node mails it. Always one row is read.
 LETTER_READ = Statement(
     "letter_read",

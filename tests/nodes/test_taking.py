@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from mailcore.config.kept_files import kept_path
+from mailcore.config.kept_files import Reference, kept_path
 from mailcore.config.load import load, load_managed, managed_path
 from mailcore.config.managed_history import ManagedHistory, State
 from mailcore.config.settings import Settings
@@ -439,6 +441,86 @@ def test_a_database_of_an_earlier_time_is_not_believed(made: Made, cluster: Clus
     decide(a.settings, MANAGED, Decision(GIVE, "dora"))
     assert a.look() == KindStatus(version=2, newest=2)
     assert a.limit() == 33
+
+
+# -- another authority
+
+SIGNED = '[[dkim]]\ndomain = "example.org"\nselector = "s"\nkey = "{}"\n'
+
+
+async def test_law_settings_behind_another_authority_one_node_gives_and_all_take(made: Made) -> None:
+    """Kept files and older states were sealed by the authority before."""
+    a, b, c = made("a"), made("b"), made("c", joins=False)
+    key = give_signed(a)
+    for home in (a, b):
+        assert home.look() == KindStatus(version=3, newest=3)
+    joining.begin(a.settings, again=True)
+    assert "was not written by a node of this authority" in a.look().trouble
+    for kind in (MANAGED, TUNED):
+        decide(a.settings, kind, Decision(GIVE, "dora", "another authority"))
+    assert a.look() == KindStatus(version=4, newest=4)
+    joining.join(c.settings, joining.add(a.settings, "c", 5))
+    assert c.look() == KindStatus(version=4, newest=4)
+    assert (c.text, c.reloads) == (SIGNED.format(key), 1)
+    assert kept_path(c.settings.home, key).read_bytes() == kept_path(a.settings.home, key).read_bytes()
+    assert [each.version for each in c.history()] == [4]
+    await manage(a, 55)
+    await manage(a, 56)
+    joining.join(b.settings, joining.add(a.settings, "b", 5))
+    for home in (a, b, c):
+        assert home.look() == KindStatus(version=6, newest=6)
+        assert home.limit() == 56
+
+
+def test_settings_of_an_authority_before_do_not_win(made: Made) -> None:
+    a, b = made("a"), made("b")
+    a.look()
+    a.change(LIMIT.format(33))
+    for home in (a, b):
+        home.look()
+    joining.begin(a.settings, again=True)
+    a.edit(LIMIT.format(44))
+    decide(a.settings, MANAGED, Decision(GIVE, "dora"))
+    assert a.look() == KindStatus(version=3, newest=3)
+    joining.join(b.settings, joining.add(a.settings, "b", 5))
+    trouble = b.look().trouble
+    assert "--take managed takes version 3 over, and --give would undo it" in trouble, trouble
+    assert b.limit() == 33
+    decide(b.settings, MANAGED, Decision(TAKE, "dora"))
+    for home in (a, b):
+        assert home.look() == KindStatus(version=3, newest=3)
+        assert home.limit() == 44
+
+
+async def test_a_kept_file_of_an_authority_before_is_given_again_with_the_change_that_names_it(made: Made) -> None:
+    a, c = made("a"), made("c", joins=False)
+    key = give_signed(a)
+    a.look()
+    a.change(LIMIT.format(33))
+    a.look()
+    joining.begin(a.settings, again=True)
+    decide(a.settings, MANAGED, Decision(GIVE, "dora"))
+    a.look()
+    joining.join(c.settings, joining.add(a.settings, "c", 5))
+    c.look()
+    with a.store.changing(MANAGED) as change:
+        change.keep(key, kept_path(a.settings.home, key).read_bytes())
+        change.write(State("0" * 16, 1.0, "alice", "", [], SIGNED.format(key), node="a"))
+    assert c.look().trouble == ""
+    assert c.text == SIGNED.format(key)
+
+
+def give_signed(home: Home) -> Reference:
+    """Settings of the versions 2 and 3, which name a kept key."""
+    pem = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    home.look()
+    home.change(LIMIT.format(33))
+    home.look()
+    key = KeptStore(home.settings.home).put("dkim", "s._domainkey.example.org", pem)
+    with home.store.changing(MANAGED) as change:
+        change.keep(key, pem)
+        change.write(State("0" * 16, 1.0, "alice", "", [], SIGNED.format(key), node=home.name))
+    return key
 
 
 # -- who writes and reads the rows

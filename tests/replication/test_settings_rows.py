@@ -21,7 +21,6 @@ from mailcore.replication.settings_rows import (
     note_taken,
     read_heads,
     read_kept,
-    read_kept_names,
     read_states,
     read_taken,
     write_states,
@@ -130,7 +129,6 @@ def test_what_nodes_have_taken_over_and_kept_files(cluster: Cluster) -> None:
     assert read_kept(connection, "kept:map/x.0") is None
     add_kept(connection, "kept:map/x.0", b"sealed")
     assert read_kept(connection, "kept:map/x.0") == b"sealed"
-    assert read_kept_names(connection) == {"kept:map/x.0"}
     connection.close()
 
 
