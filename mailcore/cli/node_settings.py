@@ -33,7 +33,7 @@ def add_settings_command(commands: argparse._SubParsersAction[argparse.ArgumentP
         "settings",
         help=SETTINGS_HELP,
         description=f"{SETTINGS_HELP[0].upper()}{SETTINGS_HELP[1:]}. A decision is carried out within seconds while Waypost"
-        " runs here, otherwise when it starts.",
+        " runs here, otherwise when it starts. What is given is given only if nothing was changed at any node until then.",
     )
     which = command.add_mutually_exclusive_group()
     which.add_argument(
@@ -95,15 +95,22 @@ def _decide(arguments: argparse.Namespace, settings: Settings) -> int:
     if not SettingsStore(settings).is_on():
         raise UsageError(f"node: {node_of(settings)} is not in: run waypost node join")
     what, kind = (GIVE, arguments.give) if arguments.give else (TAKE, arguments.take)
+    version = 0
+    if what == GIVE:  # this node may be down: what others change meanwhile is not to be undone
+        status, heads = asked(settings, "node", read_heads)
+        if heads is None:
+            return status
+        version = heads.get(kind, 0)
     try:
-        decide(settings, kind, Decision(what, _who(), arguments.why))
+        decide(settings, kind, Decision(what, _who(), arguments.why, version))
     except OSError as error:
         raise UsageError(f"node: {error.filename or ''}: {error.strerror or error}") from None
     words = _LINES[what].format(kind=kind)
     if arguments.json:
         print_json({"decision": what, "kind": kind})
     else:
-        say(f"{words}: within seconds, if Waypost runs here; waypost node settings shows it")
+        unless = f", unless there is another version than {version} by then" if what == GIVE else ""
+        say(f"{words}: within seconds, if Waypost runs here{unless}; waypost node settings shows it")
     return DONE
 
 

@@ -259,7 +259,7 @@ class Managing:
             raise NotManaged("[portal] manages is false: settings are changed in the configuration file only")
         now = revision_of(file_text, managed.text)
         if revision != now if must_match else revision not in ("", now):
-            raise NotManaged(_other_revision(now))
+            raise _other_revision(now)
         after = revision_of(file_text, text)
         if self._is_shared and (keys := of_each_node(tomllib.loads(text))):
             return _refused([KeyFault(key=_dotted(key), reason=WHY_OF_EACH_NODE) for key in keys], after)
@@ -308,7 +308,7 @@ class Managing:
         """Returns the managed file, if both files are those that were checked. Raises NotManaged."""
         file_text, _, managed = self._read()
         if (file_text, managed.text) != checked:
-            raise NotManaged(_other_revision(revision_of(file_text, managed.text)))
+            raise _other_revision(revision_of(file_text, managed.text))
         return managed
 
     def _write_for_all(self, state: State, checked: Checked) -> None:
@@ -376,8 +376,8 @@ def _dotted(key: Sequence[str | int]) -> str:
     return ".".join(map(str, key))
 
 
-def _other_revision(now: str) -> str:
-    return (
+def _other_revision(now: str) -> NotManaged:
+    return NotManaged(
         f"the settings were changed meanwhile, in the file or by another operator: their revision is {now}; look again"
     )
 

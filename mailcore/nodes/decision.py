@@ -20,11 +20,12 @@ _NAME = "decision-{}.json"
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """The decision, who made it, and why."""
+    """The decision, who made it, and why. ``version``: that all nodes had then; what is given counts only above it."""
 
     what: str
     who: str = ""
     why: str = ""
+    version: int = -1
 
 
 def decide(settings: Settings, kind: str, decision: Decision) -> None:

@@ -273,6 +273,12 @@ class Taking:
 
     def _compared(self, connection: Connection, change: Change, kind: str, decision: Decision | None) -> str:
         own = self._text(kind)
+        if decision is not None and decision.what == GIVE and decision.version != change.version:
+            self._say(
+                f"{kind} settings of all nodes: what was decided for version {decision.version} is dropped, because there is"
+                f" version {change.version} by now; look at it, and decide again"
+            )
+            decision = None
         if change.version == 0 or (decision is not None and decision.what == GIVE):
             return self._give(change, kind, own, decision)
         newest = change.newest.state

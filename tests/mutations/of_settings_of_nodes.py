@@ -68,6 +68,13 @@ MUTATIONS = [
         f"{TAKING} -k stop_the_mail",
     ),
     Mutation(
+        "what was decided to be given undoes what was changed since",
+        "mailcore/nodes/taking.py",
+        "decision.what == GIVE and decision.version != change.version:",
+        "decision.what == GIVE and decision.version > change.version:",
+        f"{TAKING} -k node_that_is_down_gives",
+    ),
+    Mutation(
         "a value is set here before all nodes have it",
         "mailcore/manager/overrides.py",
         "            state = State(",

@@ -37,7 +37,7 @@ from mailcore.nodes.decision import GIVE, TAKE, Decision, decide, decisions
 from mailcore.nodes.settings_store import SettingsStore
 from mailcore.nodes.taking import Taking
 from mailcore.replication.connection import Connection
-from mailcore.replication.settings_rows import read_taken
+from mailcore.replication.settings_rows import read_heads, read_taken
 from mailcore.supervisor.child import SETTINGS_NAME, store_settings
 from tests.end_to_end.appliance import free_port
 from tests.nodes.node import conninfo_of
@@ -76,9 +76,12 @@ class Home:
 
     def look(self) -> KindStatus:
         """Until nothing is left to do: what is known of the managed settings then."""
+        return self.look_at(MANAGED)
+
+    def look_at(self, kind: str) -> KindStatus:
         for _ in range(4):
             self.taking.look(self.connection)
-        return self.status(MANAGED)
+        return self.status(kind)
 
     def status(self, kind: str) -> KindStatus:
         status = status_in(self.settings.run_directory)
@@ -101,6 +104,10 @@ class Home:
         """As the process that makes a change, which is killed behind the commit."""
         with self.store.changing(kind) as change:
             return change.write(State("0" * 16, time.time(), who, "a reason", [], text, node=self.name))
+
+    def give(self, kind: str = MANAGED, why: str = "") -> None:
+        """As waypost node settings --give."""
+        decide(self.settings, kind, Decision(GIVE, "dora", why, read_heads(self.connection).get(kind, 0)))
 
     def edit(self, text: str) -> None:
         self.managed.write_text(text)
@@ -367,7 +374,7 @@ def test_law_settings_a_second_node_keeps_its_own_until_a_person_decides(made: M
     assert "is this node's own" in b.status(TUNED).trouble
     assert (b.limit(), b.store.notes().versions) == (44, {})
     assert "this node's own" in b.store.why_not(MANAGED)
-    decide(b.settings, MANAGED, Decision(GIVE, "dora", "b is right"))
+    b.give(why="b is right")
     decide(b.settings, TUNED, Decision(TAKE, "dora"))
     assert b.look() == KindStatus(version=2, newest=2)
     assert a.look() == KindStatus(version=2, newest=2)
@@ -376,6 +383,33 @@ def test_law_settings_a_second_node_keeps_its_own_until_a_person_decides(made: M
     assert b.status(TUNED) == KindStatus(version=1, newest=1)
     (aside,) = b.settings.home.glob("tuned.toml.aside.*")
     assert "process_limit = 7" in aside.read_text()
+
+
+@pytest.mark.parametrize("kind", [MANAGED, TUNED])
+def test_law_settings_what_a_node_that_is_down_gives_undoes_nothing_that_others_change(made: Made, kind: str) -> None:
+    a, b = made("a"), made("b")
+    texts = {
+        MANAGED: [LIMIT.format(number) for number in (33, 34, 77)],
+        TUNED: [f'["smtp"]\nprocess_limit = {number}\n' for number in (3, 4, 7)],
+    }[kind]
+    for home in (a, b):
+        home.look()
+    path = b.settings.home / f"{kind}.toml"
+    path.write_text(texts[2])
+    assert "--take or --give" in b.look_at(kind).trouble
+    b.give(kind)
+    for text in texts[:2]:
+        a.change(text, kind)
+    b.begin()
+    assert "--take or --give" in b.look_at(kind).trouble
+    assert any("is dropped, because there is version 3 by now" in line for line in b.lines), b.lines
+    assert decisions(b.settings) == {}
+    assert a.look_at(kind) == KindStatus(version=3, newest=3)
+    assert (a.settings.home / path.name).read_text().endswith(texts[1])
+    assert path.read_text() == texts[2]
+    b.give(kind)
+    for home in (b, a):
+        assert home.look_at(kind) == KindStatus(version=4, newest=4)
 
 
 def test_a_state_that_cannot_be_used_here_is_not_taken_over(made: Made) -> None:
@@ -438,7 +472,7 @@ def test_a_database_of_an_earlier_time_is_not_believed(made: Made, cluster: Clus
     cluster.primary.sql("update waypost.settings set version = 1 where kind = 'managed'")
     assert "restored to an earlier time" in a.look().trouble
     assert a.limit() == 33
-    decide(a.settings, MANAGED, Decision(GIVE, "dora"))
+    a.give()
     assert a.look() == KindStatus(version=2, newest=2)
     assert a.limit() == 33
 
@@ -457,7 +491,7 @@ async def test_law_settings_behind_another_authority_one_node_gives_and_all_take
     joining.begin(a.settings, again=True)
     assert "was not written by a node of this authority" in a.look().trouble
     for kind in (MANAGED, TUNED):
-        decide(a.settings, kind, Decision(GIVE, "dora", "another authority"))
+        a.give(kind)
     assert a.look() == KindStatus(version=4, newest=4)
     joining.join(c.settings, joining.add(a.settings, "c", 5))
     assert c.look() == KindStatus(version=4, newest=4)
@@ -480,7 +514,7 @@ def test_settings_of_an_authority_before_do_not_win(made: Made) -> None:
         home.look()
     joining.begin(a.settings, again=True)
     a.edit(LIMIT.format(44))
-    decide(a.settings, MANAGED, Decision(GIVE, "dora"))
+    a.give()
     assert a.look() == KindStatus(version=3, newest=3)
     joining.join(b.settings, joining.add(a.settings, "b", 5))
     trouble = b.look().trouble
@@ -499,7 +533,7 @@ async def test_a_kept_file_of_an_authority_before_is_given_again_with_the_change
     a.change(LIMIT.format(33))
     a.look()
     joining.begin(a.settings, again=True)
-    decide(a.settings, MANAGED, Decision(GIVE, "dora"))
+    a.give()
     a.look()
     joining.join(c.settings, joining.add(a.settings, "c", 5))
     c.look()
@@ -585,7 +619,7 @@ def test_law_settings_a_number_without_a_state_empties_nothing(made: Made, clust
         assert home.store.notes().versions[kind] == 2
     with pytest.raises(FaultError, match="the database lacks version 3"), a.store.changing(kind) as change:
         _ = change.newest
-    decide(a.settings, kind, Decision(GIVE, "dora"))
+    a.give(kind)
     for home in (a, b):
         home.look()
         assert home.status(kind) == KindStatus(version=4, newest=4)
