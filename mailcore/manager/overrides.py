@@ -282,19 +282,29 @@ class Overrides:
             raise FaultError(f"{why}; nothing was changed", code=Code.CONFLICT)
         with self._shared.changing(TUNED) as change:
             newest = change.newest.state
+            there = self._in_file()  # our own values may be older: another process replaces the file
+            is_newest = not there or there == self._plain(newest.text)
+            if not is_newest and all(self._plain(each.text) != there for each in change.taken_states()):
+                raise FaultError(
+                    f"{self.tuned.path} was changed by hand, and differs from what all nodes have; waypost node settings"
+                    " --take tuned, or --give tuned, decides; nothing was changed",
+                    code=Code.CONFLICT,
+                )
             if self._plain(newest.text) != own:
-                if not any(self._plain(state.text) == own for state in change.taken_states()):
-                    raise FaultError(
-                        f"{self.tuned.path} was changed by hand, and differs from what all nodes have; waypost node settings"
-                        " --take tuned, or --give tuned, decides; nothing was changed",
-                        code=Code.CONFLICT,
-                    )
                 return newest
             written = change.write(state)
             with contextlib.suppress(OSError):  # the process that takes over what other nodes change does it
                 self.tuned.disk.write_whole(str(self.tuned.path), written.text.encode())
                 change.taken(written.version)
         return None
+
+    def _in_file(self) -> str:
+        """Returns the values of the file as texts are compared; "" if it has none. Raises OSError."""
+        try:
+            values, timed = in_force(*read(self.tuned.path), SUSPENDED_UNTIL, self.context.wall())
+        except ValueError as error:
+            raise FaultError(f"{self.tuned.path}: {error}; nothing was changed", code=Code.CONFLICT) from None
+        return text_of(values, timed) if values or timed else ""
 
     def _plain(self, text: str) -> str:
         """Returns a text as texts are compared: without values that have ended."""

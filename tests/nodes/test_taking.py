@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Protocol, cast
 
 import pytest
@@ -22,6 +23,7 @@ from mailcore.config.managed_history import ManagedHistory, State
 from mailcore.config.settings import Settings
 from mailcore.config.settings_files import SettingsFiles
 from mailcore.config.shared_settings import MANAGED, TUNED, KindStatus, status_in
+from mailcore.config.tuned import Tuned
 from mailcore.control.access import Peer
 from mailcore.control.change_faults import faults_here
 from mailcore.control.kept_store import KeptStore
@@ -32,6 +34,8 @@ from mailcore.control.session import Session
 from mailcore.control.view import View
 from mailcore.faults import FaultError
 from mailcore.log.disk import Disk
+from mailcore.manager.context import ManagerContext
+from mailcore.manager.overrides import Overrides
 from mailcore.nodes import joining
 from mailcore.nodes.decision import GIVE, TAKE, Decision, decide, decisions
 from mailcore.nodes.settings_store import SettingsStore
@@ -304,6 +308,32 @@ async def test_a_change_of_another_node_that_was_taken_over_at_this_moment_is_no
 
     with pytest.raises(FaultError, match="changed meanwhile: bob at node b"):
         await manage(a, 44, behind_the_check=other)
+
+
+def test_law_settings_a_value_that_another_node_has_just_set_is_no_hand_edit(made: Made) -> None:
+    """The manager has not followed the file yet, which has become the newest twice since."""
+    a, b = made("a"), made("b")
+    tuned, one = overrides(a), '["smtp"]\nprocess_limit = {}\n'
+    for number in (3, 4):
+        b.change(one.format(number), TUNED, who="bob")
+        a.look()
+    other = tuned._write(tuned._plain(""), State("", time.time(), "alice", "", [], one.format(5)))
+    assert other is not None
+    assert (other.who, other.version) == ("bob", 2), "what the manager takes before it tries again"
+    own = tuned._plain(other.text)
+    a.settings.tuned_file.write_text(one.format(9))
+    with pytest.raises(FaultError, match="was changed by hand"):
+        tuned._write(own, State("", time.time(), "alice", "", [], one.format(5)))
+    assert a.settings.tuned_file.read_text() == one.format(9)
+    a.settings.tuned_file.write_text(one.format(4))
+    assert tuned._write(own, State("", time.time(), "alice", "", [], one.format(5))) is None
+    a.look()
+    assert a.status(TUNED) == KindStatus(version=3, newest=3)
+
+
+def overrides(home: Home) -> Overrides:
+    context = SimpleNamespace(wall=time.time)
+    return Overrides(cast("ManagerContext", context), Tuned(Disk(), home.settings.tuned_file), home.store)
 
 
 class Threads:
