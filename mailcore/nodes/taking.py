@@ -139,8 +139,8 @@ class Taking:
         self._unusable: tuple[object, str] | None = (
             None  # the version and keys that cannot come into force here, and why
         )
-        # For which files a reload was asked, the number of the one before, and when.
-        self._asked: tuple[object, int, float] | None = None
+        # For which files a reload was asked, the number of the one before, when, and whether it was asked for again.
+        self._asked: tuple[object, int, float, bool] | None = None
         self._published_at = float("-inf")
         self._published = b""
 
@@ -414,7 +414,7 @@ class Taking:
     def _bring_into_force(self) -> str | None:
         """Asks for a reload if the processes have other settings than the files; returns why they keep these.
 
-        None: it is under way.
+        None: it is under way. Raises _NotTaken while it does not begin.
         """
         run = self._settings.run_directory
         try:
@@ -427,15 +427,20 @@ class Taking:
         if result and result.get("ended_at") is None:
             return None
         files = (_signature(self._path(MANAGED)), _signature(self._source))
-        if self._asked is None or self._asked[0] != files:
-            self._asked = (files, result.get("number", 0), self._clock())
-            self._reload()
+        is_late = False
+        if self._asked is not None and self._asked[0] == files:
+            _, number, at, was_late = self._asked
+            is_begun = result.get("number", 0) > number
+            is_late = not is_begun and (was_late or self._clock() >= at + RELOAD_S)
+        else:
+            is_begun, at = False, float("-inf")
+        if not is_begun:
+            if self._clock() >= at + RELOAD_S:  # the first time, and again while it does not begin
+                self._asked = (files, result.get("number", 0), self._clock(), is_late)
+                self._reload()
+            if is_late:  # not settled: nothing else would ask again
+                raise _NotTaken("not in force on this node yet: it was asked for a reload, which has not begun")
             return None
-        if result.get("number", 0) <= self._asked[1]:
-            if self._clock() < self._asked[2] + RELOAD_S:
-                return None
-            self._asked = None
-            return "not in force on this node yet: it was asked for a reload, which has not begun"
         refused = [str(each) for each in result.get("refused", [])]
         if not refused:
             return None

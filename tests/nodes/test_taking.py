@@ -252,6 +252,32 @@ def test_a_node_that_was_away_takes_over_all_changes_at_once(made: Made) -> None
     assert b.reloads == 1
 
 
+def test_a_reload_that_does_not_begin_is_asked_for_again(made: Made) -> None:
+    a = made("a")
+    a.look()
+    now, asked = 0.0, list[float]()
+
+    def reload() -> None:
+        asked.append(now)
+        if len(asked) == 3:
+            store_settings(load(a.config), a.settings.run_directory / SETTINGS_NAME)
+
+    a.taking = Taking(
+        a.settings, FILES, KeptStore(a.settings.home), faults=faults_here, say=a.lines.append, reload=reload,
+        clock=lambda: now,
+    )  # fmt: skip
+    a.change(LIMIT.format(33))
+    troubles = []
+    for second in range(60):
+        now = float(second)
+        a.taking.look(a.connection)
+        troubles.append(a.status(MANAGED).trouble)
+    assert len(asked) == 3, "each time that it did not begin"
+    late = [number for number, each in enumerate(troubles) if "has not begun" in each]
+    assert late == list(range(late[0], late[-1] + 1)), "it is said without a break until it has begun"
+    assert troubles[-1] == ""
+
+
 def test_values_that_have_ended_are_no_difference(made: Made) -> None:
     a, b = made("a"), made("b")
     soon = time.time() + 1.0
