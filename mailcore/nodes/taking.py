@@ -131,6 +131,8 @@ class Taking:
         self._store = SettingsStore(settings, self._disk)
         self._history = ManagedHistory(settings.home, self._disk)
         self._source = Path(settings.source)
+        self._source_read: object = None  # of which file this is known
+        self._is_managed = settings.portal.manages
         self._status = SharedStatus(kinds={kind: KindStatus() for kind in KINDS})
         self._noted: dict[str, KindStatus] = {}  # as the database has it of this node
         self._settled: dict[str, object] = {}  # kind -> what was there when nothing was left to do
@@ -203,7 +205,7 @@ class Taking:
 
     def _look_at(self, connection: Connection, kind: str, newest: int) -> str:
         """Returns why this node has not what the database has; "" if it has. Raises what ``look`` writes down."""
-        if kind == MANAGED and not self._settings.portal.manages:
+        if kind == MANAGED and not self._manages():
             return f"[portal] manages is false in {self._source}: this node keeps to that file"
         decision = decisions(self._settings).get(kind)
         state = self._as_it_is(kind, newest)
@@ -231,6 +233,15 @@ class Taking:
         if self._as_it_is(kind, newest) == state:  # else something has changed meanwhile, perhaps by this
             self._settled[kind] = state
         return trouble
+
+    def _manages(self) -> bool:
+        """Returns what [portal] manages says now: a reload does not end this process."""
+        if (signature := _signature(self._source)) != self._source_read:
+            self._source_read = signature
+            with contextlib.suppress(OSError, ValueError):  # else it is as before
+                document = _document(self._source.read_text(encoding="utf-8"))
+                self._is_managed = self._files.managed_path(document, self._source.parent) is not None
+        return self._is_managed
 
     def _as_it_is(self, kind: str, newest: int) -> object:
         """Returns what a look depends on."""

@@ -278,6 +278,22 @@ def test_a_reload_that_does_not_begin_is_asked_for_again(made: Made) -> None:
     assert troubles[-1] == ""
 
 
+def test_whether_a_node_keeps_to_its_file_is_asked_at_each_look(made: Made) -> None:
+    a, b = made("a"), made("b")
+    for home in (a, b):
+        home.look()
+    config = b.config.read_text()
+    b.config.write_text(config + "[portal]\nmanages = false\n")
+    b.settings = load(b.config)
+    b.begin()
+    a.change(LIMIT.format(33))
+    assert "manages is false" in b.look().trouble
+    assert b.text == ""
+    b.config.write_text(config)
+    assert b.look() == KindStatus(version=2, newest=2)
+    assert b.limit() == 33
+
+
 def test_values_that_have_ended_are_no_difference(made: Made) -> None:
     a, b = made("a"), made("b")
     soon = time.time() + 1.0
