@@ -28,7 +28,6 @@ from mailcore.nodes.parameters import parameters_of, shard_of
 from mailcore.nodes.taking_in import CannotTakeIn, Source, Taken, abandon, aside_source, copied_shard, take_in
 from mailcore.queue.reserved_time import ReservedTooNew
 from mailcore.queue.restored import RestoredDamaged
-from mailcore.queue.shard_copy import read_taking_in
 from mailcore.replication.connection import Connection
 from mailcore.replication.faults import StoreError
 from mailcore.replication.shard import ShardRow
@@ -98,9 +97,8 @@ def _sentence(words: str) -> str:
 def _import(arguments: argparse.Namespace) -> int:
     settings = _home(arguments)
     source = Source(settings, shard_of(settings))
-    disk = Disk()
-    if not arguments.abandon and read_taking_in(disk, source.queue) is None:
-        _refuse_empty(disk, settings)
+    if not arguments.abandon:
+        _refuse_empty(Disk(), settings)
     return _run(arguments, source, locked=True)
 
 

@@ -152,8 +152,8 @@ def settle(disk: Disk, settings: Settings, connection: Connection, system: int) 
     row = is_taken_in(connection, note)
     if row is None:
         raise CannotTakeIn(
-            f"{queue} was being taken into the database as shard {note.shard}, which has not ended: stop Waypost and give the"
-            " command again (waypost shard import, or rebuild). Until then the mail is that of this disk, and waits."
+            f"{queue} was being taken into the database as shard {note.shard}, which has not ended: stop Waypost and give"
+            f" {note.command} again. Until then the mail is that of this disk, and waits."
         )
     _finish(disk, settings, connection, row, system)
 
@@ -201,34 +201,36 @@ class _TakingIn:
     def run(self) -> Taken:
         source, disk = self._source, self._disk
         note = read_taking_in(disk, source.queue)
-        if note is not None and note.shard != source.shard:
+        if note is not None and (note.shard, note.is_held) != (source.shard, source.is_held):
+            held = ", with its mail held" if note.is_held else ""
             raise CannotTakeIn(
-                f"{source.queue} is being taken in as shard {note.shard}, and not as {source.shard}: end that first, or"
-                " give it up with waypost shard import --abandon."
+                f"{source.queue} is being taken in as shard {note.shard}{held}: end that first with {note.command}, or give it"
+                f" up with {note.command} --abandon."
             )
         beat_node(self._connection, node_of(self._settings))
+        if note is not None and (row := is_taken_in(self._connection, note)) is not None:
+            self._step("finish")
+            _finish(disk, self._settings, self._connection, row, self._system)
+            return Taken(row, was_there=True)
+        copy = read_copy(disk, source.queue)
+        there = read_shard(self._connection, source.shard) if note is None else None
+        if there is not None and copy == ShardCopy(source.shard, self._system):
+            return Taken(there, was_there=True)
+        if copy is not None and not source.is_held:
+            raise CannotTakeIn(
+                f"{source.queue} is the copy of shard {copy.shard}. If its database is lost, run waypost shard rebuild"
+                f" {copy.shard}."
+            )
         if note is None:
-            there, copy = read_shard(self._connection, source.shard), read_copy(disk, source.queue)
-            if there is not None and copy == ShardCopy(source.shard, self._system):
-                return Taken(there, was_there=True)
-            if copy is not None and not source.is_held:
-                raise CannotTakeIn(
-                    f"{source.queue} is the copy of shard {copy.shard}. If its database is lost, run waypost shard rebuild"
-                    f" {copy.shard}."
-                )
             if there is not None:
                 raise CannotTakeIn(
                     f"The database has a shard {source.shard} already (number {there.number}, {there.state}). The mail of this"
                     " disk was not taken in. Choose a name that no shard has.",
                     argument="shard",
                 )
-            note = TakingIn(source.shard, new_owner(self._settings, disk))
+            note = TakingIn(source.shard, new_owner(self._settings, disk), source.is_held, source.command)
             self._step("note")
             write_taking_in(disk, source.queue, note)
-        elif (row := is_taken_in(self._connection, note)) is not None:
-            self._step("finish")
-            _finish(disk, self._settings, self._connection, row, self._system)
-            return Taken(row, was_there=True)
         row = self._held(note)
         taken = Taken(row)
         ends = self._ends()
@@ -260,7 +262,7 @@ class _TakingIn:
         if row.owner != note.owner:
             raise CannotTakeIn(
                 f"Shard {note.shard} belongs to {row.owner}, and not to what was begun here. Choose a name that no shard has;"
-                " waypost shard import --abandon gives up what was begun.",
+                f" {note.command} --abandon gives up what was begun.",
                 argument="shard",
             )
         self._step("begin again")
@@ -334,8 +336,8 @@ class _TakingIn:
         except ServerError as error:
             raise CannotTakeIn(
                 f"The database refused it: {error.fault.message}. The mail is still that of this disk, and nothing here has"
-                f" changed. When the database has room, give {self._source.command} again; waypost shard import --abandon gives"
-                " it up and frees what is there.",
+                f" changed. When the database has room, give {self._source.command} again; with --abandon it gives up and frees"
+                " what is there.",
                 code=Code.UNAVAILABLE,
             ) from None
         return batch.bytes

@@ -45,6 +45,8 @@ class TakingIn(msgspec.Struct, frozen=True):
 
     shard: str
     owner: str  # of the row; no other was ever made with it
+    is_held: bool  # the mail is held: another command would let it out
+    command: str  # that ends it
 
 
 def read_copy(disk: Disk, queue_directory: str) -> ShardCopy | None:
@@ -83,9 +85,13 @@ def forget_taking_in(disk: Disk, queue_directory: str) -> None:
 def refuse_copy(disk: Disk, queue_directory: str) -> None:
     """Raises NotOurs if the queue is the copy of a shard, or may be one; for a start without a database."""
     if disk.exists(os.path.join(queue_directory, TAKING_IN)):
+        command = "the command that began it"
+        with contextlib.suppress(msgspec.MsgspecError):  # a damaged note is one, too
+            if (note := read_taking_in(disk, queue_directory)) is not None:
+                command = note.command
         raise NotOurs(
             f"{queue_directory} is being taken into the database of [nodes], which may have all of it: set database again and"
-            " run waypost shard import, or waypost shard import --abandon"
+            f" run {command}; with --abandon it gives up what was begun"
         )
     path = os.path.join(queue_directory, NAME)
     if disk.exists(path):

@@ -5,16 +5,26 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mailcore.cli.main import main
 from mailcore.config.settings import Settings
 from mailcore.config.shards import adopted, of_shard
 from mailcore.log.disk import Disk
-from mailcore.queue.shard_copy import ShardCopy, read_copy, write_copy
+from mailcore.nodes.taking_in import CannotTakeIn
+from mailcore.queue.shard_copy import (
+    ShardCopy,
+    read_copy,
+    read_taking_in,
+    refuse_copy,
+    write_copy,
+    write_taking_in,
+)
+from mailcore.queue.versions import NotOurs
 from mailcore.supervisor.preparation import prepare_home
 from tests.nodes.node import conninfo_of
-from tests.nodes.test_owner import home
+from tests.nodes.test_owner import Said, home, owned
 from tests.nodes.test_taking_in import Forked, disk_has_it, queue_on_disk, taken_in
 from tests.replication.cluster import Cluster
 from tests.replication.writing import add_shard
@@ -97,6 +107,43 @@ def test_a_copy_is_rebuilt_and_what_was_put_aside_becomes_another_shard(
     assert (settings.queue_directory / aside / "journal").is_dir()
     markers = cluster.primary.sql("select shard from waypost.state where file = 'queue/restored' order by shard")
     assert markers == [("lost",), ("north",)]
+
+
+@pytest.mark.parametrize("at", ["register", "commit", "open"])
+def test_a_rebuild_that_was_killed_is_not_ended_as_an_import(
+    cluster: Cluster, tmp_path: Path, capsys: Captured, at: str
+) -> None:
+    """Its mail would not be held, and could go out twice."""
+    settings = queue_on_disk(tmp_path, cluster)
+    write_copy(Disk(), str(settings.queue_directory), ShardCopy("north", 77))
+    assert Forked(lambda step: taken_in(settings, step, is_held=True), lambda _, name: name == at).wait()
+    with pytest.raises(NotOurs, match="run waypost shard rebuild north;"):
+        refuse_copy(Disk(), str(settings.queue_directory))
+    with pytest.raises(Said, match="give waypost shard rebuild north again"):
+        owned(settings)
+    assert given(cluster, settings, "import") == 1
+    assert "end that first with waypost shard rebuild north" in capsys.readouterr().err
+    assert [row[2] for row in rows(cluster)] == ([] if at == "register" else ["held"])
+    # Nor behind a note of another kind: the files are a copy.
+    note = read_taking_in(Disk(), str(settings.queue_directory))
+    assert note is not None
+    write_taking_in(Disk(), str(settings.queue_directory), msgspec.structs.replace(note, is_held=False))
+    assert given(cluster, settings, "import") == 1
+    assert "is the copy of shard north" in capsys.readouterr().err
+    write_taking_in(Disk(), str(settings.queue_directory), note)
+    assert given(cluster, settings, "rebuild", "north") == 0
+    assert cluster.primary.sql("select shard from waypost.state where file = 'queue/restored'") == [("north",)]
+    assert read_taking_in(Disk(), str(settings.queue_directory)) is None
+
+
+def test_an_import_that_was_killed_is_not_ended_as_a_rebuild(
+    cluster: Cluster, tmp_path: Path, capsys: Captured
+) -> None:
+    settings = queue_on_disk(tmp_path, cluster)
+    assert Forked(lambda step: taken_in(settings, step), lambda _, name: name == "open").wait()
+    with pytest.raises(CannotTakeIn, match="end that first with waypost shard import"):
+        taken_in(settings, is_held=True)
+    assert given(cluster, settings, "import") == 0
 
 
 def test_the_copy_of_an_adopted_shard_is_rebuilt(cluster: Cluster, tmp_path: Path, capsys: Captured) -> None:

@@ -83,7 +83,9 @@ def files_of(settings: Settings) -> Files:
 def taken_in(settings: Settings, step: Callable[[str], None] = lambda _: None, *, is_held: bool = False) -> Taken:
     connection, findings = open_checked(parameters_of(settings))
     try:
-        return take_in(Source(settings, shard_of(settings), is_held), connection, findings.system, step=step)
+        command = "waypost shard rebuild north" if is_held else "waypost shard import"
+        source = Source(settings, shard_of(settings), is_held, command=command)
+        return take_in(source, connection, findings.system, step=step)
     finally:
         connection.close()
 
