@@ -19,7 +19,7 @@ from mailcore.config.shards import adopted, of_shard
 from mailcore.control.drained import left_in
 from mailcore.counted import counted
 from mailcore.faults import FaultError
-from mailcore.log.disk import Disk
+from mailcore.log.disk import Disk, Locked
 from mailcore.log.segment import SegmentTooNew
 from mailcore.nodes import kept
 from mailcore.nodes.closing import close
@@ -148,14 +148,21 @@ def _refuse_empty(disk: Disk, settings: Settings) -> None:
 
 @contextlib.contextmanager
 def _stopped(settings: Settings, locked: bool) -> Iterator[None]:
-    """Holds the lock of the home, so that no Waypost runs or starts meanwhile. Raises HomeError."""
-    lock = prepare_home(settings) if locked else -1
+    """Holds the lock of the home, so that no Waypost runs or starts meanwhile, or that of files put aside. Raises HomeError."""
+    lock = prepare_home(settings) if locked else _lock_aside(settings)
     try:
         yield
     finally:
         _give_to_owner(settings)
-        if lock >= 0:
-            os.close(lock)
+        os.close(lock)
+
+
+def _lock_aside(settings: Settings) -> int:
+    """Locks files put aside: Waypost may run, but no other command takes them in."""
+    try:
+        return Disk().lock(str(settings.queue_directory / "lock"))
+    except Locked as error:
+        raise HomeError(f"another command takes {settings.queue_directory} in at this moment") from error
 
 
 def _give_to_owner(settings: Settings) -> None:

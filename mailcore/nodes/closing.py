@@ -58,13 +58,13 @@ def close(
         )
     if row.state != CLOSED:
         _close(connection, settings, row, left_in, step)
-    step("free")
-    for first, last in _FREED:
-        free_files(connection, shard, first, last)
-    step("free writers")
-    free_writers(connection, shard)
     closed = read_shard(connection, shard)
     assert closed is not None
+    step("free")
+    for first, last in _FREED:
+        free_files(connection, closed, first, last)
+    step("free writers")
+    free_writers(connection, closed)
     return closed
 
 
@@ -97,7 +97,7 @@ def _close(
         raise CannotClose(f"Shard {row.name} has changed at this moment, and is not closed. Give the command again.")
 
 
-def tidy(connection: Connection, shard: str, keep_days: int, now: float) -> bool:
+def tidy(connection: Connection, closed: ShardRow, keep_days: int, now: float) -> bool:
     """Frees some rows of a closed shard: what a killed command has left, and old events. Returns whether there may be more."""
     oldest = time.strftime("%Y-%m-%d", time.gmtime(max(0.0, now - (keep_days + 1) * DAY_S)))
     count = 0
@@ -106,5 +106,5 @@ def tidy(connection: Connection, shard: str, keep_days: int, now: float) -> bool
         (f"{EVENTS}/dt=", f"{EVENTS}/dt={oldest}"),
         (f"{EVENTS}/cuts/", f"{EVENTS}/cuts/{oldest}"),
     ):
-        count += free_some(connection, shard, first, last)
+        count += free_some(connection, closed, first, last)
     return count > 0

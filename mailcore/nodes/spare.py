@@ -133,12 +133,12 @@ class Spare:
             self._write_seen()
             self._told_at = self._clock()
         if self._clock() >= self._tidy_at:
-            self._tidy(connection, [row.name for row in rows.values() if row.state == CLOSED])
+            self._tidy(connection, [row for row in rows.values() if row.state == CLOSED])
 
-    def _tidy(self, connection: Connection, closed: list[str]) -> None:
+    def _tidy(self, connection: Connection, closed: list[ShardRow]) -> None:
         """Frees what is left of shards that are closed, a little at once."""
         keep_days = self._settings.export.keep_days
-        more = [name for name in closed if tidy(connection, name, keep_days, time.time())]
+        more = [row for row in closed if tidy(connection, row, keep_days, time.time())]
         self._tidy_at = self._clock() + (BEAT_EVERY_S if more else TIDY_EVERY_S)
 
     def _look_at(self, connection: Connection, row: ShardRow, watch: BeatWatch) -> None:

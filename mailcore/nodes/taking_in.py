@@ -175,10 +175,11 @@ def abandon(
         if row is None:
             raise CannotTakeIn(f"Shard {note.shard} has changed at this moment. Give the command again.")
         step("free")
-        free_files(connection, row.name)
-        free_writers(connection, row.name)
+        free_files(connection, row)
+        free_writers(connection, row)
         step("give up")
-        give_up(connection, row)
+        if not give_up(connection, row):
+            raise CannotTakeIn(f"Shard {note.shard} has changed at this moment. Give the command again.")
     elif is_taken_in(connection, note) is not None:
         raise CannotTakeIn(
             f"Shard {note.shard} has all of the mail already, and another node may deliver it. Start Waypost with [nodes]."
@@ -304,7 +305,7 @@ class _TakingIn:
         try:
             writer.begin()
             self._step("free")
-            free_files(self._connection, row.name)
+            free_files(self._connection, row)
             batch, files = Batch(), 0
             batch.put(PROOF, note.owner.encode())
             for name, data in self._changed.items():

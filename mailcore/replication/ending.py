@@ -3,13 +3,16 @@
 - law: closed-when-drained. A shard is closed in one step, in the epoch in which its owner found it drained; from then on no
   process of it finds its row. Its bytes are freed behind that, and may be freed again.
 
+Rows are deleted only of a shard that is held or closed, in the epoch of the command: one that was stopped, and continues when
+another has opened the shard, finds nothing to delete.
+
 Each function raises Lost if its outcome is unknown, and ServerError if it changed nothing.
 """
 
 from __future__ import annotations
 
-from mailcore.replication.connection import Connection
-from mailcore.replication.faults import ServerError
+from mailcore.replication.connection import Answer, Connection
+from mailcore.replication.faults import Fenced, ServerError
 from mailcore.replication.shard import LOCK_TIMEOUT_S, TIMEOUT_S, ShardRow, check_kept, read_shard, row_of
 from mailcore.replication.statements import (
     BEGIN_AGAIN,
@@ -71,22 +74,28 @@ def close_shard(connection: Connection, row: ShardRow) -> bool:
     return there is not None and there.state == CLOSED
 
 
-def free_some(connection: Connection, shard: str, first: str, last: str) -> int:
-    """Deletes some rows of the files from the name ``first`` up to ``last``, and returns how many."""
-    count = 0
-    for statement, parameters in ((FREE_CHUNKS, [shard, first, last, ROWS]), (FREE_STATES, [shard, first, last])):
-        written = check_kept(connection.execute(statement, parameters, FREE_TIMEOUT_S))
-        assert written is not None
-        count += as_int(written[0])
-    return count
+def free_some(connection: Connection, row: ShardRow, first: str, last: str) -> int:
+    """Deletes some rows of the files from the name ``first`` up to ``last``, and returns how many. Raises Fenced."""
+    names: list[object] = [row.name, row.epoch, row.owner, first, last]
+    return sum(
+        _freed(connection.execute(statement, parameters, FREE_TIMEOUT_S), row)
+        for statement, parameters in ((FREE_CHUNKS, [*names, ROWS]), (FREE_STATES, names))
+    )
 
 
-def free_files(connection: Connection, shard: str, first: str = "", last: str = LAST) -> None:
-    """Deletes the files from the name ``first`` up to ``last``."""
-    while free_some(connection, shard, first, last):
+def free_files(connection: Connection, row: ShardRow, first: str = "", last: str = LAST) -> None:
+    """Deletes the files from the name ``first`` up to ``last``. Raises Fenced."""
+    while free_some(connection, row, first, last):
         pass
 
 
-def free_writers(connection: Connection, shard: str) -> None:
-    """Deletes the rows of all writers of a shard."""
-    check_kept(connection.execute(FREE_WRITERS, [shard], TIMEOUT_S))
+def free_writers(connection: Connection, row: ShardRow) -> None:
+    """Deletes the rows of all writers of a shard. Raises Fenced."""
+    _freed(connection.execute(FREE_WRITERS, [row.name, row.epoch, row.owner], TIMEOUT_S), row)
+
+
+def _freed(answer: Answer, row: ShardRow) -> int:
+    written = check_kept(answer)
+    if written is None:
+        raise Fenced(f"Shard {row.name} was changed meanwhile, and nothing more of it is deleted.")
+    return as_int(written[0])

@@ -157,24 +157,31 @@ CLOSE = Statement(
     " returning epoch",
     (TEXT, INT8, TEXT),
 )
+# Rows of a shard that no process of it may use: one of a command that was stopped finds another epoch, or an open shard. The
+# share lock waits for a command that begins again or opens it, and lets that wait for us.
+_UNUSED = (
+    "with s as (select 1 from waypost.shard where name = $1 and epoch = $2 and owner = $3 and state in ('held', 'closed')"
+    "  for share)"
+)
 # Files from one name up to another, some rows at once: a long statement keeps others from cleaning up.
 FREE_CHUNKS = Statement(
     "free_chunks",
-    "with gone as (delete from waypost.chunk where ctid = any(array(select ctid from waypost.chunk"
-    "  where shard = $1 and file >= $2 and file < $3 limit $4)) and shard = $1 returning 1)"
-    f" select count(*), {KEPT} from gone",
-    (TEXT, TEXT, TEXT, INT8),
+    f"{_UNUSED}, gone as (delete from waypost.chunk using s where ctid = any(array(select ctid from waypost.chunk"
+    "  where shard = $1 and file >= $4 and file < $5 limit $6)) and shard = $1 returning 1)"
+    f" select (select count(*) from gone), {KEPT} from s",
+    (TEXT, INT8, TEXT, TEXT, TEXT, INT8),
 )
 FREE_STATES = Statement(
     "free_states",
-    "with gone as (delete from waypost.state where shard = $1 and file >= $2 and file < $3 returning 1)"
-    f" select count(*), {KEPT} from gone",
-    (TEXT, TEXT, TEXT),
+    f"{_UNUSED}, gone as (delete from waypost.state using s where shard = $1 and file >= $4 and file < $5 returning 1)"
+    f" select (select count(*) from gone), {KEPT} from s",
+    (TEXT, INT8, TEXT, TEXT, TEXT),
 )
 FREE_WRITERS = Statement(
     "free_writers",
-    f"with gone as (delete from waypost.writer where shard = $1 returning 1) select count(*), {KEPT} from gone",
-    (TEXT,),
+    f"{_UNUSED}, gone as (delete from waypost.writer using s where shard = $1 returning 1)"
+    f" select (select count(*) from gone), {KEPT} from s",
+    (TEXT, INT8, TEXT),
 )
 
 # The two statements of a takeover, in one transaction. The second waits for every commit under way. They are two, because one

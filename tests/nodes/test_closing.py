@@ -94,8 +94,8 @@ def test_a_closed_shard_keeps_its_events_and_its_number_and_nothing_else(cluster
     # Old events go, and those of the days that are kept stay.
     connection = Connection.open(parameters_of(settings))
     now = time.mktime((2026, 3, 1, 12, 0, 0, 0, 0, 0))
-    assert not tidy(connection, "old", 100, now)
-    assert tidy(connection, "old", 30, now)
+    assert not tidy(connection, found, 100, now)
+    assert tidy(connection, found, 30, now)
     connection.close()
     assert files_in(cluster) == ["events/_exported/positions.json"]
 

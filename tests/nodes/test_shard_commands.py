@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import msgspec
@@ -101,6 +102,10 @@ def test_a_copy_is_rebuilt_and_what_was_put_aside_becomes_another_shard(
     assert given(cluster, settings, "rebuild", "north", "--from", aside) == 1
     assert "has a shard north already" in capsys.readouterr().err
     assert given(cluster, settings, "rebuild", "lost", "--from", "../aside-1") == 2
+    lock = Disk().lock(str(settings.queue_directory / aside / "lock"))
+    assert given(cluster, settings, "rebuild", "lost", "--from", aside) == 1
+    assert "another command takes" in capsys.readouterr().err
+    os.close(lock)
     assert given(cluster, settings, "rebuild", "lost", "--from", aside) == 0
     assert rows(cluster) == [("north", "1", "open", ""), ("lost", "2", "draining", "a")]
     # Where it lies, nothing is delivered: it stays.

@@ -321,6 +321,57 @@ def test_an_opening_of_an_earlier_attempt_comes_too_late(cluster: Cluster, tmp_p
     assert owned(settings).state == "open"
 
 
+def test_a_command_that_was_stopped_deletes_nothing_of_a_shard_that_another_has_opened(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    settings = queue_on_disk(tmp_path, cluster)
+    before = files_of(settings)
+    is_first = True
+
+    def step(name: str) -> None:
+        nonlocal is_first
+        if name == "free" and is_first:
+            is_first = False
+            taken_in(settings)
+
+    with pytest.raises(Fenced, match="nothing more of it is deleted"):
+        taken_in(settings, step)
+    assert owned(settings).state == "open"
+    assert files_of(settings) == before
+
+
+def test_giving_up_that_was_stopped_deletes_nothing_of_a_shard_that_another_has_opened(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    settings = queue_on_disk(tmp_path, cluster)
+    before = files_of(settings)
+    assert Forked(lambda step: taken_in(settings, step), lambda _, name: name == "open").wait()
+
+    def step(name: str) -> None:
+        if name == "free":
+            taken_in(settings)
+
+    with pytest.raises(Fenced):
+        given_up(settings, step)
+    assert owned(settings).state == "open"
+    assert files_of(settings) == before
+
+
+def test_what_was_not_given_up_is_not_forgotten(cluster: Cluster, tmp_path: Path) -> None:
+    settings = queue_on_disk(tmp_path, cluster)
+    assert Forked(lambda step: taken_in(settings, step), lambda _, name: name == "open").wait()
+
+    def step(name: str) -> None:
+        if name == "give up":
+            cluster.primary.sql("update waypost.shard set epoch = epoch + 1")
+
+    with pytest.raises(CannotTakeIn, match="has changed at this moment"):
+        given_up(settings, step)
+    assert not disk_has_it(settings)
+    given_up(settings)
+    assert disk_has_it(settings)
+
+
 def test_a_database_that_refuses_leaves_the_mail_on_the_disk(own_cluster: Cluster, tmp_path: Path) -> None:
     settings = queue_on_disk(tmp_path, own_cluster)
     before = files_of(settings)
