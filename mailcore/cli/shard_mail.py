@@ -183,7 +183,7 @@ def _run(arguments: argparse.Namespace, source: Source, *, locked: bool) -> int:
 
     def work(connection: Connection, system: int) -> Taken | None:
         if arguments.abandon:
-            abandon(source.settings, connection)
+            abandon(source.settings, connection, system)
             return None
         return take_in(source, connection, system, say=tell)
 

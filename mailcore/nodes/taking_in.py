@@ -148,6 +148,7 @@ def settle(disk: Disk, settings: Settings, connection: Connection, system: int) 
     note = read_taking_in(disk, queue)
     if note is None:
         return
+    _refuse_other_database(queue, note, system)
     beat_node(connection, node_of(settings))  # all that is read behind it is on two servers
     row = is_taken_in(connection, note)
     if row is None:
@@ -159,7 +160,12 @@ def settle(disk: Disk, settings: Settings, connection: Connection, system: int) 
 
 
 def abandon(
-    settings: Settings, connection: Connection, *, disk: Disk | None = None, step: Step = lambda _: None
+    settings: Settings,
+    connection: Connection,
+    system: int,
+    *,
+    disk: Disk | None = None,
+    step: Step = lambda _: None,
 ) -> None:
     """Gives up what was not ended: the mail is the disk's again. Raises CannotTakeIn if the shard has it already."""
     disk = disk or Disk()
@@ -167,6 +173,7 @@ def abandon(
     note = read_taking_in(disk, queue)
     if note is None:
         raise CannotTakeIn(f"{queue} is not being taken into a database.", code=Code.NOT_FOUND)
+    _refuse_other_database(queue, note, system)
     beat_node(connection, node_of(settings))
     row = read_shard(connection, note.shard)
     if row is not None and row.owner == note.owner and row.state == HELD:
@@ -188,6 +195,16 @@ def abandon(
     forget_taking_in(disk, queue)
 
 
+def _refuse_other_database(queue: str, note: TakingIn, system: int) -> None:
+    """Raises CannotTakeIn if another database may have the mail, and let any node deliver it."""
+    if note.system != system:
+        raise CannotTakeIn(
+            f"{queue} was being taken into another database (system {note.system}) as shard {note.shard}, which may have all of"
+            f" it: name that one in [nodes], and end it with {note.command}. If that database is lost, waypost shard rebuild"
+            f" {note.shard} takes the mail in here, and holds it."
+        )
+
+
 class _TakingIn:
     def __init__(self, source: Source, connection: Connection, system: int, disk: Disk, step: Step, say: Step) -> None:
         self._source = source
@@ -202,6 +219,10 @@ class _TakingIn:
     def run(self) -> Taken:
         source, disk = self._source, self._disk
         note = read_taking_in(disk, source.queue)
+        if note is not None and note.system != self._system:
+            if not source.is_held:
+                _refuse_other_database(source.queue, note, self._system)
+            note = None  # that one is lost, as this command says: the mail may have been delivered since, and is held
         if note is not None and (note.shard, note.is_held) != (source.shard, source.is_held):
             held = ", with its mail held" if note.is_held else ""
             raise CannotTakeIn(
@@ -216,6 +237,7 @@ class _TakingIn:
         copy = read_copy(disk, source.queue)
         there = read_shard(self._connection, source.shard) if note is None else None
         if there is not None and copy == ShardCopy(source.shard, self._system):
+            forget_taking_in(disk, source.queue)  # of another database
             return Taken(there, was_there=True)
         if copy is not None and not source.is_held:
             raise CannotTakeIn(
@@ -229,7 +251,7 @@ class _TakingIn:
                     " disk was not taken in. Choose a name that no shard has.",
                     argument="shard",
                 )
-            note = TakingIn(source.shard, new_owner(self._settings, disk), source.is_held, source.command)
+            note = TakingIn(source.shard, new_owner(self._settings, disk), self._system, source.is_held, source.command)
             self._step("note")
             write_taking_in(disk, source.queue, note)
         row = self._held(note)
@@ -488,6 +510,7 @@ def aside_source(source: Source, directory: str) -> Source:
 
 
 def copied_shard(disk: Disk, settings: Settings) -> str:
-    """Returns the name of the shard of which the files in this place are a copy; "" if they are none."""
-    copy = read_copy(disk, str(settings.queue_directory))
+    """Returns the name of the shard of which the files in this place are a copy, or may be one; "" if they are none."""
+    queue = str(settings.queue_directory)
+    copy = read_copy(disk, queue) or read_taking_in(disk, queue)
     return "" if copy is None else copy.shard

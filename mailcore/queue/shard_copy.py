@@ -45,6 +45,7 @@ class TakingIn(msgspec.Struct, frozen=True):
 
     shard: str
     owner: str  # of the row; no other was ever made with it
+    system: int  # of the database, as above: in another one there may be anything under that name
     is_held: bool  # the mail is held: another command would let it out
     command: str  # that ends it
 

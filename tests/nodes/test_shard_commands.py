@@ -151,6 +151,30 @@ def test_an_import_that_was_killed_is_not_ended_as_a_rebuild(
     assert given(cluster, settings, "import") == 0
 
 
+def test_what_was_begun_in_another_database_is_taken_in_here_only_to_be_held(
+    cluster: Cluster, tmp_path: Path, capsys: Captured
+) -> None:
+    """That one may have opened the shard, and delivered its mail."""
+    settings = queue_on_disk(tmp_path, cluster)
+    queue = str(settings.queue_directory)
+    assert Forked(lambda step: taken_in(settings, step), lambda _, name: name == "finish").wait()
+    note = read_taking_in(Disk(), queue)
+    assert note is not None
+    write_taking_in(Disk(), queue, msgspec.structs.replace(note, system=77))
+    cluster.primary.sql("delete from waypost.writer; delete from waypost.shard; delete from waypost.chunk")
+    for words in (["import"], ["import", "--abandon"], ["rebuild", "north", "--abandon"]):
+        assert given(cluster, settings, *words) == 1
+        assert "taken into another database (system 77) as shard north" in capsys.readouterr().err
+    with pytest.raises(Said, match=r"another database \(system 77\).* waypost shard rebuild north takes"):
+        owned(settings)
+    assert not disk_has_it(settings)
+    assert rows(cluster) == []
+    assert given(cluster, settings, "rebuild", "north") == 0
+    assert "and its mail is held" in capsys.readouterr().out
+    assert rows(cluster) == [("north", "1", "open", "")]
+    assert owned(settings).state == "open"
+
+
 def test_the_copy_of_an_adopted_shard_is_rebuilt(cluster: Cluster, tmp_path: Path, capsys: Captured) -> None:
     settings = queue_on_disk(tmp_path, cluster)
     place = adopted(settings, 4, "south")

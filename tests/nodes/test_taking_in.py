@@ -91,9 +91,9 @@ def taken_in(settings: Settings, step: Callable[[str], None] = lambda _: None, *
 
 
 def given_up(settings: Settings, step: Callable[[str], None] = lambda _: None) -> None:
-    connection, _ = open_checked(parameters_of(settings))
+    connection, findings = open_checked(parameters_of(settings))
     try:
-        abandon(settings, connection, step=step)
+        abandon(settings, connection, findings.system, step=step)
     finally:
         connection.close()
 
