@@ -181,9 +181,12 @@ def abandon(
         row = begin_again(connection, row)  # a statement of an earlier command finds another epoch
         if row is None:
             raise CannotTakeIn(f"Shard {note.shard} has changed at this moment. Give the command again.")
+        step("free writers")
+        free_writers(
+            connection, row
+        )  # a commit of an earlier command that is under way is waited for, a later one finds none
         step("free")
         free_files(connection, row)
-        free_writers(connection, row)
         step("give up")
         if not give_up(connection, row):
             raise CannotTakeIn(f"Shard {note.shard} has changed at this moment. Give the command again.")

@@ -50,7 +50,10 @@ def begin_again(connection: Connection, row: ShardRow) -> ShardRow | None:
 
 
 def give_up(connection: Connection, row: ShardRow) -> bool:
-    """Deletes the row of a held shard, whose files and writers are gone. Its number was in no queue id."""
+    """Deletes the row of a held shard, whose files and writers are gone. Its number was in no queue id.
+
+    Returns False if it has changed, or has files: they would be in the next shard of this name.
+    """
     return check_kept(connection.execute(GIVE_UP, [row.name, row.epoch, row.owner], TIMEOUT_S)) is not None
 
 

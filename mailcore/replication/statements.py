@@ -145,8 +145,9 @@ BEGIN_AGAIN = Statement(
 )
 GIVE_UP = Statement(
     "give_up",
-    "delete from waypost.shard where name = $1 and epoch = $2 and owner = $3 and state = 'held' returning epoch, "
-    f"{KEPT}",
+    "delete from waypost.shard where name = $1 and epoch = $2 and owner = $3 and state = 'held'"
+    " and not exists (select from waypost.chunk where shard = $1) and not exists (select from waypost.state where shard = $1)"
+    f" returning epoch, {KEPT}",
     (TEXT, INT8, TEXT),
 )
 # A takeover without a new owner: with ``TAKE_WRITERS``, every process of the shard finds no row.

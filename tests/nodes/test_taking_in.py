@@ -26,7 +26,8 @@ from mailcore.replication.connection import Connection
 from mailcore.replication.faults import Fenced, Lost
 from mailcore.replication.guarantees import open_checked
 from mailcore.replication.shard import read_shard, set_state
-from tests.nodes.test_owner import Ends, Said, Step, at_its_first_pause, home, owned
+from mailcore.replication.writer import StoreWriter
+from tests.nodes.test_owner import Ends, Said, Step, appended, at_its_first_pause, home, owned
 from tests.replication.cluster import Cluster
 from tests.replication.writing import wait_for_waiting
 
@@ -233,7 +234,7 @@ def test_giving_up_is_killed_in_front_of_each_step(cluster: Cluster, tmp_path: P
         assert files_of(settings) == before
         taken_in(settings)
         assert owned(settings).state == "open"
-    assert number == 4
+    assert number == 5
 
 
 @pytest.mark.parametrize("then", ["again", "given up"])
@@ -357,13 +358,39 @@ def test_giving_up_that_was_stopped_deletes_nothing_of_a_shard_that_another_has_
     assert files_of(settings) == before
 
 
-def test_what_was_not_given_up_is_not_forgotten(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_commit_of_a_command_that_was_killed_leaves_no_file_in_a_shard_that_is_given_up(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    settings = queue_on_disk(tmp_path, cluster)
+    assert Forked(lambda step: taken_in(settings, step), lambda _, name: name == "commit").wait()
+    writer = StoreWriter(parameters_of(settings), "north", "i", 1)
+    writer.begin()
+
+    def step(name: str) -> None:
+        if name == "free":
+            with pytest.raises(Fenced):
+                writer.commit(appended("queue/late", b"late"), {})
+
+    given_up(settings, step)
+    writer.close()
+    assert cluster.primary.sql("select 1 from waypost.shard") == []
+    assert stored_in(cluster, "north") == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "update waypost.shard set epoch = epoch + 1",
+        "insert into waypost.state (shard, file, bytes) values ('north', 'queue/restart', 'late')",
+    ],
+)
+def test_what_was_not_given_up_is_not_forgotten(cluster: Cluster, tmp_path: Path, change: str) -> None:
     settings = queue_on_disk(tmp_path, cluster)
     assert Forked(lambda step: taken_in(settings, step), lambda _, name: name == "open").wait()
 
     def step(name: str) -> None:
         if name == "give up":
-            cluster.primary.sql("update waypost.shard set epoch = epoch + 1")
+            cluster.primary.sql(change)
 
     with pytest.raises(CannotTakeIn, match="has changed at this moment"):
         given_up(settings, step)
