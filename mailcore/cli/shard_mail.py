@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -71,7 +72,8 @@ def add_mail_commands(commands: argparse._SubParsersAction[argparse.ArgumentPars
         "--from",
         dest="aside",
         metavar="ASIDE",
-        help="name of a directory aside-… in the queue and the spool: files put aside",
+        help="name of a directory aside-… in the queue and the spool: files put aside; or one of several queue directories"
+        " that are a copy of the shard",
     )
     rebuilding.add_argument("--abandon", action="store_true", help="give up what was begun")
     add_common(rebuilding)
@@ -105,10 +107,11 @@ def _import(arguments: argparse.Namespace) -> int:
 def _rebuild(arguments: argparse.Namespace) -> int:
     settings, disk = _home(arguments), Disk()
     command = f"waypost shard rebuild {arguments.shard}"
-    if arguments.aside:
-        if not re.fullmatch(r"aside-[^/]+", arguments.aside):
+    if arguments.aside and "/" not in arguments.aside:
+        if not re.fullmatch(r"aside-.+", arguments.aside):
             raise UsageError(
-                "shard rebuild: argument --from: must be the name of a directory aside-… in the queue directory"
+                "shard rebuild: argument --from: must be the name of a directory aside-… in the queue directory, or a queue"
+                " directory"
             )
         source = aside_source(
             Source(settings, arguments.shard, is_held=True, command=f"{command} --from {arguments.aside}"),
@@ -122,9 +125,28 @@ def _rebuild(arguments: argparse.Namespace) -> int:
     if not found:
         raise UsageError(f"shard rebuild: no files here are the copy of a shard {arguments.shard}; waypost shard import takes a"
                          " queue in that was on the disk alone")  # fmt: skip
+    if arguments.aside:
+        found = [each for each in found if str(each.queue_directory) == arguments.aside]
+        command += f" --from {arguments.aside}"
+        if not found:
+            raise UsageError(f"shard rebuild: argument --from: is not a copy of shard {arguments.shard} on this node")
+    if len(found) > 1:
+        copies = ", ".join(f"{each.queue_directory} (written {_written(disk, each)})" for each in found)
+        raise UsageError(
+            f"shard rebuild: {len(found)} copies of shard {arguments.shard} are here: {copies}; name the one of its last owner"
+            " with --from"
+        )
     if not arguments.abandon:
         _refuse_empty(disk, found[0])
     return _run(arguments, Source(found[0], arguments.shard, is_held=True, command=command), locked=True)
+
+
+def _written(disk: Disk, settings: Settings) -> str:
+    """Returns when a file of the queue was last written, for people."""
+    paths = [Path(directory, name) for directory, name in kept.kept_files(disk, settings)]
+    if not paths:
+        return "never"
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(max(path.stat().st_mtime for path in paths)))
 
 
 def _home(arguments: argparse.Namespace) -> Settings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -190,6 +191,29 @@ def test_the_copy_of_an_adopted_shard_is_rebuilt(cluster: Cluster, tmp_path: Pat
     assert copy is not None
     assert copy.system != 77
     assert "shard south has" in capsys.readouterr().out
+
+
+def test_of_several_copies_one_is_named(cluster: Cluster, tmp_path: Path, capsys: Captured) -> None:
+    settings = queue_on_disk(tmp_path, cluster)
+    places = [adopted(settings, number, "south") for number in (4, 7)]
+    for at, place in enumerate(places):
+        place.queue_directory.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(settings.queue_directory, place.queue_directory)
+        shutil.copytree(settings.spool_directory, place.spool_directory)
+        write_copy(Disk(), str(place.queue_directory), ShardCopy("south", 77))
+        for each in (*place.queue_directory.rglob("*"), *place.spool_directory.rglob("*")):
+            os.utime(each, (1.8e9 + at, 1.8e9 + at))
+    first, second = (str(place.queue_directory) for place in places)
+    assert given(cluster, settings, "rebuild", "south") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"{first} (written 2027-01-15 08:00:00 UTC), {second} (written 2027-01-15 08:00:01 UTC)" in said
+    assert given(cluster, settings, "rebuild", "south", "--from", str(settings.queue_directory)) == 2
+    assert "is not a copy of shard south" in capsys.readouterr().err
+    assert rows(cluster) == []
+    assert given(cluster, settings, "rebuild", "south", "--from", second) == 0
+    assert rows(cluster) == [("south", "1", "draining", "a")]
+    copies = [read_copy(Disk(), each) for each in (first, second)]
+    assert [copy is not None and copy.system == 77 for copy in copies] == [True, False]
 
 
 def test_a_shard_that_does_not_answer_is_not_closed(cluster: Cluster, tmp_path: Path, capsys: Captured) -> None:
