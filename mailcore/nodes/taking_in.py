@@ -409,18 +409,21 @@ class _TakingIn:
         return max(int(time.time() * 1e6), *(read_reserved(self._disk, path) for path in paths))
 
     def _number_in_ids(self) -> int:
-        """Returns the number that the shard had, as the id of a message says; 0 if there is none. No lower one is lent."""
+        """Returns the highest number in the id of a message; 0 if there is none. No lower one is lent.
+
+        The mail may have begun in several databases, which lent different numbers.
+        """
+        highest = 0
         for lane in self._lanes():
             reader = LaneReader(self._disk, os.path.join(self._source.queue, lane), lambda _: None)
             try:
                 for record in reader.records(0):
                     if record.type == RecordType.ENVELOPE:
                         with contextlib.suppress(msgspec.MsgspecError, struct.error, ValueError):
-                            if number := number_in(decode_envelope(record.body).queue_id):
-                                return number
+                            highest = max(highest, number_in(decode_envelope(record.body).queue_id))
             finally:
                 reader.close()
-        return 0
+        return highest
 
     def _look_for_damage(self, taken: Taken) -> None:
         """Names what cannot be read of a copy. A hole at the very end of a lane is a write that was cut short."""

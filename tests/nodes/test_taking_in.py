@@ -11,6 +11,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mailcore.config.settings import Settings
@@ -19,6 +20,8 @@ from mailcore.log.lane import LaneWriter
 from mailcore.nodes.owned import read_owned
 from mailcore.nodes.parameters import parameters_of, shard_of
 from mailcore.nodes.taking_in import CannotTakeIn, Source, Taken, abandon, take_in
+from mailcore.queue.queue_id import QueueIds
+from mailcore.queue.records import append_envelope
 from mailcore.queue.restored import read_restored
 from mailcore.queue.shard_copy import ShardCopy, read_copy, read_taking_in, refuse_copy, write_copy
 from mailcore.queue.versions import NotOurs
@@ -28,6 +31,7 @@ from mailcore.replication.guarantees import open_checked
 from mailcore.replication.shard import read_shard, set_state
 from mailcore.replication.writer import StoreWriter
 from tests.nodes.test_owner import Ends, Said, Step, appended, at_its_first_pause, home, owned
+from tests.queue.test_records import envelope
 from tests.replication.cluster import Cluster
 from tests.replication.writing import wait_for_waiting
 
@@ -474,6 +478,24 @@ def test_the_copy_of_a_lost_database_is_not_passed_over_and_its_mail_is_held(clu
     assert copy.system != 77
     told = read_owned(Disk(), settings)
     assert told is not None
+
+
+def test_the_number_is_not_below_one_in_any_id(cluster: Cluster, tmp_path: Path) -> None:
+    """An id with a lower number would lead to another shard, when that number is lent."""
+    settings = queue_on_disk(tmp_path, cluster)
+    write_copy(Disk(), str(settings.queue_directory), ShardCopy("north", 77))
+    for name, shards in (("incoming.2", (3, 9, 4)), ("retry.300", (5,)), ("retry.900", (0,))):
+        writer = LaneWriter(
+            Disk(), str(settings.queue_directory / name), segment_bytes=8192, clock=lambda: 1.0, salt=lambda: 7
+        )
+        for shard in shards:
+            queue_id = QueueIds(0, lambda: 1.8e9, shard=shard).next()
+            append_envelope(writer, msgspec.structs.replace(envelope(), queue_id=queue_id))
+            batch = writer.take()
+            assert batch is not None
+            batch.write()
+        writer.close()
+    assert taken_in(settings, is_held=True).shard.number == 9
 
 
 def test_what_is_damaged_in_a_copy_is_named(cluster: Cluster, tmp_path: Path) -> None:
