@@ -234,6 +234,7 @@ class _TakingIn:
             )
         beat_node(self._connection, node_of(self._settings))
         if note is not None and (row := is_taken_in(self._connection, note)) is not None:
+            self._place(row, note)
             self._step("finish")
             _finish(disk, self._settings, self._connection, row, self._system)
             return Taken(row, was_there=True)
@@ -272,11 +273,22 @@ class _TakingIn:
         self._verify(row, taken)
         self._step("open")
         set_state(self._connection, row, "open" if source.is_own else "draining")
-        if not source.is_own:  # this node takes it, also if it leaves the shards of others to others
-            place(self._connection, row, node_of(self._settings), node_of(self._settings))
+        self._place(row, note)
         self._step("finish")
         _finish(disk, self._settings, self._connection, row, self._system)
         return taken
+
+    def _place(self, row: ShardRow, note: TakingIn) -> None:
+        """Lets this node take a shard that is not its own, also if it leaves the shards of others to others."""
+        if self._source.is_own or row.owner != note.owner or row.placed:
+            return
+        self._step("place")
+        node = node_of(self._settings)
+        if place(self._connection, row, node, node):
+            return
+        there = read_shard(self._connection, row.name)
+        if there is None or there.owner == note.owner:  # another owner delivers it
+            raise CannotTakeIn(f"Shard {row.name} has changed at this moment. Give {note.command} again.")
 
     def _held(self, note: TakingIn) -> ShardRow:
         """Returns the row, in an epoch in which nothing else writes."""

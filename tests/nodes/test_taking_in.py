@@ -510,11 +510,45 @@ def test_what_is_damaged_in_a_copy_is_named(cluster: Cluster, tmp_path: Path) ->
     assert segment.read_bytes() == bytes(data)
 
 
-def test_a_shard_of_another_name_drains(cluster: Cluster, tmp_path: Path) -> None:
-    settings = queue_on_disk(tmp_path, cluster)
+def taken_in_as_another(settings: Settings, step: Callable[[str], None] = lambda _: None) -> None:
     connection, findings = open_checked(parameters_of(settings))
     try:
-        take_in(Source(settings, "lost", is_held=True, has_events=False), connection, findings.system)
+        take_in(Source(settings, "lost", is_held=True, has_events=False), connection, findings.system, step=step)
     finally:
         connection.close()
-    assert cluster.primary.sql("select name, state from waypost.shard") == [("lost", "draining")]
+
+
+def test_a_shard_of_another_name_drains(cluster: Cluster, tmp_path: Path) -> None:
+    settings = queue_on_disk(tmp_path, cluster)
+    taken_in_as_another(settings)
+    assert cluster.primary.sql("select name, state, placed from waypost.shard") == [("lost", "draining", "a")]
+
+
+@pytest.mark.parametrize(
+    ("change", "placed"),
+    [("beat = beat + 1", "a"), ("epoch = epoch + 1, owner = 'b/x/y/z'", ""), ("placed = 'b'", "b")],
+)
+def test_a_shard_that_was_opened_and_not_placed_is_placed_by_the_next_command(
+    cluster: Cluster, tmp_path: Path, change: str, placed: str
+) -> None:
+    """Otherwise no node may take it, where each leaves the shards of others to others."""
+    settings = queue_on_disk(tmp_path, cluster)
+    assert Forked(lambda step: taken_in_as_another(settings, step), lambda _, name: name == "place").wait()
+    assert cluster.primary.sql("select state, placed from waypost.shard") == [("draining", "")]
+    cluster.primary.sql(f"update waypost.shard set {change}")
+    taken_in_as_another(settings)
+    assert cluster.primary.sql("select placed from waypost.shard") == [(placed,)]
+    assert read_taking_in(Disk(), str(settings.queue_directory)) is None
+
+
+def test_a_shard_that_cannot_be_placed_now_is_placed_by_the_next_command(cluster: Cluster, tmp_path: Path) -> None:
+    settings = queue_on_disk(tmp_path, cluster)
+
+    def step(name: str) -> None:
+        if name == "place":
+            cluster.primary.sql("update waypost.shard set epoch = epoch + 1")
+
+    with pytest.raises(CannotTakeIn, match="has changed at this moment"):
+        taken_in_as_another(settings, step)
+    taken_in_as_another(settings)
+    assert cluster.primary.sql("select placed from waypost.shard") == [("a",)]
