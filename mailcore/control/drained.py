@@ -41,12 +41,15 @@ def left_in(settings: Settings, *, exports: bool = False) -> str:
     """
     try:
         with ControlClient(settings.run_directory / "control.sock", who="supervisor", timeout_s=ANSWER_S) as control:
+            before = control.ask("positions", Positions)
+            is_read = not before.note and _is_read(settings, before)
             if messages := control.ask("size", Size).messages:
                 return counted(messages, "message")
             if _has_deleted(control):
                 return "deleted mail that can be undeleted"
             positions = control.ask("positions", Positions)
-        if positions.note or not _is_read(settings, positions):
+        # What was read, or written, between the questions is in none of the answers: then they are asked again later.
+        if not is_read or _ends(positions) != _ends(before):
             return "mail that its manager has not read"
         if exports and settings.export.enabled and not _is_exported(settings, positions):
             with ControlClient(
@@ -58,6 +61,10 @@ def left_in(settings: Settings, *, exports: bool = False) -> str:
         return "" if _is_counted(settings) else "events that are not counted"
     except (ControlError, OSError, ValueError) as error:
         return f"an unknown amount, because it does not answer: {error}"
+
+
+def _ends(positions: Positions) -> dict[str, int]:
+    return {at.lane: at.end for at in positions.lanes} | {JOURNAL: positions.journal.end}
 
 
 def _has_deleted(control: ControlClient) -> bool:

@@ -9,8 +9,13 @@ import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from mailcore.config.load import load
+from mailcore.control import drained as drained_module
+from mailcore.control.client import ControlClient
 from mailcore.control.drained import is_drained
 from mailcore.lab.lab import Lab
 from tests.running.running_core import RunningCore, running
@@ -43,6 +48,38 @@ async def test_mail_that_is_held_or_deleted_or_waits_is_mail(tmp_path: Path) -> 
         await core.eventually(is_empty, "an empty queue")
         away = replace(load(core.config), run_directory=tmp_path)
         assert not await asyncio.to_thread(is_drained, away)  # no process answers: in doubt there is mail
+
+
+@pytest.mark.parametrize("question", ["positions", "size", "list"])
+async def test_mail_that_its_manager_reads_meanwhile_is_mail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, question: str
+) -> None:
+    async with Lab(["slow(60):127.0.0.1:0"]) as lab, running(tmp_path, lab) as core:
+        loop = asyncio.get_running_loop()
+        comes: list[str] = []
+
+        async def mail_comes() -> None:
+            await core.send("a@any.example")
+            await core.until_in_flight()
+
+        class Slow(ControlClient):
+            """Mail is read in front of one of its questions."""
+
+            def ask(self, operation: str, *arguments: Any, **more: Any) -> Any:
+                if comes and comes[0] == operation:
+                    comes.pop()
+                    asyncio.run_coroutine_threadsafe(mail_comes(), loop).result()
+                return super().ask(operation, *arguments, **more)
+
+        monkeypatch.setattr(drained_module, "ControlClient", Slow)
+
+        async def is_empty() -> bool:
+            return await drained(core)
+
+        await core.eventually(is_empty, "a new queue to be empty")
+        comes.append(question)
+        assert not await drained(core)
+        assert not comes
 
 
 async def test_events_that_are_not_exported_keep_a_shard(tmp_path: Path) -> None:
