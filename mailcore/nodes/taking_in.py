@@ -240,7 +240,7 @@ class _TakingIn:
             return Taken(row, was_there=True)
         copy = read_copy(disk, source.queue)
         there = read_shard(self._connection, source.shard) if note is None else None
-        if there is not None and copy == ShardCopy(source.shard, self._system):
+        if there is not None and there.state != HELD and copy == ShardCopy(source.shard, self._system):
             forget_taking_in(disk, source.queue)  # of another database
             return Taken(there, was_there=True)
         if copy is not None and not source.is_held:

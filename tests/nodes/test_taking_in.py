@@ -23,7 +23,14 @@ from mailcore.nodes.taking_in import CannotTakeIn, Source, Taken, abandon, take_
 from mailcore.queue.queue_id import QueueIds
 from mailcore.queue.records import append_envelope
 from mailcore.queue.restored import read_restored
-from mailcore.queue.shard_copy import ShardCopy, read_copy, read_taking_in, refuse_copy, write_copy
+from mailcore.queue.shard_copy import (
+    ShardCopy,
+    forget_taking_in,
+    read_copy,
+    read_taking_in,
+    refuse_copy,
+    write_copy,
+)
 from mailcore.queue.versions import NotOurs
 from mailcore.replication.connection import Connection
 from mailcore.replication.faults import Fenced, Lost
@@ -440,6 +447,19 @@ def test_a_name_that_a_shard_has_is_refused_and_nothing_changes(cluster: Cluster
     with pytest.raises(CannotTakeIn, match="has a shard north already"):
         taken_in(settings)
     assert disk_has_it(settings)
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+def test_a_shard_that_is_held_has_not_got_the_mail(cluster: Cluster, tmp_path: Path, is_held: bool) -> None:
+    settings = queue_on_disk(tmp_path, cluster)
+    connection, findings = open_checked(parameters_of(settings))
+    connection.close()
+    write_copy(Disk(), str(settings.queue_directory), ShardCopy("north", findings.system))
+    assert Forked(lambda step: taken_in(settings, step, is_held=True), lambda _, name: name == "open").wait()
+    forget_taking_in(Disk(), str(settings.queue_directory))
+    words = r"has a shard north already \(number 1, held\)" if is_held else "is the copy of shard north"
+    with pytest.raises(CannotTakeIn, match=words):
+        taken_in(settings, is_held=is_held)
 
 
 def test_an_import_of_another_home_under_the_same_name_is_left_alone(cluster: Cluster, tmp_path: Path) -> None:
