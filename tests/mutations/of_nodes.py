@@ -165,6 +165,27 @@ MUTATIONS = [
         f"{TESTS}/test_taking_in.py -k lost_database",
     ),
     Mutation(
+        "an import ends what a rebuild has begun",
+        TAKING_IN,
+        "(note.shard, note.is_held) != (source.shard, source.is_held)",
+        "note.shard != source.shard",
+        f"{TESTS}/test_shard_commands.py -k not_ended_as",
+    ),
+    Mutation(
+        "a command that was stopped deletes the files of a shard that is open",
+        "mailcore/replication/statements.py",
+        " and epoch = $2 and owner = $3 and state in ('held', 'closed')\"\n",
+        ' and (epoch = $2 or owner = $3 or true)"\n',
+        f"{TESTS}/test_taking_in.py -k was_stopped",
+    ),
+    Mutation(
+        "mail is taken in again through another database",
+        TAKING_IN,
+        "    if note.system != system:\n",
+        "    if False:\n",
+        f"{TESTS}/test_shard_commands.py -k another_database",
+    ),
+    Mutation(
         "a shard is closed with mail in it",
         "mailcore/nodes/closing.py",
         "    if left:\n",

@@ -1,4 +1,7 @@
-"""``waypost shard import|rebuild|close`` on a terminal: what they take, what they say, and with which status they end."""
+"""``waypost shard import|rebuild|close`` on a terminal: what they take, what they say, and with which status they end.
+
+Proves law: disk-or-shard (docs/laws.md).
+"""
 
 from __future__ import annotations
 
