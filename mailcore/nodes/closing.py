@@ -27,6 +27,7 @@ from mailcore.replication.writer import is_transient
 __all__ = ["CannotClose", "close", "tidy"]
 
 DAY_S = 86_400.0
+TIDY_ROWS = 50  # of chunks in one statement, while the servers have mail to keep: some megabytes
 # All names but those of events, and but the proof that the mail of a disk was taken in: its home may not know yet.
 _FREED = (("", f"{EVENTS}/"), (f"{EVENTS}0", PROOF), (f"{PROOF}0", LAST))
 
@@ -106,5 +107,5 @@ def tidy(connection: Connection, closed: ShardRow, keep_days: int, now: float) -
         (f"{EVENTS}/dt=", f"{EVENTS}/dt={oldest}"),
         (f"{EVENTS}/cuts/", f"{EVENTS}/cuts/{oldest}"),
     ):
-        count += free_some(connection, closed, first, last)
+        count += free_some(connection, closed, first, last, TIDY_ROWS)
     return count > 0

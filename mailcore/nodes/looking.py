@@ -2,21 +2,69 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 
-from mailcore.config.known_nodes import NodesSeen, SeenNode, SeenShard, SeenStandby
+from mailcore.config.known_nodes import NodesSeen, SeenNode, SeenShard, SeenStandby, write_seen
+from mailcore.config.settings import Settings
+from mailcore.nodes.apart import line_of
+from mailcore.nodes.parameters import node_of, parameters_of
 from mailcore.replication.connection import Connection
 from mailcore.replication.giver_row import read_giver
+from mailcore.replication.guarantees import Findings, open_checked
 from mailcore.replication.node_row import list_nodes
 from mailcore.replication.node_trust import read_trust
+from mailcore.replication.parameters import StoreParameters
 from mailcore.replication.shard import RENEWAL_TIMEOUT_S, ShardRow, list_shards
 from mailcore.replication.statements import STANDBYS
 from mailcore.replication.values import as_bool, as_int, as_text
 
-__all__ = ["look"]
+__all__ = ["Looking", "look"]
 
+TELL_EVERY_S = 2.0
 _UNKNOWN = -1  # of a figure that the database does not say
+
+
+class Looking:
+    """Writes what it reads into the file for people, over a connection of its own."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        opener: Callable[[StoreParameters], tuple[Connection, Findings]] = open_checked,
+    ) -> None:
+        self._settings = settings
+        self._opener = opener
+        self._connection: Connection | None = None
+        self._node = node_of(settings)
+        self._seen = NodesSeen(node=self._node, at=0.0)
+
+    def once(self) -> float:
+        """Looks once, and returns when to look again. Raises FaultError, OSError; the file says that, too."""
+        try:
+            if self._connection is None:
+                self._connection, _ = self._opener(parameters_of(self._settings))
+            self._seen = look(self._connection, self._node)
+        except Exception as error:
+            self.close()
+            self._seen.fault = line_of(error) or type(error).__name__
+            self._write()
+            raise
+        self._write()
+        return TELL_EVERY_S
+
+    def close(self) -> None:
+        """Closes the socket."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _write(self) -> None:
+        # It is for people: a disk without room is none of the database's faults.
+        with contextlib.suppress(OSError):
+            write_seen(self._settings.run_directory, self._seen)
 
 
 def look(connection: Connection, node: str, wall: Callable[[], float] = time.time) -> NodesSeen:

@@ -5,6 +5,9 @@ its row alone; the process of the node then starts a supervisor for it, whose ow
 shard of this home: the owner step of the home does. A shard that is ours and whose beat stands still, because its processes
 cannot start, is taken over like any other.
 
+What is read for people, the settings of all nodes, and what is left of closed shards have threads and connections of their
+own (``apart``): nothing that is slow or fails there delays a takeover.
+
 Of two nodes that want the same shard one gets it: both name the epoch and the beat that they have seen.
 
 Keeps law: lease-by-own-clock, law: foreign-queue-stays (docs/laws.md).
@@ -20,21 +23,21 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 
-from mailcore.config.known_nodes import NodesSeen, write_seen
 from mailcore.config.settings import Settings
 from mailcore.config.shards import adopted
 from mailcore.faults import FaultError
 from mailcore.log.disk import Disk
 from mailcore.maillog import MailLog
-from mailcore.nodes import kept, looking
-from mailcore.nodes.closing import tidy
+from mailcore.nodes import kept
+from mailcore.nodes.apart import Apart, line_of
+from mailcore.nodes.looking import Looking
 from mailcore.nodes.moving import STILL_S, continue_drain
 from mailcore.nodes.names import name_in, new_owner
 from mailcore.nodes.owned import read_owned, write_owned
 from mailcore.nodes.parameters import node_of, parameters_of, shard_of
+from mailcore.nodes.tidying import Tidying
 from mailcore.queue.shard_copy import read_copy
 from mailcore.replication.connection import Connection
-from mailcore.replication.ending import CLOSED
 from mailcore.replication.faults import ServerError, StoreError
 from mailcore.replication.guarantees import Findings, open_checked
 from mailcore.replication.lease import BeatWatch
@@ -49,11 +52,8 @@ __all__ = ["Spare", "main"]
 
 READ_EVERY_S = 0.5  # a beat must be read at least every second
 BEAT_EVERY_S = 1.0
-TELL_EVERY_S = 2.0  # the file for people
 AGAIN_S = 1.0
 LOCK_S = 0.5  # a takeover that waits longer for a commit is tried again, so that the other shards are looked at
-TIDY_FIRST_S = 60.0  # a command that closes a shard frees more at once
-TIDY_EVERY_S = 3600.0
 TAKEN_STATES = ("open", "draining")
 
 
@@ -84,22 +84,17 @@ class Spare:
         self._system = 0
         self._beaten_at = float("-inf")
         self._state = OPEN
-        self._tidy_at = clock() + TIDY_FIRST_S
         self._complained: set[str] = set()
         self._published: list[TakenOver] | None = None
         self._empty_since = float("inf")
-        self._told_at = float("-inf")
-        self._seen = NodesSeen(node=self._node, at=0.0)
 
     def look(self) -> None:
         """Looks once at all rows. Raises FaultError, OSError; then nothing was seen, and no owner is silent."""
         try:
             self._look()
-        except (FaultError, OSError) as error:
+        except (FaultError, OSError):
             self._watches.clear()
             self.close()
-            self._seen.fault = error.fault.message if isinstance(error, FaultError) else str(error)
-            self._write_seen()
             raise
 
     def close(self) -> None:
@@ -128,18 +123,6 @@ class Spare:
             del self.taken[name]
         self._publish()
         self._drain(connection, rows)
-        if self._clock() - self._told_at >= TELL_EVERY_S:
-            self._seen = looking.look(connection, self._node)
-            self._write_seen()
-            self._told_at = self._clock()
-        if self._clock() >= self._tidy_at:
-            self._tidy(connection, [row for row in rows.values() if row.state == CLOSED])
-
-    def _tidy(self, connection: Connection, closed: list[ShardRow]) -> None:
-        """Frees what is left of shards that are closed, a little at once."""
-        keep_days = self._settings.export.keep_days
-        more = [row for row in closed if tidy(connection, row, keep_days, time.time())]
-        self._tidy_at = self._clock() + (BEAT_EVERY_S if more else TIDY_EVERY_S)
 
     def _look_at(self, connection: Connection, row: ShardRow, watch: BeatWatch) -> None:
         if self._is_ours(row):
@@ -214,11 +197,6 @@ class Spare:
         if self._clock() >= self._empty_since + STILL_S:
             end_drain(connection, self._node)
 
-    def _write_seen(self) -> None:
-        # It is for people: without room on the disk, shards are taken over all the same.
-        with contextlib.suppress(OSError):
-            write_seen(self._settings.run_directory, self._seen)
-
     def _publish(self) -> None:
         taken = sorted(self.taken.values())
         if taken != self._published:
@@ -246,13 +224,18 @@ def main(take: Callable[[Settings, int], None], settings: Settings, parent: int)
     Path(settings.run_directory).mkdir(parents=True, exist_ok=True)
     # A thread with a connection of its own: a change may wait for the database, and the shards are looked at meanwhile.
     Thread(target=take, args=(settings, parent), name="settings", daemon=True).start()
+    for name, words, work in (
+        ("looking", "what is shown of the nodes cannot be read now", Looking(settings).once),
+        ("tidying", "closed shards cannot be tidied now", Tidying(settings).once),
+    ):
+        Apart(name, words, work, settings).start()
     while True:
         try:
             spare.look()
             last = ""
             pause_s = READ_EVERY_S
         except (StoreError, FaultError, OSError) as error:
-            words = error.fault.message if isinstance(error, FaultError) else str(error)
+            words = line_of(error)
             if words != last or time.monotonic() > said_at + 60:
                 last, said_at = words, time.monotonic()
                 log.shard_waits(f"the shards of other nodes cannot be watched now: {words}")

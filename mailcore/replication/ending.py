@@ -77,12 +77,13 @@ def close_shard(connection: Connection, row: ShardRow) -> bool:
     return there is not None and there.state == CLOSED
 
 
-def free_some(connection: Connection, row: ShardRow, first: str, last: str) -> int:
-    """Deletes some rows of the files from the name ``first`` up to ``last``, and returns how many. Raises Fenced."""
+def free_some(connection: Connection, row: ShardRow, first: str, last: str, rows: int = ROWS) -> int:
+    """Deletes some rows of the files from the name ``first`` up to ``last``, and returns how many. ``rows``: of chunks. Raises
+    Fenced."""
     names: list[object] = [row.name, row.epoch, row.owner, first, last]
     return sum(
         _freed(connection.execute(statement, parameters, FREE_TIMEOUT_S), row)
-        for statement, parameters in ((FREE_CHUNKS, [*names, ROWS]), (FREE_STATES, names))
+        for statement, parameters in ((FREE_CHUNKS, [*names, rows]), (FREE_STATES, names))
     )
 
 

@@ -9,8 +9,7 @@ import pytest
 from mailcore.config.known_nodes import read_seen
 from mailcore.faults import FaultError
 from mailcore.nodes.joining import begin
-from mailcore.nodes.looking import look
-from mailcore.nodes.spare import Spare
+from mailcore.nodes.looking import Looking, look
 from mailcore.replication.connection import Connection
 from tests.eventually import eventually_blocking
 from tests.nodes.test_owner import home
@@ -56,15 +55,17 @@ def test_the_process_that_watches_writes_it_down_and_says_when_the_database_is_g
     own_cluster: Cluster, tmp_path: Path
 ) -> None:
     settings = home(tmp_path, own_cluster, "a", "own")
-    watcher: Spare = Watcher(settings)
+    watcher, looking = Watcher(settings), Looking(settings)
     watcher.look()
+    looking.once()
     seen = read_seen(settings.run_directory)
     assert seen is not None
     assert (seen.node, seen.fault, [each.name for each in seen.nodes]) == ("a", "", ["a"])
     assert seen.at > 0
     own_cluster.kill()
+    watcher.close()
     with pytest.raises(FaultError):
-        watcher.look()
+        looking.once()
     after = read_seen(settings.run_directory)
     assert after is not None
     assert after.fault

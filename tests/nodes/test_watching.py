@@ -179,18 +179,3 @@ def test_a_drain_without_another_node_waits(cluster: Cluster, watcher: Watcher) 
     watcher.look_for(6)
     assert cluster.primary.sql("select wanted from waypost.shard where name = 'one'") == [("",)]
     assert cluster.primary.sql("select state from waypost.node where name = 'a'") == [("draining",)]
-
-
-def test_what_a_killed_command_has_left_of_a_closed_shard_is_freed(cluster: Cluster, watcher: Watcher) -> None:
-    cluster.primary.sql(
-        "update waypost.shard set state = 'closed', owner = '';"
-        "insert into waypost.chunk (shard, writer, n, part, kind, file, at, crc, bytes)"
-        " select 'x', 'm', n, 0, 'a', f, 0, 0, 'bytes' from unnest(array['queue/journal/1.seg',"
-        " 'events/dt=2001-01-01/e.parquet', 'events/dt=2999-01-01/e.parquet', 'spool/1f/A']) with ordinality t (f, n)"
-    )
-    watcher.look_for(59)
-    assert len(cluster.primary.sql("select 1 from waypost.chunk")) == 4
-    watcher.look_for(4)
-    assert cluster.primary.sql("select file from waypost.chunk") == [("events/dt=2999-01-01/e.parquet",)]
-    assert row_of(cluster)[2] == "closed"
-    watcher.close()
