@@ -15,7 +15,7 @@ from mailcore.config.settings import Settings
 from mailcore.maillog import MailLog
 from mailcore.nodes.guard import Guards
 from mailcore.nodes.parameters import address_of, node_of
-from mailcore.nodes.trust import Trust
+from mailcore.nodes.trust import BELIEVED_S, Trust
 from mailcore.peers.asked import Asked
 from mailcore.peers.asking import Asking
 from mailcore.peers.rows import Rows
@@ -31,7 +31,7 @@ class Peers:
     def __init__(self, settings: Settings, log: MailLog) -> None:
         self._log = log
         self._last: tuple[str, float] = ("", 0.0)
-        self._trust = Trust(settings, node_of(settings), address_of(settings))
+        self._trust = Trust(settings, node_of(settings), address_of(settings), believed_s=BELIEVED_S)
         self._guards = Guards(self._trust)
         self._settings = settings
 

@@ -1,12 +1,16 @@
 """The rows of the nodes and of their shards, read twice a second by a thread, because the database may take its time.
 
-While the database does not answer, the rows stay as they were read: a shard is asked for where it was last.
+While the database does not answer, the rows stay as they were read: a shard is asked for where it was last, for as long as the
+other node is trusted (``Trust``). A fault of our own ends the process, so that it is started again: rows that nobody reads any
+more would be believed until then, and nothing would be passed on after it.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,7 +50,14 @@ class Rows:
 
     def start(self) -> None:
         """Begins to read."""
-        threading.Thread(target=self.run, name="rows", daemon=True).start()
+        threading.Thread(target=self._run_or_end, name="rows", daemon=True).start()
+
+    def _run_or_end(self) -> None:
+        try:
+            self.run()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)  # the loop may be in a long turn
 
     def run(self) -> None:
         """Reads until the process ends."""

@@ -18,6 +18,13 @@ MUTATIONS = [
         JOINING,
     ),
     Mutation(
+        "rows that are not read any more are believed for ever",
+        "mailcore/nodes/trust.py",
+        "        if not self._why_not and age_s > self._believed_s:\n",
+        "        if False:\n",
+        JOINING,
+    ),
+    Mutation(
         "any node may answer in the place of the giver",
         "mailcore/nodes/guard.py",
         '        return bool(name) and self._expected in ("", name)\n',

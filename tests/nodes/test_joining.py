@@ -247,6 +247,23 @@ def test_law_trust_a_certificate_counts_while_its_row_is_there(first: Home, made
     assert "is not in" in trust.why_not
 
 
+def test_law_trust_rows_that_were_not_read_for_a_while_are_not_believed(first: Home, made: Made) -> None:
+    b = let_in(first, made("b"))
+    now = 100.0
+    trust = Trust(first.settings, "a", "x:1", believed_s=10, clock=lambda: now)
+    assert trust.why_not == "the database was not read yet"
+    look(first, trust)
+    now = 110.0
+    assert (trust.name_of(certificate_of(b)), trust.is_in()) == ("b", True)
+    now = 110.5
+    assert (trust.name_of(certificate_of(b)), trust.is_in()) == ("", False)
+    now = 161.0
+    assert trust.why_not == "the database was not read for 61 s, so no other node is trusted"
+    look(first, trust)
+    assert trust.name_of(certificate_of(b)) == "b"
+    assert trust_of(first).is_in(), "a manager has the election besides"
+
+
 def test_another_address_of_a_node_is_written(first: Home, made: Made) -> None:
     trust = Trust(first.settings, "a", "mx1.example.org:2526")
     look(first, trust)

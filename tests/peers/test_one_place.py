@@ -380,6 +380,30 @@ async def test_law_trust_a_node_that_was_removed_asks_no_more_also_over_a_connec
     await sees(b, A + B)
 
 
+async def test_law_trust_ends_when_the_database_is_not_read_any_more(nodes: Joined, own_cluster: Cluster) -> None:
+    """A node may have been removed meanwhile: what it asks is not answered, also over a connection that it has."""
+    a, b = nodes.nodes["a"], nodes.nodes["b"]
+    link = await Link.open(a, b.home / "nodes")
+    link.writer.write(first_frames(WATCH, may_change=False))
+    assert await link.answer() == Response(0)
+    await asyncio.to_thread(own_cluster.kill)
+    assert await link.answer() is None, "the connection ends"
+    another = await Link.open(a, b.home / "nodes")
+    another.writer.write(first_frames(1, may_change=True))
+    assert await another.answer() is None
+    for each in (link, another):
+        each.writer.close()
+    async with a.everywhere() as client:
+        said = ""
+
+        async def says() -> bool:
+            nonlocal said
+            said = (await client.call("list", {"filter": {}, "limit": 100}))["note"]
+            return "the database was not read for" in said
+
+        await eventually(says, lambda: f"why b is not asked: {said}")
+
+
 async def test_strangers_are_told_nothing(nodes: Joined) -> None:
     a = nodes.nodes["a"]
     plain_reader, plain = await asyncio.open_connection("127.0.0.1", a.peer_port + 1)
