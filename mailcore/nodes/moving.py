@@ -25,7 +25,7 @@ from mailcore.replication.node_row import (
 )
 from mailcore.replication.shard import ShardRow, list_shards, place, read_shard, read_shards
 
-__all__ = ["MOVE_S", "CannotMove", "begin_drain", "continue_drain", "drain", "move", "order", "resume"]
+__all__ = ["MOVE_S", "CannotMove", "begin_drain", "comes_back", "continue_drain", "drain", "move", "order", "resume"]
 
 MOVE_S = 60.0  # a move that takes longer is left to the nodes
 LOOK_S = 0.25
@@ -122,6 +122,15 @@ def continue_drain(connection: Connection, node: str, rows: dict[str, ShardRow])
     if others and not any(row.wanted or row.is_released for row in ours):
         place(connection, ours[0], _fewest(others, rows).name, ours[0].placed)
     return not ours
+
+
+def comes_back(row: ShardRow, node: str, state: str) -> bool:
+    """Returns whether a node that drains may take a shard back that it has handed over, if its beat stands still.
+
+    The node that it was for may be gone, and no other there. Then it would be nobody's for as long as the drain lasts; its mail
+    is delivered instead, until it is placed elsewhere again.
+    """
+    return state == DRAINING and row.node == node and row.is_released
 
 
 def _others(connection: Connection, node: str) -> list[NodeRow]:

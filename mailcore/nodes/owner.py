@@ -15,7 +15,7 @@ A shard that was adopted from another node (``spare``) is taken over by the proc
 not ours any more, this step ends with SHARD_GONE: then another node has it.
 
 An owner that is to hand its shard over does so here, where nothing of it runs. It waits as a spare then; the node that waits
-for it takes it at once.
+for it takes it at once. If that does not, it is taken back after the wait, also by a node that drains.
 
 A database that went back in time is believed, but its mail may have been delivered since: it is held as that of a restored
 queue is, and the files here, which may have more, are put aside.
@@ -41,6 +41,7 @@ from mailcore.log.disk import Disk
 from mailcore.maillog import MailLog
 from mailcore.nodes import kept
 from mailcore.nodes.held_mail import marker_of
+from mailcore.nodes.moving import comes_back
 from mailcore.nodes.names import name_in, new_owner
 from mailcore.nodes.opening import open_or_make
 from mailcore.nodes.owned import read_owned, write_owned
@@ -211,14 +212,17 @@ class OwnerStep:
                 continue
             if self._is_adopted:
                 raise Gone
+            if row is not None:
+                watch.reads(row.epoch, row.beat, asked_at, self._clock())
             if row is not None and row.state == HELD:
                 self._say(f"shard {self._shard} is being taken in from a disk at {row.node}")
-            elif (state := node_state(connection, self._node)) != OPEN:
+            elif (state := node_state(connection, self._node)) != OPEN and not (
+                row is not None and comes_back(row, self._node, state) and watch.is_silent()
+            ):
                 self._say(f"this node is {state}, and takes no shard; waypost node resume ends that")
             elif row is None:
                 return register(connection, self._shard, self._me)
             else:
-                watch.reads(row.epoch, row.beat, asked_at, self._clock())
                 taken = self._take(connection, row, watch)
                 if taken is not None:
                     return taken

@@ -3,7 +3,7 @@
 It also writes once a second that this node lives, and asks for shards that a person has placed here. It takes a shard over by
 its row alone; the process of the node then starts a supervisor for it, whose owner step makes its files. It never takes the
 shard of this home: the owner step of the home does. A shard that is ours and whose beat stands still, because its processes
-cannot start, is taken over like any other.
+cannot start, is taken over like any other. A node that drains takes only what it has handed over and nobody took.
 
 What is read for people, the settings of all nodes, and what is left of closed shards have threads and connections of their
 own (``apart``): nothing that is slow or fails there delays a takeover.
@@ -31,7 +31,7 @@ from mailcore.maillog import MailLog
 from mailcore.nodes import kept
 from mailcore.nodes.apart import Apart, line_of
 from mailcore.nodes.looking import Looking
-from mailcore.nodes.moving import STILL_S, continue_drain
+from mailcore.nodes.moving import STILL_S, comes_back, continue_drain
 from mailcore.nodes.names import name_in, new_owner
 from mailcore.nodes.owned import read_owned, write_owned
 from mailcore.nodes.parameters import node_of, parameters_of, shard_of
@@ -130,6 +130,8 @@ class Spare:
         else:
             self.taken.pop(row.name, None)
         if row.state not in TAKEN_STATES or self._state != OPEN:
+            if row.state in TAKEN_STATES and comes_back(row, self._node, self._state) and watch.is_silent():
+                self._take(connection, row, f"{row.wanted} has not taken it")
             return
         is_for_us = self._node in (row.placed, row.wanted)
         if row.is_released and row.wanted == self._node:

@@ -283,6 +283,48 @@ def test_a_shard_that_was_handed_over_and_not_taken_is_anybodys_after_the_wait(
     assert (row.epoch, row.node, row.wanted, row.released, step.now >= 9) == (2, "a", "", 0, True)
 
 
+@pytest.mark.parametrize("state", ["draining", "drained"])
+def test_a_node_that_drains_takes_back_after_the_wait_what_it_has_handed_over_and_nobody_took(
+    cluster: Cluster, tmp_path: Path, state: str
+) -> None:
+    a = home(tmp_path, cluster, "a")
+    owned(a)
+    cluster.primary.sql("update waypost.shard set wanted = 'b'")
+    cluster.primary.sql(f"insert into waypost.node (name, state) values ('a', '{state}')")
+
+    def ends() -> None:
+        if step.now > 20:
+            raise Ends
+
+    step = Step(a, each=ends)
+    if state == "drained":  # all has left it: what is there by mistake is a person's
+        with pytest.raises(Ends):
+            step.run()
+        assert is_handed_over(cluster)
+        return
+    row = step.run()
+    assert (row.epoch, row.node, row.wanted, row.released, step.now >= 9) == (2, "a", "", 0, True)
+    assert "this node is draining, and takes no shard; waypost node resume ends that" in step.said
+
+
+def test_a_node_that_drains_takes_no_shard_that_another_has_had(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.primary.sql(
+        "insert into waypost.node (name, state) values ('a', 'draining');"
+        f" insert into waypost.shard (name, number, epoch, owner) values ('{SHARD}', 1, 1, 'dead/x/y/z')"
+    )
+
+    def ends() -> None:
+        if step.now > 20:
+            raise Ends
+
+    for change in ("released = 0", "wanted = 'b', released = 1"):
+        cluster.primary.sql(f"update waypost.shard set {change}")
+        step = Step(home(tmp_path, cluster, "a"), each=ends)
+        with pytest.raises(Ends):
+            step.run()
+    assert cluster.primary.sql("select epoch from waypost.shard") == [("1",)]
+
+
 @pytest.mark.parametrize(("placed", "asks"), [("", True), ("a", True), ("b", False)])
 def test_a_home_asks_for_its_shard_that_was_adopted_unless_a_person_has_placed_it_elsewhere(
     cluster: Cluster, tmp_path: Path, placed: str, asks: bool

@@ -179,3 +179,34 @@ def test_a_drain_without_another_node_waits(cluster: Cluster, watcher: Watcher) 
     watcher.look_for(6)
     assert cluster.primary.sql("select wanted from waypost.shard where name = 'one'") == [("",)]
     assert cluster.primary.sql("select state from waypost.node where name = 'a'") == [("draining",)]
+
+
+def test_a_node_that_drains_takes_back_what_nobody_took_and_places_it_elsewhere_when_it_can(
+    cluster: Cluster, watcher: Watcher
+) -> None:
+    watcher.look()
+    cluster.primary.sql(
+        "update waypost.node set state = 'draining' where name = 'a';"
+        "update waypost.shard set owner = 'a/x/y/z', wanted = 'b', released = epoch;"
+        "insert into waypost.node (name, seen_at) values ('b', now() - interval '1 minute')"
+    )
+    watcher.look_for(8)
+    assert row_of(cluster) == ("a", "1", "open", "b"), "b may still take it"
+    watcher.look_for(3)
+    assert row_of(cluster) == ("a", "2", "draining", "")
+    assert watcher.taken == {"x": TakenOver(4, "x", 2)}
+    assert cluster.primary.sql("select state from waypost.node where name = 'a'") == [("draining",)]
+    cluster.primary.sql("insert into waypost.node (name) values ('c')")
+    watcher.look_for(1)
+    assert row_of(cluster) == ("a", "2", "draining", "c")
+    watcher.close()
+
+
+def test_a_node_that_drains_takes_nothing_else(cluster: Cluster, watcher: Watcher) -> None:
+    watcher.look()
+    cluster.primary.sql("update waypost.node set state = 'draining' where name = 'a'")
+    add_shard(cluster.primary, name="given", number=5, owner="dead/x/y/z")
+    cluster.primary.sql("update waypost.shard set wanted = 'b', released = epoch where name = 'given'")
+    watcher.look_for(20)
+    assert {row_of(cluster, name)[0] for name in ("x", "given")} == {"dead"}
+    watcher.close()
