@@ -21,9 +21,10 @@ from mailcore.replication.node_row import (
     NodeRow,
     end_drain,
     list_nodes,
+    node_state,
     set_node_state,
 )
-from mailcore.replication.shard import ShardRow, list_shards, place, read_shard, read_shards
+from mailcore.replication.shard import ShardRow, list_shards, place, place_away, read_shard, read_shards
 
 __all__ = ["MOVE_S", "CannotMove", "begin_drain", "comes_back", "continue_drain", "drain", "move", "order", "resume"]
 
@@ -42,24 +43,30 @@ class CannotMove(FaultError):
     default = Code.CONFLICT
 
 
+class DrainEnded(CannotMove):
+    """Raised if a person has ended a drain that a command carries out."""
+
+
 def move(
     connection: Connection,
     shard: str,
     node: str,
     *,
     placed: str | None = None,
+    look: Callable[[], None] = lambda: None,
     say: Say = lambda _: None,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> ShardRow:
     """Moves a shard and returns its row when ``node`` owns it. Raises CannotMove, StoreError.
 
-    ``placed``: the node that is to have it from now on; None: ``node``.
+    ``placed``: the node that is to have it from now on; None: ``node``. ``look`` is called in each turn, and may end it.
     """
     _target(connection, node)
     first = row = _shard(connection, shard)
     until, ordered, told = clock() + MOVE_S, 0, ""
     while row.node != node or row.is_released or not ordered:
+        look()
         if ordered != row.epoch and not row.is_released:
             if row.state not in MOVED_STATES:
                 raise CannotMove(f"Shard {shard} is {row.state}, and is not moved.", argument="shard")
@@ -120,7 +127,7 @@ def continue_drain(connection: Connection, node: str, rows: dict[str, ShardRow])
     ours = sorted(row for row in rows.values() if row.node == node and row.state in MOVED_STATES)
     others = _others(connection, node) if ours else []
     if others and not any(row.wanted or row.is_released for row in ours):
-        place(connection, ours[0], _fewest(others, rows).name, ours[0].placed)
+        place_away(connection, ours[0], _fewest(others, rows).name, ours[0].placed)
     return not ours
 
 
@@ -152,12 +159,21 @@ def drain(
 ) -> list[str]:
     """Moves all shards of a node to others, and returns their names when nothing is left there. Raises CannotMove.
 
-    From the first moment the node takes no shard. It stays so, also after a restart, until ``resume``.
+    From the first moment the node takes no shard. It stays so, also after a restart, until ``resume``, which ends this, too.
     """
+
+    def look() -> None:
+        if node_state(connection, node) == OPEN:
+            raise DrainEnded(
+                f"The drain of node {node} was ended meanwhile, by another command or in the portal. A shard that moves already"
+                f" comes back, unless a person has placed it elsewhere."
+            )
+
     others = begin_drain(connection, node)
     moved: set[str] = set()
     still_since = clock()
     while clock() < still_since + STILL_S:
+        look()
         rows = read_shards(connection)
         ours = [row for row in rows.values() if row.node == node and row.state in MOVED_STATES]
         moved |= {row.name for row in ours}  # the node moves them, too
@@ -166,7 +182,11 @@ def drain(
             continue
         target = _fewest(others, rows)
         try:
-            move(connection, ours[0].name, target.name, placed=ours[0].placed, say=say, sleep=sleep, clock=clock)
+            move(
+                connection, ours[0].name, target.name, placed=ours[0].placed, look=look, say=say, sleep=sleep, clock=clock
+            )  # fmt: skip
+        except DrainEnded:
+            raise
         except CannotMove as error:
             raise CannotMove(
                 f"{error.fault.message} Node {node} takes no shard meanwhile. Give the command again to continue; waypost node"

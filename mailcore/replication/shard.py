@@ -23,6 +23,7 @@ from mailcore.replication.statements import (
     HAND_OVER,
     LIST,
     PLACE,
+    PLACE_AWAY,
     READ,
     READ_ALL,
     REGISTER,
@@ -45,6 +46,7 @@ __all__ = [
     "hand_over",
     "list_shards",
     "place",
+    "place_away",
     "read_shard",
     "read_shards",
     "register",
@@ -255,6 +257,11 @@ def place(connection: Connection, row: ShardRow, node: str, placed: str) -> bool
     ``placed`` is the node that is to have it from now on, as a person wants it; "": the node whose own it is.
     """
     return check_kept(connection.execute(PLACE, [row.name, row.epoch, node, placed], TIMEOUT_S)) is not None
+
+
+def place_away(connection: Connection, row: ShardRow, node: str, placed: str) -> bool:
+    """Does what ``place`` does, if the node that owns the shard drains still."""
+    return check_kept(connection.execute(PLACE_AWAY, [row.name, row.epoch, node, placed], TIMEOUT_S)) is not None
 
 
 def hand_over(connection: Connection, row: ShardRow) -> bool:

@@ -18,7 +18,8 @@ __all__ = [
     "GIVER_LEAVE", "GIVER_MAKE", "GIVER_READ", "GIVER_RENEW", "GIVER_TAKE", "GIVE_UP", "HAND_OVER", "KEPT_ADD",
     "KEPT_READ", "LETTERS_REMOVE", "LETTER_MAKE", "LETTER_READ", "LETTER_TAKE",
     "LIST", "LOOK", "NODE_BEAT", "NODE_DRAINED", "NODE_LIST", "NODE_SET", "NODE_STATE",
-    "PLACE", "READ", "READ_ALL", "REGISTER", "RENEW", "RESERVE", "SETTINGS_ADD", "SETTINGS_ASK", "SETTINGS_FORGET",
+    "PLACE", "PLACE_AWAY", "READ", "READ_ALL", "REGISTER", "RENEW", "RESERVE", "SETTINGS_ADD", "SETTINGS_ASK",
+    "SETTINGS_FORGET",
     "SETTINGS_HEADS", "SETTINGS_NODES", "SETTINGS_NOTE", "SETTINGS_RAISE", "SETTINGS_STATES", "SET_STATE",
     "STANDBYS", "STATES", "TAKE", "TAKE_WRITERS", "TOKEN_ADD", "TOKEN_TAKE", "TRUST_ADD", "TRUST_MOVE",
     "TRUST_READ", "TRUST_REMOVE", "WANT", "WRITERS", "Statement",
@@ -217,6 +218,14 @@ PLACE = Statement(
     "place",
     "update waypost.shard set placed = $4, wanted = case when split_part(owner, '/', 1) = $3 then '' else $3 end"
     f" where name = $1 and epoch = $2 and released = 0 and state in ('open', 'draining') returning epoch, {KEPT}",
+    (TEXT, INT8, TEXT, TEXT),
+)
+# Of a node that drains: a drain that was ended meanwhile places nothing more.
+PLACE_AWAY = Statement(
+    "place_away",
+    "update waypost.shard set placed = $4, wanted = $3 where name = $1 and epoch = $2 and released = 0"
+    " and state in ('open', 'draining') and split_part(owner, '/', 1) in"
+    f" (select name from waypost.node where state = 'draining') returning epoch, {KEPT}",
     (TEXT, INT8, TEXT, TEXT),
 )
 HAND_OVER = Statement(

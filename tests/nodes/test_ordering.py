@@ -6,9 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from mailcore.nodes import moving
 from mailcore.nodes.moving import CannotMove
 from mailcore.nodes.ordering import NodeOrders
+from mailcore.nodes.parameters import parameters_of
+from mailcore.replication.connection import Connection
 from mailcore.replication.faults import NotReached
+from mailcore.replication.shard import read_shards
 from tests.nodes.test_owner import home
 from tests.replication.cluster import Cluster
 from tests.replication.writing import add_shard
@@ -73,6 +77,46 @@ def test_a_node_drains_only_while_another_takes_shards_and_is_resumed(cluster: C
     for order in (orders.drain, orders.resume):
         with pytest.raises(CannotMove, match="There is no node c"):
             order("c")
+
+
+@pytest.mark.parametrize("when", ["it moves", "it is placed", "all have left"])
+def test_a_command_that_drains_a_node_ends_when_the_drain_is_ended(
+    cluster: Cluster, tmp_path: Path, orders: NodeOrders, when: str
+) -> None:
+    connection = Connection.open(parameters_of(home(tmp_path, cluster, "a", "own")))
+    now = 0.0
+    if when == "all have left":
+        cluster.primary.sql("delete from waypost.shard")
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        if when == "it is placed" and now < 1:
+            cluster.primary.sql("update waypost.shard set epoch = epoch + 1, wanted = ''")  # it is to be ordered again
+            orders.resume("a")
+        elif now < 0.3:
+            orders.resume("a")
+
+    with pytest.raises(CannotMove, match="The drain of node a was ended meanwhile"):
+        moving.drain(connection, "a", sleep=sleep, clock=lambda: now)
+    assert now < 1
+    connection.close()
+    assert cluster.primary.sql("select state from waypost.node where name = 'a'") == [("open",)]
+    if when == "it is placed":
+        assert row(cluster) == ("", "")
+
+
+def test_a_node_places_nothing_when_its_drain_was_ended_after_it_looked(cluster: Cluster, orders: NodeOrders) -> None:
+    connection = cluster.connect()
+    rows = read_shards(connection)
+    orders.drain("a")
+    orders.resume("a")
+    assert not moving.continue_drain(connection, "a", rows)
+    assert row(cluster) == ("", "")
+    orders.drain("a")
+    assert not moving.continue_drain(connection, "a", rows)
+    assert row(cluster) == ("b", "")
+    connection.close()
 
 
 def test_without_a_database_nothing_is_ordered(own_cluster: Cluster, tmp_path: Path) -> None:
