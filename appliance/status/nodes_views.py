@@ -61,6 +61,9 @@ def _node(node: SeenNode, answer: Nodes) -> Shown:
         return Shown(node, "silent", "bad")
     if node.state == "open":
         return Shown(node, "lives", "good")
+    takes_shards = any(each.alive and each.state == "open" for each in answer.nodes)
+    if node.state == "draining" and node.shards and not takes_shards:
+        return Shown(node, "draining, waits: no other node lives and takes shards", "bad")
     return Shown(node, f"lives, {node.state}", "warn")
 
 

@@ -7,7 +7,7 @@ import sys
 
 from mailcore.cli.database import asked
 from mailcore.config.settings import Settings
-from mailcore.nodes.moving import drain, resume
+from mailcore.nodes.moving import NO_OTHER, drain, resume, waiting_drains
 from mailcore.nodes.parameters import node_of
 from mailcore.replication.connection import Connection
 from mailcore.replication.node_row import NodeRow, list_nodes
@@ -53,6 +53,7 @@ def _state(arguments: argparse.Namespace) -> int:
         return status
     nodes, shards = found
     owned = {node.name: [row.name for row in shards if row.node == node.name] for node in nodes}
+    waiting = waiting_drains(nodes, shards)
     if arguments.json:
         print_json(
             {
@@ -60,6 +61,7 @@ def _state(arguments: argparse.Namespace) -> int:
                     {
                         "name": node.name, "state": node.state, "alive": node.is_alive, "seen_s_ago": node.seen_s_ago,
                         "since": node.since, "shards": owned[node.name], "here": node.name == node_of(settings),
+                        "waits": node.name in waiting,
                     }
                     for node in nodes
                 ]
@@ -72,6 +74,8 @@ def _state(arguments: argparse.Namespace) -> int:
     ]
     for line in whole_table(("NODE", "STATE", "SEEN", "SHARDS"), rows, width(sys.stdout)):
         say(line)
+    for name in waiting:
+        say(plain(f"the drain of node {name} {NO_OTHER}"))
     return DONE
 
 

@@ -10,29 +10,37 @@ Keeps law: handed-over-at-rest (docs/laws.md).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from mailcore.counted import counted
 from mailcore.faults import Code, FaultError
 from mailcore.replication.connection import Connection
+from mailcore.replication.faults import ServerError
 from mailcore.replication.node_row import (
     DRAINING,
     OPEN,
     NodeRow,
+    drains_in_turn,
     end_drain,
     list_nodes,
     node_state,
     set_node_state,
 )
 from mailcore.replication.shard import ShardRow, list_shards, place, place_away, read_shard, read_shards
+from mailcore.replication.writer import is_transient
 
-__all__ = ["MOVE_S", "CannotMove", "begin_drain", "comes_back", "continue_drain", "drain", "move", "order", "resume"]
+__all__ = [
+    "MOVE_S", "NO_OTHER", "CannotMove", "begin_drain", "comes_back", "continue_drain", "drain", "move", "order", "resume",
+    "waiting_drains",
+]  # fmt: skip
 
 MOVE_S = 60.0  # a move that takes longer is left to the nodes
 LOOK_S = 0.25
 STILL_S = 3.0  # a node that is to be empty has read by then that it takes no shard
 SILENT_S = 9.0  # a shard whose owner has not renewed for this time is taken over
 MOVED_STATES = ("open", "draining")
+
+NO_OTHER = "waits: no other node lives and takes shards"
 
 Say = Callable[[str], None]
 
@@ -107,15 +115,23 @@ def order(connection: Connection, shard: str, node: str) -> ShardRow:
 
 def begin_drain(connection: Connection, node: str) -> list[NodeRow]:
     """Orders that a node takes no shard from now on, and returns the nodes that can have its own. Raises CannotMove."""
-    others = _others(connection, node)
-    if not others:
-        raise CannotMove(
-            f"No other node lives and takes shards, so nothing of {node} can be moved. Start one, or end the drain of one with"
-            " waypost node resume.",
-            argument="node",
-        )
-    if not set_node_state(connection, node, DRAINING):
-        raise _unknown(connection, node)
+    try:
+        with drains_in_turn(
+            connection, node
+        ):  # of two drains the later one sees that the other node takes no shard any more
+            others = _others(connection, node)
+            if not others:
+                raise CannotMove(
+                    f"No other node lives and takes shards, so nothing of {node} can be moved. Start one, or end the drain of"
+                    " one with waypost node resume.",
+                    argument="node",
+                )
+            if not set_node_state(connection, node, DRAINING):
+                raise _unknown(connection, node)
+    except ServerError as error:
+        if not is_transient(error):
+            raise
+        raise CannotMove("Another drain begins at this moment. Give the command again.", argument="node") from None
     return others
 
 
@@ -138,6 +154,14 @@ def comes_back(row: ShardRow, node: str, state: str) -> bool:
     is delivered instead, until it is placed elsewhere again.
     """
     return state == DRAINING and row.node == node and row.is_released
+
+
+def waiting_drains(nodes: Sequence[NodeRow], rows: Iterable[ShardRow]) -> list[str]:
+    """Returns the nodes that drain, have shards still, and wait: no other node lives and takes shards."""
+    owners = {row.node for row in rows if row.state in MOVED_STATES}
+    if any(each.is_alive and each.state == OPEN for each in nodes):
+        return []
+    return [each.name for each in nodes if each.state == DRAINING and each.name in owners]
 
 
 def _others(connection: Connection, node: str) -> list[NodeRow]:

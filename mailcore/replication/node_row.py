@@ -6,11 +6,13 @@ and ServerError if it changed nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from mailcore.replication.connection import Connection
-from mailcore.replication.shard import RENEWAL_TIMEOUT_S, check_kept
-from mailcore.replication.statements import NODE_BEAT, NODE_DRAINED, NODE_LIST, NODE_SET, NODE_STATE
+from mailcore.replication.shard import LOCK_TIMEOUT_S, RENEWAL_TIMEOUT_S, TIMEOUT_S, check_kept
+from mailcore.replication.statements import NODE_BEAT, NODE_CONFIRM, NODE_DRAINED, NODE_LIST, NODE_SET, NODE_STATE
 from mailcore.replication.values import as_int, as_text
 
 __all__ = [
@@ -20,6 +22,7 @@ __all__ = [
     "OPEN",
     "NodeRow",
     "beat_node",
+    "drains_in_turn",
     "end_drain",
     "list_nodes",
     "node_state",
@@ -27,6 +30,8 @@ __all__ = [
 ]
 
 OPEN, DRAINING, DRAINED = "open", "draining", "drained"
+# A lock of drains alone: the beats of the nodes, which their watches write, wait for no order of a person.
+_IN_TURN = f"select pg_advisory_xact_lock({int.from_bytes(b'waydrai', 'big')})"
 ALIVE_S = 10.0  # a node that was seen within that time is taken for alive by commands
 
 
@@ -61,6 +66,23 @@ def node_state(connection: Connection, name: str) -> str:
 def set_node_state(connection: Connection, name: str, state: str) -> bool:
     """Sets the state of a node. Returns False if it has no row."""
     return check_kept(connection.execute(NODE_SET, [name, state], RENEWAL_TIMEOUT_S)) is not None
+
+
+@contextmanager
+def drains_in_turn(connection: Connection, name: str) -> Iterator[None]:
+    """Makes one transaction of what a drain of a node looks at and writes: no other drain begins meanwhile.
+
+    Raises ServerError (55P03) if another one takes its time.
+    """
+    try:
+        connection.run(f"begin; set local lock_timeout = '{round(LOCK_TIMEOUT_S * 1000)}ms'; {_IN_TURN}", TIMEOUT_S)
+        yield
+    except BaseException:
+        if not connection.closed:
+            connection.run("rollback", TIMEOUT_S)
+        raise
+    connection.run("commit", TIMEOUT_S)
+    check_kept(connection.execute(NODE_CONFIRM, [name], TIMEOUT_S))
 
 
 def end_drain(connection: Connection, name: str) -> None:

@@ -17,7 +17,7 @@ __all__ = [
     "COMMIT", "COMMIT_ONE", "CONFIRM", "FETCH", "FETCH_MARKS", "FREE_CHUNKS", "FREE_STATES", "FREE_WRITERS",
     "GIVER_LEAVE", "GIVER_MAKE", "GIVER_READ", "GIVER_RENEW", "GIVER_TAKE", "GIVE_UP", "HAND_OVER", "KEPT_ADD",
     "KEPT_READ", "LETTERS_REMOVE", "LETTER_MAKE", "LETTER_READ", "LETTER_TAKE",
-    "LIST", "LOOK", "NODE_BEAT", "NODE_DRAINED", "NODE_LIST", "NODE_SET", "NODE_STATE",
+    "LIST", "LOOK", "NODE_BEAT", "NODE_CONFIRM", "NODE_DRAINED", "NODE_LIST", "NODE_SET", "NODE_STATE",
     "PLACE", "PLACE_AWAY", "READ", "READ_ALL", "REGISTER", "RENEW", "RESERVE", "SETTINGS_ADD", "SETTINGS_ASK",
     "SETTINGS_FORGET",
     "SETTINGS_HEADS", "SETTINGS_NODES", "SETTINGS_NOTE", "SETTINGS_RAISE", "SETTINGS_STATES", "SET_STATE",
@@ -247,6 +247,12 @@ NODE_SET = Statement(
     "node_set",
     f"update waypost.node set state = $2 where name = $1 returning state, {KEPT}",
     (TEXT, TEXT),
+)
+# After a transaction that changed a row: a write of one's own says whether it is on two servers.
+NODE_CONFIRM = Statement(
+    "node_confirm",
+    f"update waypost.node set state = state where name = $1 returning state, {KEPT}",
+    (TEXT,),
 )
 NODE_DRAINED = Statement(
     "node_drained",

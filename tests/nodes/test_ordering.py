@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
+from mailcore.cli.main import main
 from mailcore.nodes import moving
 from mailcore.nodes.moving import CannotMove
 from mailcore.nodes.ordering import NodeOrders
 from mailcore.nodes.parameters import parameters_of
+from mailcore.replication import node_row
 from mailcore.replication.connection import Connection
 from mailcore.replication.faults import NotReached
 from mailcore.replication.shard import read_shards
+from tests.nodes.node import conninfo_of
 from tests.nodes.test_owner import home
 from tests.replication.cluster import Cluster
 from tests.replication.writing import add_shard
@@ -117,6 +123,67 @@ def test_a_node_places_nothing_when_its_drain_was_ended_after_it_looked(cluster:
     assert not moving.continue_drain(connection, "a", rows)
     assert row(cluster) == ("b", "")
     connection.close()
+
+
+def test_of_two_drains_at_once_that_leave_no_node_one_is_refused(cluster: Cluster, orders: NodeOrders) -> None:
+    """Each looks whether the other node takes shards before the other one has written that it does not."""
+    together = Barrier(2)
+
+    def drained(node: str) -> str:
+        connection = cluster.connect()
+        connection.run("select 1", 5.0)
+        together.wait()
+        try:
+            moving.begin_drain(connection, node)
+        except CannotMove as error:
+            return error.fault.message
+        finally:
+            connection.close()
+        return ""
+
+    with ThreadPoolExecutor(2) as threads:
+        for _ in range(20):
+            found = sorted(threads.map(drained, ("a", "b")))
+            assert found[0] == ""
+            assert found[1].startswith("No other node lives and takes shards")
+            cluster.primary.sql("update waypost.node set state = 'open' where name in ('a', 'b')")
+
+
+def test_a_drain_waits_for_one_that_is_under_way_and_then_says_so(
+    cluster: Cluster, orders: NodeOrders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_row, "LOCK_TIMEOUT_S", 0.1)
+    other = cluster.connect()
+    with node_row.drains_in_turn(other, "b"), pytest.raises(CannotMove, match="Another drain begins at this moment"):
+        orders.drain("a")
+    other.close()
+    orders.drain("a")
+
+
+def test_a_drain_that_waits_for_another_node_is_named(
+    cluster: Cluster, tmp_path: Path, orders: NodeOrders, capsys: pytest.CaptureFixture[str]
+) -> None:
+    orders.drain("a")
+
+    def waiting() -> list[str]:
+        connection = cluster.connect()
+        found = moving.waiting_drains(node_row.list_nodes(connection), read_shards(connection).values())
+        connection.close()
+        return found
+
+    assert waiting() == [], "b takes its shard"
+    cluster.primary.sql("update waypost.node set seen_at = now() - interval '1 minute' where name = 'b'")
+    assert waiting() == ["a"]
+    config = tmp_path / "waypost.toml"
+    config.write_text(f'[nodes]\ndatabase = "{conninfo_of(cluster)}"\nnode = "a"\n')
+    assert main(["node", "state", "--config", str(config)]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[-1] == "the drain of node a waits: no other node lives and takes shards"
+    assert main(["node", "state", "--config", str(config), "--json"]) == 0
+    states = json.loads(capsys.readouterr().out)["nodes"]
+    assert {each["name"]: each["waits"] for each in states} == {"a": True, "b": False, "dead": False, "out": False}
+    cluster.primary.sql("update waypost.shard set owner = 'b/x/y/z'")
+    assert waiting() == [], "it has none"
 
 
 def test_without_a_database_nothing_is_ordered(own_cluster: Cluster, tmp_path: Path) -> None:

@@ -64,6 +64,19 @@ def test_a_node(client: Client, change: dict[str, Any], badge: tuple[str, str]) 
     assert badges(client, nodes=[NODE | change])[0] == badge
 
 
+def test_a_drain_that_waits_says_for_what(client: Client) -> None:
+    drains, other = NODE | {"state": "draining"}, NODE | {"name": "mx2", "shards": []}
+    waits = ("bad", "draining, waits: no other node lives and takes shards")
+    for others, badge in (
+        ([], waits),
+        ([other | {"alive": False}], waits),
+        ([other | {"state": "draining"}], waits),
+        ([other], ("warn", "lives, draining")),
+    ):
+        assert badges(client, nodes=[drains, *others])[0] == badge
+    assert badges(client, nodes=[drains | {"shards": []}])[0] == ("warn", "lives, draining")
+
+
 @pytest.mark.parametrize(
     ("change", "badge"),
     [
