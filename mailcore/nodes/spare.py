@@ -47,6 +47,7 @@ from mailcore.replication.parameters import StoreParameters
 from mailcore.replication.shard import ShardRow, read_shards, take_over, want
 from mailcore.replication.writer import is_transient
 from mailcore.supervisor.adopted import TakenOver, write_taken
+from mailcore.supervisor.pulse import Beats
 
 __all__ = ["Spare", "main"]
 
@@ -58,7 +59,10 @@ TAKEN_STATES = ("open", "draining")
 
 
 class Spare:
-    """Watches all shards. ``say`` gets lines for the log, ``told`` is called when the list of shards taken over has changed."""
+    """Watches all shards. ``say`` gets lines for the log, ``told`` is called when the list of shards taken over has changed.
+
+    ``progress`` is called after each step that may wait for the database.
+    """
 
     def __init__(
         self,
@@ -66,6 +70,7 @@ class Spare:
         *,
         say: Callable[[str], None],
         told: Callable[[], None] = lambda: None,
+        progress: Callable[[], None] = lambda: None,
         disk: Disk | None = None,
         clock: Callable[[], float] = boot_time_s,
         opener: Callable[[StoreParameters], tuple[Connection, Findings]] = open_checked,
@@ -74,6 +79,7 @@ class Spare:
         self._settings = settings
         self._say = say
         self._told = told
+        self._progress = progress
         self._disk = disk or Disk()
         self._clock = clock
         self._opener = opener
@@ -107,10 +113,12 @@ class Spare:
         if self._connection is None:
             self._connection, findings = self._opener(parameters_of(self._settings))
             self._system = findings.system
+            self._progress()
         connection = self._connection
         if self._clock() - self._beaten_at >= BEAT_EVERY_S:
             self._state = beat_node(connection, self._node)
             self._beaten_at = self._clock()
+            self._progress()
         asked_at = self._clock()
         rows = read_shards(connection)
         answered_at = self._clock()
@@ -119,6 +127,7 @@ class Spare:
                 watch = self._watches.setdefault(row.name, BeatWatch())
                 watch.reads(row.epoch, row.beat, asked_at, answered_at)
                 self._look_at(connection, row, watch)
+                self._progress()
         for name in self.taken.keys() - rows.keys():
             del self.taken[name]
         self._publish()
@@ -222,7 +231,8 @@ def main(take: Callable[[Settings, int], None], settings: Settings, parent: int)
         if os.getppid() == parent:
             os.kill(parent, signal.SIGCHLD)  # it looks at once
 
-    spare = Spare(settings, say=say, told=wake)
+    beats = Beats()
+    spare = Spare(settings, say=say, told=wake, progress=beats.now)
     Path(settings.run_directory).mkdir(parents=True, exist_ok=True)
     # A thread with a connection of its own: a change may wait for the database, and the shards are looked at meanwhile.
     Thread(target=take, args=(settings, parent), name="settings", daemon=True).start()
@@ -232,6 +242,7 @@ def main(take: Callable[[Settings, int], None], settings: Settings, parent: int)
     ):
         Apart(name, words, work, settings).start()
     while True:
+        beats.now()
         try:
             spare.look()
             last = ""

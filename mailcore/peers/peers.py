@@ -19,6 +19,7 @@ from mailcore.nodes.trust import BELIEVED_S, Trust
 from mailcore.peers.asked import Asked
 from mailcore.peers.asking import Asking
 from mailcore.peers.rows import Rows
+from mailcore.supervisor.pulse import beat
 
 __all__ = ["Peers", "main"]
 
@@ -53,6 +54,7 @@ class Peers:
         asked = Asked(self._settings, self._guards, self._say)
         asking.look()
         rows.start()
+        beat(loop)
         async with asyncio.TaskGroup() as group:
             group.create_task(asked.keep_listening())
             while True:

@@ -2,7 +2,8 @@
 
 The child writes the first byte when its work begins: a receiver accepts mail. A child whose loop hangs writes no more bytes;
 the supervisor kills and restarts it. A child that has not begun is left alone, because a recovery may take long. The exporter
-has no event loop: each of its calls to the disk is progress and sends one.
+has no event loop: each of its calls to the disk is progress and sends one. So is each step of the process that watches the
+shards of other nodes.
 """
 
 from __future__ import annotations

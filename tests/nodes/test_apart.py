@@ -20,6 +20,7 @@ from mailcore.nodes.parameters import parameters_of
 from mailcore.nodes.tidying import TIDY_EVERY_S, TIDY_FIRST_S, Tidying
 from mailcore.replication.connection import Connection
 from mailcore.supervisor.child import store_settings
+from mailcore.supervisor.pulse import PULSE
 from tests.eventually import eventually_blocking
 from tests.nodes.test_owner import home
 from tests.nodes.test_watching import row_of
@@ -63,11 +64,13 @@ def test_nothing_that_is_slow_or_fails_beside_the_watch_delays_a_takeover(
     settings = home(tmp_path, cluster, "a", "own")
     stored = settings.run_directory / "settings.json"
     store_settings(settings, stored)
+    heard, writer = os.pipe()
     with (tmp_path / "said").open("w") as said:
         process = subprocess.Popen(
             [sys.executable, "-c", PROCESS, str(stored), how], cwd=ROOT, stdout=said, stderr=said,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            env=os.environ | {"PYTHONPATH": str(ROOT), PULSE: str(writer)}, pass_fds=[writer],
         )  # fmt: skip
+    os.close(writer)
     try:
 
         def is_taken() -> bool:
@@ -78,6 +81,8 @@ def test_nothing_that_is_slow_or_fails_beside_the_watch_delays_a_takeover(
     finally:
         process.kill()
         process.wait()
+    with open(heard, "rb") as pulse:
+        assert len(pulse.read()) > 5, "it has said each second that it goes on"
     seen = read_seen(settings.run_directory)
     assert seen is not None
     if how == "slow":
