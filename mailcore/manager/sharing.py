@@ -21,7 +21,7 @@ import os
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -33,12 +33,12 @@ from mailcore.manager.giving import Giving
 from mailcore.manager.meeting import Meeting
 from mailcore.manager.slots import Slots
 from mailcore.scheduler.entry import Entry
-from mailcore.scheduler.shared import Share
+from mailcore.scheduler.shared import Share, Shared
 from mailcore.shares.holder import ASKS_KEPT, Holder
 from mailcore.shares.messages import PARTS, Answer, Ask, Dead, Welcome, rate_of
 from mailcore.shares.wire import BadMessage, MessageDecoder, encoded
 
-__all__ = ["SHARES", "Sharing", "shares_directory"]
+__all__ = ["SHARES", "Sharing", "shares_directory", "shares_of", "wishes"]
 
 SHARES = "WAYPOST_SHARES"  # environment variable: the directory in which the queues of this host meet
 BEAT_S = 1.0
@@ -230,17 +230,7 @@ class Sharing:
         if self._transport is None:
             return
         now, began = self._clock(), time.perf_counter()
-        wanted: dict[str, int] = {}
-        for demand in self._shared.demands():
-            wanted[demand.destination] = demand.wanted
-            for name, delay in (
-                (demand.destination, demand.rate_delay),
-                (demand.transport, demand.transport_rate_delay),
-            ):
-                if delay > 0:
-                    rate = rate_of(name)
-                    parts = wanted.get(rate, 0) + math.ceil(PARTS * demand.entries * delay / RATE_S)
-                    wanted[rate] = min(PARTS, parts) if rate in self._sought else PARTS
+        wanted = wishes(self._shared, self._sought)
         for name, offers in self._offered.items():
             wanted[name] = wanted.get(name, 0) + len(offers)
             tuning, transport = self._context.scheduler.tuning, transport_of(name)
@@ -349,13 +339,8 @@ class Sharing:
         self._closed.clear()
         given = dict.fromkeys(self._wanted, 0) if now < self._holder.until else {}
         given |= self._holder.given(now)
-        shares = {
-            name: Share(
-                number, given.get(rate_of(name), 0) / PARTS, given.get(rate_of(transport_of(name)), 0) / PARTS
-            )
-            for name, number in given.items()
-        }  # fmt: skip
-        self._shared.give(shares, self._context.now() + self._holder.until - now)
+        here = self._context.now()
+        self._shared.give(shares_of(self._shared, given), here + self._holder.until - now, here)
         self._context.go_on()
 
     def _limit_of(self, name: str) -> int:
@@ -441,6 +426,33 @@ class _GiverLink(asyncio.Protocol):
 def transport_of(destination: str) -> str:
     """Returns the transport of a destination, by its name."""
     return destination.partition(":")[0]
+
+
+def wishes(shared: Shared, sought: set[str]) -> dict[str, int]:
+    """Returns what a queue could use now, in connections and in parts of rates; ``sought``: others want some of it, too."""
+    wanted: dict[str, int] = {}
+    for demand in shared.demands():
+        wanted[demand.destination] = demand.wanted
+        for name, delay in ((demand.destination, demand.rate_delay), (demand.transport, demand.transport_rate_delay)):
+            if delay > 0:
+                rate = rate_of(name)
+                parts = wanted.get(rate, 0) + math.ceil(PARTS * demand.entries * delay / RATE_S)
+                wanted[rate] = min(PARTS, parts) if rate in sought else PARTS
+    for (
+        name,
+        delay,
+    ) in shared.rests():  # the pause passes with the part that it has, and what has not passed is waited for
+        rate, parts = rate_of(name), min(PARTS, math.ceil(PARTS * delay / RATE_S))
+        wanted.setdefault(rate, parts if rate in sought else PARTS)
+    return wanted
+
+
+def shares_of(shared: Shared, given: Mapping[str, int]) -> dict[str, Share]:
+    """Returns what was given as shares of all that has mail or rests."""
+    return {
+        name: Share(given.get(name, 0), given.get(rate_of(name), 0) / PARTS, given.get(rate_of(transport_of(name)), 0) / PARTS)
+        for name in {*given, *(name for name, _ in shared.rests())}
+    }  # fmt: skip
 
 
 def names_of(destination: str) -> tuple[str, str, str]:

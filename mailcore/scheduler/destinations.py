@@ -10,6 +10,7 @@ are kept for those that had mail last.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 
@@ -47,6 +48,7 @@ class Destinations:
         self.transports: dict[str, Transport] = {}
         self.active: dict[str, Destination] = {}  # with mail waiting or in flight
         self.idle: OrderedDict[str, Destination] = OrderedDict()  # the longest idle first
+        self.resting: set[Destination | Transport] = set()  # in a pause of a rate, with or without mail
         self.condemned: deque[Destination] = deque()  # mail waits there that is to be deferred
         self.changes: deque[WindowChange] = deque(maxlen=CHANGES_MAX)
         self.shared: Shared | None = None  # if other queues share the limits of destinations
@@ -94,6 +96,7 @@ class Destinations:
         if len(self.idle) > self.tuning.globals.idle_destination_limit:
             _, forgotten = self.idle.popitem(last=False)
             forgotten.dead_until = forgotten.rest_until = None  # the timetable need not keep it
+            self.resting.discard(forgotten)
 
     def opened(self, destination: Destination) -> None:
         """Offers the destination for selection: an obstacle is gone, or it has other mail than before."""
@@ -201,6 +204,7 @@ class Destinations:
     def transport_rest_until(self, transport: Transport, pause: float) -> None:
         """Plans the end of a transport's pause, as ``rest_until``."""
         transport.rest_until = _rested_at(transport, pause)
+        self.resting.add(transport)
         self.timetable.at(transport, "rest_until", self._transport_rested)
 
     def rest_until(self, destination: Destination, pause: float) -> None:
@@ -210,16 +214,23 @@ class Destinations:
         queues add up to the rate, also when a delivery takes long.
         """
         destination.rest_until = _rested_at(destination, pause)
+        self.resting.add(destination)
         self.timetable.at(destination, "rest_until", self._rested)
 
     def _rested(self, destination: Destination) -> None:
         destination.rest_until = None
+        self._has_rested(destination)
         destination.bar()
         self.opened(destination)
 
-    @staticmethod
-    def _transport_rested(transport: Transport) -> None:
+    def _transport_rested(self, transport: Transport) -> None:
         transport.rest_until = None
+        self._has_rested(transport)
+
+    def _has_rested(self, one: Destination | Transport) -> None:
+        self.resting.discard(one)
+        if one.part > 0:
+            one.earned = math.inf
 
     # -- tuning
 
@@ -262,6 +273,6 @@ class Destinations:
 
 def _rested_at(one: Destination | Transport, pause: float) -> float:
     """Returns when a pause ends that began with ``rest_from``, for a part of the rate."""
-    if 0 < one.part < 1:
-        return max(one.rest_from + pause, one.begun_at + pause / one.part)
+    if one.part > 0:
+        return max(one.rest_from + pause, one.begun_at + (pause - one.earned) / one.part)
     return one.rest_from + pause

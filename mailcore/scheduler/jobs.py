@@ -162,7 +162,8 @@ class Destination:
     """
 
     __slots__ = (
-        "barred", "begun_at", "busy", "dead_until", "deaths", "deferring", "entries", "given_back", "limit", "name", "offered",
+        "barred", "begun_at", "busy", "dead_until", "deaths", "deferring", "earned", "entries", "given_back", "limit", "name",
+        "offered",
         "parameters", "parked", "part", "peers", "queued", "reason", "recipient_limit", "recipients_done", "rest_from",
         "rest_until", "share", "site_failures", "transport", "waiting", "window",
     )  # fmt: skip
@@ -189,7 +190,8 @@ class Destination:
         # Where several queues share its limit (``shared``):
         self.share: float = UNSHARED  # deliveries at once
         self.part = 1.0  # of its rate
-        self.begun_at = 0.0  # when the last delivery was selected
+        self.begun_at = 0.0  # when the last delivery was selected, or the part became another one,
+        self.earned = math.inf  # and what of the pause had been waited for by then, with a whole rate
         self.window = Window(parameters, 1)
         # Counted since the scheduler last dropped the destination:
         self.entries = 0
@@ -296,7 +298,8 @@ class Transport:
     """
 
     __slots__ = (
-        "begun_at", "big", "big_from", "busy", "choice", "dead_until", "deaths", "deliveries_max", "destinations", "entries",
+        "begun_at", "big", "big_from", "busy", "choice", "dead_until", "deaths", "deliveries_max", "destinations", "earned",
+        "entries",
         "jobs", "keeps_classes", "name", "parameters", "part", "queued", "reason", "rest_from", "rest_until", "serial", "sizes",
         "slots_unused", "unread", "unused",
     )  # fmt: skip
@@ -320,7 +323,8 @@ class Transport:
         self.rest_from = 0.0  # the end of the last delivery, where there is a transport_rate_delay,
         self.rest_until: float | None = None  # and the end of that
         self.part = 1.0  # of its rate, where several queues share it (``shared``)
-        self.begun_at = 0.0  # when the last delivery was selected
+        self.begun_at = 0.0  # as those of a destination
+        self.earned = math.inf
         self.reason = ""
         self.deaths = 0
         # Recipients (``recipients``)

@@ -153,6 +153,7 @@ class Scheduler:
         destination.busy += 1
         if destination.share < UNSHARED:
             destination.begun_at = transport.begun_at = now
+            destination.earned = transport.earned = 0.0
         destination.entries += 1
         transport.busy += 1
         transport.entries += 1

@@ -5,7 +5,10 @@ program: it changes once a second, and may be zero. Beside it, the window contin
 
 Laws
 - Without a share no delivery begins. All shares end at one time, unless others are given before.
-- A part of a rate, of a destination or a transport, makes the pauses longer in proportion.
+- A part of a rate, of a destination or a transport, makes the pauses longer in proportion. What of a pause has passed with
+  another part counts by that part; so over any time all queues together begin at most what the rate allows, and one more each.
+- A queue keeps its part until its pause has passed, with or without mail: what has not passed is waited for
+  when it has mail again.
 - A destination that another queue found dead is dead here, too, until the same time, or until it is said to be alive.
 
 Keeps law: shares-within-limit (docs/laws.md).
@@ -51,7 +54,9 @@ class _Owner(Protocol):
     """All destinations, as they are needed here."""
 
     timetable: Timetable
+    transports: dict[str, Transport]
     active: dict[str, Destination]
+    resting: set[Destination | Transport]
 
     def known(self, name: str) -> Destination | None:
         """Returns a destination with or without mail."""
@@ -89,7 +94,11 @@ class Shared:
 
     def came(self, destination: Destination) -> None:
         """Notes that a destination gets mail."""
-        self._apply(destination)
+        share = self._shares.get(destination.name, _NO_ANSWER)
+        for one, part in _parts(destination, share):
+            if part > 0 and one.earned == math.inf:
+                one.part = part
+        self._apply(destination, share)
 
     def went(self, destination: Destination) -> None:
         """Notes that a destination has no mail any more."""
@@ -122,13 +131,23 @@ class Shared:
                 transport.name, transport.parameters.transport_rate_delay,
             )  # fmt: skip
 
-    def give(self, shares: Mapping[str, Share], until: float) -> None:
-        """Makes these all shares that there are, until then. Takes time with the destinations that have mail."""
+    def rests(self) -> Iterator[tuple[str, float]]:
+        """Yields the destinations and transports that keep a part of a rate until a pause has passed, and the pause."""
+        for one in self._owner.resting:
+            if (pause := _pause(one)) > 0:
+                yield one.name, pause
+
+    def give(self, shares: Mapping[str, Share], until: float, now: float) -> None:
+        """Makes these all shares that there are, until then. Takes time with the destinations that have mail.
+
+        What rests is named, too, with or without mail; a transport by its own name.
+        """
         self._shares = shares
         self.until = until
         self._owner.timetable.at(self, "until", lambda _: self._over())
+        self._rate(now)
         for destination in list(self._owner.active.values()):
-            self._apply(destination)
+            self._apply(destination, shares.get(destination.name, _NO_ANSWER))
 
     def close(self, name: str) -> None:
         """Lets no delivery to a destination begin before other shares are given."""
@@ -136,31 +155,43 @@ class Shared:
         destination.share = min(destination.share, max(0, destination.busy - 1))
 
     def _over(self) -> None:
-        self.until = None
+        now, self.until = self.until or 0.0, None
         self._shares = {}
+        self._rate(now)
         for destination in self._owner.active.values():
-            self._apply(destination)
+            self._apply(destination, _NO_ANSWER)
 
-    def _apply(self, destination: Destination) -> None:
-        share = self._shares.get(destination.name, _NO_ANSWER)
-        pause = destination.parameters.destination_rate_delay
+    def _rate(self, now: float) -> None:
+        """Notes what parts of rates there are from now on."""
+        transports: dict[str, float] = {}
+        for name, share in self._shares.items():
+            transport = name.partition(":")[0]
+            transports[transport] = max(transports.get(transport, 0.0), share.transport_part)
+        for one in self._owner.transports.values():
+            self._change_part(one, transports.get(one.name, 0.0), now)
+        named = {destination for name in self._shares if (destination := self._owner.known(name)) is not None}
+        for each in {*self._owner.active.values(), *self._owner.resting, *named}:
+            if isinstance(each, Destination):
+                self._change_part(each, self._shares.get(each.name, _NO_ANSWER).part, now)
+
+    def _change_part(self, one: Destination | Transport, part: float, now: float) -> None:
+        pause = _pause(one)
+        if part == one.part or pause <= 0:
+            return
+        one.earned += max(0.0, now - one.begun_at) * one.part
+        one.begun_at, one.part = now, part
+        if not one.busy and (one.rest_until is not None or (part > 0 and one.earned < pause)):
+            if isinstance(one, Transport):
+                self._owner.transport_rest_until(one, pause)
+            else:
+                self._owner.rest_until(one, pause)
+                one.bar()
+
+    def _apply(self, destination: Destination, share: Share) -> None:
         before, destination.share = destination.share, share.connections
-        if pause > 0:
-            if share.part <= 0:
+        for one, part in _parts(destination, share):
+            if part <= 0 < _pause(one):
                 destination.share = min(0, share.connections)
-            elif share.part != destination.part:
-                destination.part = share.part
-                if destination.rest_until is not None:
-                    self._owner.rest_until(destination, pause)
-        transport = destination.transport
-        pause = transport.parameters.transport_rate_delay
-        if pause > 0:
-            if share.transport_part <= 0:
-                destination.share = min(0, share.connections)
-            elif share.transport_part != transport.part:
-                transport.part = share.transport_part
-                if transport.rest_until is not None:
-                    self._owner.transport_rest_until(transport, pause)
         if destination.queued and before < destination.share:
             self._owner.opened(destination)
 
@@ -198,3 +229,13 @@ class Shared:
     def dead(self) -> list[str]:
         """Returns the destinations with mail that are dead."""
         return [name for name, each in self._owner.active.items() if each.dead_until is not None]
+
+
+def _pause(one: Destination | Transport) -> float:
+    if isinstance(one, Transport):
+        return one.parameters.transport_rate_delay
+    return one.parameters.destination_rate_delay
+
+
+def _parts(destination: Destination, share: Share) -> tuple[tuple[Destination | Transport, float], ...]:
+    return (destination, share.part), (destination.transport, share.transport_part)

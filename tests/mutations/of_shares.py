@@ -12,6 +12,7 @@ ELECTION = "tests/replication/test_giver_election.py"
 GIVING = "tests/manager/test_giving.py"
 SHARING = "tests/manager/test_sharing.py"
 SLOTS = "tests/manager/test_slots.py"
+RATES = "tests/shares/test_rates.py"
 SCHEDULER = "tests/scheduler/test_shared.py"
 
 MUTATIONS = [
@@ -193,14 +194,28 @@ MUTATIONS = [
     Mutation(
         "a part of a rate is the whole rate",
         "mailcore/scheduler/destinations.py",
-        "    if 0 < one.part < 1:\n",
+        "    if one.part > 0:\n",
         "    if False:\n",
         SCHEDULER,
     ),
     Mutation(
-        "a queue without a part of a transport's rate delivers",
+        "what passed of a pause with a small part counts as if the part had been larger",
         "mailcore/scheduler/shared.py",
-        "            if share.transport_part <= 0:\n",
+        "        one.earned += max(0.0, now - one.begun_at) * one.part\n",
+        "        one.earned += max(0.0, now - one.begun_at)\n",
+        RATES,
+    ),
+    Mutation(
+        "a queue without mail gives its part back before its pause has passed, and waits when it has mail again",
+        "mailcore/manager/sharing.py",
+        "    for name, delay in shared.rests():",
+        "    for name, delay in ():",
+        RATES,
+    ),
+    Mutation(
+        "a queue without a part of a rate delivers",
+        "mailcore/scheduler/shared.py",
+        "            if part <= 0 < _pause(one):\n",
         "            if False:\n",
         SCHEDULER,
     ),

@@ -61,33 +61,33 @@ def test_without_a_share_nothing_begins_and_with_one_as_much_as_it_says() -> Non
     assert queue.why(0.0) == "share of the limit of 5 not known yet: no answer from the giver of shares"
     assert queue.shared.starved == {NAME}
     assert queue.news
-    queue.shared.give({NAME: Share(2)}, 6.0)
+    queue.shared.give({NAME: Share(2)}, 6.0, 0.0)
     begun = queue.begin(1.0)
     assert len(begun) == 2
     assert queue.why(1.0) == "share 2 of 5 used up; other queues have the rest"
     queue.end(begun[0], 1.0)
     assert len(queue.begin(1.0)) == 1
-    queue.shared.give({NAME: Share(5)}, 7.0)
+    queue.shared.give({NAME: Share(5)}, 7.0, 0.0)
     assert len(queue.begin(1.0)) == 3
 
 
 def test_shares_end_all_at_once() -> None:
     queue = Queue()
     queue.accept(9)
-    queue.shared.give({NAME: Share(1)}, 6.0)
+    queue.shared.give({NAME: Share(1)}, 6.0, 0.0)
     (first,) = queue.begin(5.9)
     queue.end(first, 5.9)
     assert queue.scheduler.wake_at() == 6.0
     assert queue.begin(6.0) == []
-    queue.shared.give({NAME: Share(1)}, 12.0)
-    queue.shared.give({NAME: Share(1)}, 13.0)
+    queue.shared.give({NAME: Share(1)}, 12.0, 0.0)
+    queue.shared.give({NAME: Share(1)}, 13.0, 0.0)
     assert len(queue.begin(12.5)) == 1, "the later end counts"
 
 
 def test_a_share_of_nothing_is_the_share_of_another() -> None:
     queue = Queue()
     queue.accept(1)
-    queue.shared.give({NAME: Share(0)}, 6.0)
+    queue.shared.give({NAME: Share(0)}, 6.0, 0.0)
     assert queue.begin(1.0) == []
     assert queue.why(1.0) == "share 0 of 5 used up; other queues have the rest"
     assert queue.scheduler.window(NAME) == (0, 5)
@@ -96,7 +96,7 @@ def test_a_share_of_nothing_is_the_share_of_another() -> None:
 def test_a_destination_that_gets_mail_again_has_the_share_that_holds() -> None:
     queue = Queue()
     queue.accept(1)
-    queue.shared.give({NAME: Share(5)}, 6.0)
+    queue.shared.give({NAME: Share(5)}, 6.0, 0.0)
     (entry,) = queue.begin(0.0)
     queue.end(entry, 0.1)
     assert queue.shared.idle == {NAME}
@@ -107,7 +107,7 @@ def test_a_destination_that_gets_mail_again_has_the_share_that_holds() -> None:
 def test_the_window_learns_beside_the_share() -> None:
     queue = Queue(initial_destination_concurrency=2)
     queue.accept(9)
-    queue.shared.give({NAME: Share(5)}, 100.0)
+    queue.shared.give({NAME: Share(5)}, 100.0, 0.0)
     begun = queue.begin(0.0)
     assert len(begun) == 2
     queue.end(begun[0], 0.0)
@@ -124,7 +124,7 @@ def test_as_much_is_wanted_as_there_is_mail_for(messages: int, wanted: int) -> N
 def test_a_window_that_failures_have_narrowed_wants_one_more() -> None:
     queue = Queue(destination_concurrency_failed_cohort_limit=0)
     queue.accept(20)
-    queue.shared.give({NAME: Share(5)}, 100.0)
+    queue.shared.give({NAME: Share(5)}, 100.0, 0.0)
     for entry in queue.begin(0.0)[:3]:
         queue.end(entry, 0.0, failed=True)
     window, _ = queue.scheduler.window(NAME) or (0, 0)
@@ -147,7 +147,7 @@ def spread(part: float, takes_s: float = 0.01, messages: int = 5, kind: str = DE
     """When deliveries begin."""
     queue = Queue(**{kind: 0.1})
     queue.accept(messages)
-    queue.shared.give({NAME: share(part, kind)}, 1e9)
+    queue.shared.give({NAME: share(part, kind)}, 1e9, 0.0)
     now, begun = 0.0, list[float]()
     while entries := queue.begin(now):
         (entry,) = entries
@@ -194,7 +194,7 @@ def test_the_rate_of_a_transport_holds_over_its_destinations() -> None:
     queue = Queue(transport_rate_delay=0.1)
     for name in (NAME, "smtp:example.net"):
         queue.scheduler.admit(f"M{name}", 0, [(0, "smtp", name)], 0.0)
-    queue.shared.give(dict.fromkeys((NAME, "smtp:example.net"), Share(5, 0.0, 0.25)), 1e9)
+    queue.shared.give(dict.fromkeys((NAME, "smtp:example.net"), Share(5, 0.0, 0.25)), 1e9, 0.0)
     (entry,) = queue.begin(0.0)
     queue.end(entry, 0.01)
     assert queue.begin(0.39) == []
@@ -202,16 +202,65 @@ def test_the_rate_of_a_transport_holds_over_its_destinations() -> None:
 
 
 @OF_EACH
-def test_another_part_holds_for_the_pause_that_has_begun(kind: str) -> None:
+def test_another_part_holds_for_the_rest_of_the_pause_that_has_begun(kind: str) -> None:
+    """A tenth of the pause's hundredth has passed when the part becomes a half."""
     queue = Queue(**{kind: 0.1})
     queue.accept(5)
-    queue.shared.give({NAME: share(0.1, kind)}, 1e9)
+    queue.shared.give({NAME: share(0.1, kind)}, 1e9, 0.0)
     (entry,) = queue.begin(0.0)
     queue.end(entry, 0.01)
     assert queue.scheduler.wake_at() == 1.0
-    queue.shared.give({NAME: share(0.5, kind)}, 1e9)
-    assert queue.begin(0.19) == []
-    assert len(queue.begin(0.2)) == 1
+    queue.shared.give({NAME: share(0.5, kind)}, 1e9, 0.01)
+    assert queue.begin(0.2079) == []
+    assert len(queue.begin(0.2081)) == 1
+
+
+RESTING = {DESTINATION: NAME, TRANSPORT: "smtp"}  # the name of what rests
+
+
+@OF_EACH
+def test_what_rests_is_told_until_its_pause_has_passed_also_without_mail(kind: str) -> None:
+    queue = Queue(**{kind: 60.0})
+    queue.accept(1)
+    queue.shared.give({NAME: share(1.0, kind)}, 1e9, 0.0)
+    (entry,) = queue.begin(0.0)
+    queue.end(entry, 1.0)
+    assert list(queue.shared.demands()) == []
+    assert list(queue.shared.rests()) == [(RESTING[kind], 60.0)]
+    queue.begin(60.9)
+    assert list(queue.shared.rests()) == [(RESTING[kind], 60.0)]
+    queue.begin(61.0)
+    assert list(queue.shared.rests()) == []
+
+
+@OF_EACH
+def test_a_pause_without_mail_passes_with_the_part_that_there_is(kind: str) -> None:
+    queue = Queue(**{kind: 60.0})
+    queue.accept(1)
+    queue.shared.give({NAME: share(1.0, kind)}, 1e9, 0.0)
+    (entry,) = queue.begin(0.0)
+    queue.end(entry, 0.0)
+    queue.shared.give({RESTING[kind]: share(0.5, kind)}, 1e9, 20.0)
+    queue.shared.give({}, 1e9, 60.0)  # without one nothing passes
+    queue.shared.give({}, 1e9, 1000.0)
+    queue.accept(1, 1000.0)
+    assert queue.begin(1000.0) == []
+    queue.shared.give({NAME: share(0.5, kind)}, 1e9, 1000.0)
+    assert queue.begin(1039.9) == []
+    assert len(queue.begin(1040.0)) == 1
+
+
+@OF_EACH
+def test_the_end_of_all_shares_is_the_end_of_what_passes(kind: str) -> None:
+    queue = Queue(**{kind: 60.0})
+    queue.accept(2)
+    queue.shared.give({NAME: share(1.0, kind)}, 6.0, 0.0)
+    (entry,) = queue.begin(0.0)
+    queue.end(entry, 0.0)
+    assert queue.begin(500.0) == []
+    queue.shared.give({NAME: share(1.0, kind)}, 1e9, 500.0)
+    assert queue.begin(553.9) == []
+    assert len(queue.begin(554.0)) == 1
 
 
 # -- dead destinations
@@ -220,7 +269,7 @@ def test_another_part_holds_for_the_pause_that_has_begun(kind: str) -> None:
 def found_dead() -> Queue:
     queue = Queue(initial_destination_concurrency=1)
     queue.accept(3)
-    queue.shared.give({NAME: Share(5)}, 1e9)
+    queue.shared.give({NAME: Share(5)}, 1e9, 0.0)
     (entry,) = queue.begin(0.0)
     queue.end(entry, 0.0, failed=True)
     assert queue.state == "dead"
@@ -238,7 +287,7 @@ def test_what_this_queue_found_dead_is_told_until_it_lives() -> None:
 def test_a_delivery_that_was_under_way_says_that_it_lives() -> None:
     queue = Queue(initial_destination_concurrency=1)
     queue.accept(3)
-    queue.shared.give({NAME: Share(5)}, 1e9)
+    queue.shared.give({NAME: Share(5)}, 1e9, 0.0)
     (entry,) = queue.begin(0.0)
     queue.shared.hear_dead(NAME, 300.0, "refused elsewhere")
     assert queue.state == "dead"
