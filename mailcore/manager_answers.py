@@ -340,6 +340,7 @@ class Destinations(Struct, kw_only=True):
     queued: dict[str, int]  # -> recipients anywhere in the queue, most first
     suspended: dict[str, float | None]  # scope -> until when; None: until it is resumed
     states: dict[str, list[StateUntil]]  # of each name above but ""; the first is the one to show
+    unanswered: str = ""  # which shards did not answer: nothing here includes them; "" if all did
 
 
 class InForce(Struct, kw_only=True, omit_defaults=True):

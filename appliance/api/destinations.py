@@ -77,6 +77,7 @@ class DestinationList(msgspec.Struct, kw_only=True):
     patterns: list[DestinationShown]  # suspensions of patterns, and of destinations without mail
     unnamed: int  # recipients whose destinations have no name in the core's counts
     more: bool  # the core named as many as it names at most
+    unanswered: str  # which shards did not answer, and are not in it; "" if all did
 
 
 class SuspendBody(Body):
@@ -129,6 +130,7 @@ def destinations(
         patterns=[_shown(row) for row in table.patterns if wanted(row)][:limit],
         unnamed=table.unnamed,
         more=table.may_be_more or len(found) > limit,
+        unanswered=table.unanswered,
     )
 
 

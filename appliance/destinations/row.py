@@ -174,6 +174,7 @@ class Table:
     unnamed: int  # recipients whose destinations have no name in the core's counts
     may_be_more: bool  # the core named as many as it names at most
     patterns: list[Row]  # suspensions of patterns and of destinations without mail
+    unanswered: str  # which shards did not answer, and are not in it; "" if all did
 
 
 def rows_of(answer: Destinations) -> Table:
@@ -185,7 +186,7 @@ def rows_of(answer: Destinations) -> Table:
         rows[name] = Row(name, known, queued.get(name, 0), answer.states.get(name, []))
     patterns = [Row(name, states=answer.states.get(name, [])) for name in sorted(answer.suspended) if name not in rows]
     full = any(len(each) >= NAMES_MAX for each in (answer.destinations, queued, answer.without_mail))
-    return Table(list(rows.values()), answer.queued.get("", 0), full, patterns)
+    return Table(list(rows.values()), answer.queued.get("", 0), full, patterns, answer.unanswered)
 
 
 def _severity(row: Row) -> int:

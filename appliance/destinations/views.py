@@ -86,6 +86,7 @@ def listed(request: HttpRequest) -> HttpResponse:
             "unnamed": table.unnamed,
             "may_be_more": table.may_be_more,
             "patterns": table.patterns,
+            "unanswered": table.unanswered,
             "here": request.get_full_path(),
         },
     )  # fmt: skip

@@ -13,7 +13,7 @@ from mailcore.destination_state import DestinationState
 from mailcore.manager_answers import Destinations, Transports, ValueSet
 from mailcore.scheduler.parameters import SUSPENDED_UNTIL
 from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client, moment
-from mailcore.terminal.output import JsonLines, plain, print_json, say, table, whole_table, width
+from mailcore.terminal.output import JsonLines, complain, plain, print_json, say, table, whole_table, width
 from mailcore.terminal.times import TIME_FORMS, shown
 
 __all__ = ["configure"]
@@ -83,8 +83,10 @@ def _list(arguments: argparse.Namespace) -> int:
             lines.item(_item(name, answer))
         # Each part of the answer has at most as many destinations as were asked for.
         most = max(len(answer.queued), len(answer.suspended), len(answer.destinations), len(answer.without_mail))
-        lines.end(more=most >= arguments.limit)
+        lines.end(complete=not answer.unanswered, more=most >= arguments.limit, unanswered=answer.unanswered)
         return DONE
+    if answer.unanswered:
+        complain(f"incomplete: {plain(answer.unanswered)}")
     rows = []
     for name in names:
         known = answer.destinations.get(name)

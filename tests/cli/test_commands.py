@@ -18,7 +18,7 @@ from mailcore.queue.spool import DATA_AT, Spool
 from mailcore.terminal.times import shown
 from tests.cli.running_control import Waypost
 from tests.control.running_control import CONFIGURATION, RunningControl
-from tests.faults import other_words
+from tests.faults import OTHER_WORDS, other_words
 from tests.lookup.sample_messages import envelope
 
 MESSAGE = b"From: Me <me@example.org>\nSubject: x\n\n.dot\nlast"
@@ -250,6 +250,7 @@ async def test_destinations_are_listed_suspended_and_resumed(running: RunningCon
     assert told.items[0]["active"]["window"] == 5
     assert (told.end["complete"], told.end["more"]) == (True, False)
     assert (await waypost("destination", "list", "--json", "--limit", "2")).end["more"]
+    assert told.end["unanswered"] == ""
     running.manager.answers["suspend"] = running.manager.answers["resume"] = lambda _: {}
     assert (await waypost("destination", "suspend", "smtp:a.example", "--until", "2030-01-01T00:00Z")).status == 0
     assert running.manager.asked("suspend")[0].arguments["until"] == 1_893_456_000
@@ -257,6 +258,21 @@ async def test_destinations_are_listed_suspended_and_resumed(running: RunningCon
     assert said.out == "smtp:a.example is suspended until it is resumed\n"
     assert running.manager.asked("suspend")[1].arguments["until"] is None
     assert (await waypost("destination", "resume", "smtp:a.example")).out == "smtp:a.example is resumed\n"
+
+
+async def test_a_list_of_destinations_names_the_shards_that_are_not_in_it(
+    running: RunningControl, waypost: Waypost
+) -> None:
+    """law: silent-is-unknown."""
+    running.manager.answers["destinations"] = lambda _: {
+        "queued": {"smtp:example.org": 12},
+        "unanswered": "shard 2 at b does not answer, and its mail is not counted: away",
+    }
+    told = await waypost("destination", "list", "--json")
+    assert (told.end["complete"], told.end["unanswered"]) == (False, OTHER_WORDS)
+    said = await waypost("destination", "list")
+    assert f"incomplete: {OTHER_WORDS}" in said.err
+    assert "smtp:example.org" in said.out
 
 
 async def test_recipients_that_are_destinations_are_listed_with_their_mail(

@@ -187,6 +187,20 @@ def test_a_shard_that_is_silent_is_named_and_never_counted_as_empty() -> None:
         Shards(answer, (1,)).ask("size")
 
 
+def test_destinations_name_a_shard_that_is_silent() -> None:
+    """law: silent-is-unknown."""
+
+    def answer(shard: int, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if shard == 1:
+            raise NotRunning("no process listens")
+        return {"destinations": {}, "without_mail": {}, "queued": {"a": 3}, "suspended": {}, "states": {}}
+
+    found = Shards(answer, (0, 1, 2)).ask("destinations")
+    assert found["queued"] == {"a": 6}
+    assert found["unanswered"].startswith("shard 1 does not answer, and its mail is not counted: ")
+    assert Shards(answer, (0, 2)).ask("destinations")["unanswered"] == ""
+
+
 def test_what_is_set_is_set_everywhere_or_nowhere_or_the_answer_says_so() -> None:
     away: set[int] = set()
 

@@ -533,6 +533,7 @@ class DestinationList(msgspec.Struct, kw_only=True):
     patterns: list[DestinationShown]
     unnamed: int
     more: bool
+    unanswered: str
 
 
 class DestinationShown(msgspec.Struct, kw_only=True):

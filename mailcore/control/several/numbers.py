@@ -288,6 +288,7 @@ def destinations(question: Question) -> Steps:
             "queued": {name: queued[name] for name in most},
             "suspended": suspended,
             "states": {name: each for name, each in states.items() if name in names},
+            "unanswered": "; ".join(answers.unknown("its mail is not counted")),
         }
     )
 

@@ -244,6 +244,20 @@ def test_a_destination_that_was_delivered_to_is_not_held() -> None:
     assert found.gone == {"destination_dead:smtp:b.example"}
 
 
+def test_while_a_shard_is_silent_no_alert_about_a_destination_ends() -> None:
+    """law: silent-is-unknown. It may be dead there, also if others deliver to it."""
+    answer = destinations(
+        queued={MX: 3, "smtp:dead.example": 1},
+        without_mail={MX: {"last_delivered_at": 20.0, "last_replies": [reply(at=10.0)]}},
+        states={"smtp:dead.example": [["dead", None]]},
+        unanswered="shard 2 at b does not answer, and its mail is not counted: node b does not answer",
+    )
+    found = {each.rule: each for each in judge(facts(destinations=answer), Alerts())}["destination_dead"]
+    assert found.holds_others
+    assert not found.gone
+    assert [cause.key for cause in found.causes] == ["destination_dead:smtp:dead.example"], "what is known is told"
+
+
 def test_many_dead_destinations_are_few_alerts() -> None:
     names = [f"smtp:d{number:03}.example" for number in range(CAUSES_MAX + 7)]
     answer = destinations(queued=dict.fromkeys(names, 1), states={name: [["dead", None]] for name in names})

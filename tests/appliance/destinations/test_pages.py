@@ -107,6 +107,14 @@ def test_a_list_shows_them_all_and_strangers_words_harmlessly(core: FakeCore) ->
     assert core.asked("destinations") == [{"limit": 1_000}]
 
 
+def test_a_list_names_the_shards_that_are_not_in_it() -> None:
+    """law: silent-is-unknown."""
+    told = destinations({}) | {"unanswered": "shard 2 at b does not answer: <b>away</b>"}
+    with FakeCore({"destinations": told}):
+        text = text_of(signed_in("viewer"), "/destinations/")
+    assert "The list is incomplete: <bdi>shard 2 at b does not answer: &lt;b&gt;away&lt;/b&gt;</bdi>" in text
+
+
 def test_a_list_is_filtered_and_sorted_by_the_server(core: FakeCore) -> None:
     client = signed_in("viewer")
     assert "1 to 1 of 1 that match, of 3" in text_of(client, "/destinations/?trouble=1")
