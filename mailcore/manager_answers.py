@@ -367,3 +367,4 @@ class ValueSet(Struct, kw_only=True, omit_defaults=True):
     before: PlainValue | None  # in force until now
     until: float | None = None  # it holds until then; None: until it is removed
     suspended: InForce | None = None  # after a resume: the suspension of a wider pattern, which remains
+    unanswered: str = ""  # after a resume: in which shards a dead destination may not be tried now; "" if in none

@@ -108,6 +108,7 @@ class Resumed(msgspec.Struct, kw_only=True):
 
     destination: str
     still_suspended_by: str | None  # a wider pattern that is suspended; None: none is
+    unanswered: str  # in which shards a dead destination may not be tried now; "" if in none
 
 
 @operation("GET", "/destinations", tag="Destinations", scopes={Scope.READ}, answer=DestinationList)
@@ -152,8 +153,13 @@ def suspend(request: HttpRequest, body: SuspendBody) -> Suspended:
 @operation("POST", "/destinations/resume", tag="Destinations", scopes={Scope.TUNE}, least=Role.OPERATOR, answer=Resumed)
 def resume(request: HttpRequest, body: ResumeBody) -> Resumed:
     """Resumes a destination; a dead one is tried now, too."""
-    wider = order_resumption(request, body.destination, body.why).suspended
-    return Resumed(destination=body.destination, still_suspended_by=wider.scope if wider is not None else None)
+    answer = order_resumption(request, body.destination, body.why)
+    wider = answer.suspended
+    return Resumed(
+        destination=body.destination,
+        still_suspended_by=wider.scope if wider is not None else None,
+        unanswered=answer.unanswered,
+    )
 
 
 def _shown(row: Row) -> DestinationShown:

@@ -55,8 +55,11 @@ def resume(request: HttpRequest, name: str) -> HttpResponse:
     """Renders the dialog that resumes a destination; a POST resumes it."""
     form = ReasonForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
-        wider = order_resumption(request, name, form.cleaned_data["why"]).suspended
-        if wider:
+        answer = order_resumption(request, name, form.cleaned_data["why"])
+        if answer.unanswered:
+            not_there = f"If it was dead, it may not be tried now everywhere: {visible(answer.unanswered)}"
+            messages.warning(request, not_there)
+        if wider := answer.suspended:
             messages.warning(request, f"It stays suspended because of the suspension of {visible(wider.scope or '')}.")
         return _done(request, name, f"{visible(name)} is resumed.")
     words = "Deliveries start again now, with the initial window. A dead destination is tried now, too."

@@ -24,11 +24,14 @@ def order_suspension(request: HttpRequest, name: str, until: float | None, why: 
 
 
 def order_resumption(request: HttpRequest, name: str, why: str) -> ValueSet:
-    """Resumes a destination; the answer names the suspension of a wider pattern that remains. Raises ControlError."""
+    """Resumes a destination; the answer names the suspension of a wider pattern that remains, and where it was not done. Raises
+    ControlError."""
     core = door(request)
     with audited(request, "destination.resume", name, before=_suspension(core, name), why=why) as entry:
         answer = core.ask_change("resume", ValueSet, {"destination": name}, why=why)
         entry.after = {"suspended": msgspec.to_builtins(answer.suspended)}
+        if answer.unanswered:
+            entry.after["not_tried_in"] = answer.unanswered
     return answer
 
 

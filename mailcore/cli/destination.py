@@ -158,7 +158,9 @@ def _resume(arguments: argparse.Namespace) -> int:
         say(f"{name} is still suspended, by {scope}, {_suspended_until(until)}")
     else:
         say(f"{plain(arguments.destination)} is resumed")
-    return NOT_DONE if still else DONE
+    if answer.unanswered and not arguments.json:
+        complain(f"if it was dead, it may not be tried now everywhere: {plain(answer.unanswered)}")
+    return NOT_DONE if still or answer.unanswered else DONE
 
 
 def _suspended_until(until: float | None) -> str:

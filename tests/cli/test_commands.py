@@ -258,6 +258,10 @@ async def test_destinations_are_listed_suspended_and_resumed(running: RunningCon
     assert said.out == "smtp:a.example is suspended until it is resumed\n"
     assert running.manager.asked("suspend")[1].arguments["until"] is None
     assert (await waypost("destination", "resume", "smtp:a.example")).out == "smtp:a.example is resumed\n"
+    running.manager.answers["resume"] = lambda _: {"unanswered": "shard 2 at b: away"}
+    said = await waypost("destination", "resume", "smtp:a.example")
+    assert (said.status, said.out) == (1, "smtp:a.example is resumed\n")
+    assert f"it may not be tried now everywhere: {OTHER_WORDS}" in said.err
 
 
 async def test_a_list_of_destinations_names_the_shards_that_are_not_in_it(

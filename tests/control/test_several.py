@@ -22,6 +22,7 @@ from mailcore.control.several.ways import WAYS, steps_of
 from mailcore.control.shard_cursor import part_of
 from mailcore.faults import Code
 from mailcore.lookup.browse import lane_order
+from mailcore.manager_answers import ValueSet
 
 
 def test_every_operation_has_a_way() -> None:
@@ -248,6 +249,24 @@ def test_where_a_database_keeps_the_queue_one_shard_is_asked_to_set_what_all_fol
     away.add(1)
     with pytest.raises(ControlError, match="away"):
         asked("transport_set")
+
+
+def test_a_resume_names_the_shards_in_which_a_dead_destination_may_not_be_tried() -> None:
+    """law: silent-is-unknown."""
+    away = {1}
+
+    def answer(shard: int, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if shard in away:
+            raise Refused("away", code=Code.UNAVAILABLE)
+        return {"scope": "smtp:a", "parameter": "suspended_until", "value": None, "before": None}
+
+    shards = Shards(answer, (0, 1, 2))
+    shards.known[0] = shards.known[0]._replace(in_ids=7)
+    answered = msgspec.convert(shards.ask("resume", destination="smtp:a"), ValueSet)
+    assert answered.unanswered == "shard 1: away"
+    assert [shard for shard, _, _ in shards.asked] == [0, 1, 2], "the third is resumed all the same"
+    away.clear()
+    assert msgspec.convert(shards.ask("resume", destination="smtp:a"), ValueSet).unanswered == ""
 
 
 def test_a_message_is_handed_in_to_shards_in_turn_and_to_none_that_drains() -> None:

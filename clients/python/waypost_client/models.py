@@ -1552,6 +1552,7 @@ class Resumed(msgspec.Struct, kw_only=True):
 
     destination: str
     still_suspended_by: str | None
+    unanswered: str
 
 
 class Retired(msgspec.Struct, kw_only=True):

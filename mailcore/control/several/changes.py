@@ -6,7 +6,6 @@ ends in the middle, the answer says what the others did.
 
 from __future__ import annotations
 
-import contextlib
 import json
 from typing import Any
 
@@ -171,15 +170,18 @@ def set_all(question: Question) -> Steps:
     """Sets a value in all shards: the answer is that of the first.
 
     Where a database keeps the queue, all shards follow what one of them is asked for. Only a destination that is dead is each
-    shard's own, and is resumed in all that answer.
+    shard's own, and is resumed in all that answer; the answer names the others.
     """
     if any(each.in_ids >= 0 for each in question.shards):
         number, answer = yield from _first_that_is_there(question)
+        failed: list[str] = []
         for other in question.numbers if question.operation == "resume" else ():
             if other != number:
-                with contextlib.suppress(ControlError):
+                try:
                     yield from question.ask(other)
-        yield emitted(answer)
+                except ControlError as error:
+                    failed.append(f"{question.words_of(other)}: {error}")
+        yield emitted(answer | ({"unanswered": "; ".join(failed)} if failed else {}))
         return
     yield from _refuse_if_away(question)
     first: Any = None

@@ -184,6 +184,15 @@ def test_a_resume_tells_which_wider_suspension_holds_on(core: FakeCore) -> None:
     assert "It stays suspended because of the suspension of smtp:[192.0.2.1]." in text
 
 
+def test_a_resume_claims_no_more_than_was_done(core: FakeCore) -> None:
+    core.answers["resume"] = {"value": None, "unanswered": "shard 2 at b: <b>away</b>"}
+    client = signed_in("operator")
+    client.post(BASE + "resume/", {"why": "they are back"})
+    assert "it may not be tried now everywhere: shard 2 at b: &lt;b&gt;away" in text_of(client, BASE)
+    (entry,) = entries()
+    assert entry.after == {"suspended": None, "not_tried_in": "shard 2 at b: <b>away</b>"}
+
+
 def test_half_of_a_value_for_two_hours_is_asked_as_it_was_typed(core: FakeCore) -> None:
     client = signed_in("operator")
     dialog = markup_of(client.get(BASE + "set/"))
