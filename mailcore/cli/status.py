@@ -9,6 +9,7 @@ import time
 import msgspec
 
 from mailcore.config.certificates import CertificateError, load_pair
+from mailcore.config.known_shards import UNKNOWN
 from mailcore.config.maps import map_faults, recipient_faults
 from mailcore.config.rewriting import REGEXP
 from mailcore.config.route_files import FAULT_MEANS, route_faults
@@ -210,7 +211,8 @@ def _nodes(nodes: Nodes) -> list[tuple[str, object]]:
 
 def _row(row: ShardRow, size: Size) -> tuple[str, str]:
     """Returns the line of one of several shards; of one that does not answer, what it has is not known."""
-    name = " ".join(each for each in (f"shard {row.number}", row.name) if each)
+    number = "" if row.number == UNKNOWN else f"shard {row.number}"
+    name = " ".join(each for each in (number, row.name) if each)
     place = f"at {row.node}" + (", this node" if row.is_here else "") if row.node else ""
     waiting = next((each.messages for each in size.by_shard if each.number == row.number), None)
     if not row.answers:

@@ -10,6 +10,8 @@ Keeps law: silent-is-unknown (docs/laws.md).
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -20,10 +22,12 @@ __all__ = [
     "DRAINED",
     "OTHERS",
     "SHARDS",
+    "UNKNOWN",
     "KnownShard",
     "OtherShard",
     "Others",
     "all_shards",
+    "doubt_others",
     "forget_known",
     "forget_others",
     "known_shards",
@@ -38,6 +42,9 @@ DRAINED = "drained"  # in the place of a shard: no mail was left in it
 SHARDS = "shards.json"  # in the run directory of a node; without it the queue is alone
 OTHERS = "all-shards.json"  # there: the shards of all nodes; without it this one shows its own
 NUMBERS = 64  # of shards, in a queue id
+UNKNOWN = 2 * NUMBERS  # in the place of a shard's number: the shards of other nodes, of which nothing is known now
+NOT_KNOWN = "the shards of other nodes are not known yet"
+OLD_S = 30.0  # OTHERS is believed for that long; its time is that of the file
 _PLACES = "nodes"  # there: a directory for each shard of another node
 
 
@@ -51,6 +58,7 @@ class KnownShard(NamedTuple):
     name: str = ""  # in the database
     node: str = ""  # that owns it, if there are several
     is_here: bool = True  # at this node; else its mail is asked for there
+    why: str = ""  # it cannot be asked at all
 
     @property
     def of_ids(self) -> int:
@@ -130,6 +138,13 @@ def write_others(run_directory: Path, others: Others) -> None:
     new.replace(run_directory / OTHERS)
 
 
+def doubt_others(run_directory: Path) -> None:
+    """Notes that others may have other shards than OTHERS says, until it is read again: this node starts. Raises OSError."""
+    if read_others(run_directory) is None:
+        write_others(run_directory, Others("", -1, []))
+    os.utime(run_directory / OTHERS, (0, 0))
+
+
 def read_others(run_directory: Path) -> Others | None:
     """Returns what was written last; None if there is nothing, or it cannot be understood. Raises OSError."""
     try:
@@ -139,9 +154,10 @@ def read_others(run_directory: Path) -> Others | None:
 
 
 def all_shards(run_directory: Path) -> list[KnownShard]:
-    """Returns the shards of all nodes, by number; those that run on this one if it knows no others. Raises OSError, ValueError.
+    """Returns the shards of all nodes, by number; those on this one if there are no others. Raises OSError, ValueError.
 
-    The shard of this home keeps its number here wherever it is, so that a list continues when it moves.
+    The shard of this home keeps its number here wherever it is, so that a list continues when it moves. If it was not read
+    lately which there are, one more stands for those that are not known.
     """
     here, others = known_shards(run_directory), read_others(run_directory)
     if others is None or not here:
@@ -165,7 +181,17 @@ def all_shards(run_directory: Path) -> list[KnownShard]:
             found.append(KnownShard(number, place, False, row.number, row.name, row.node))
         else:
             found.append(_elsewhere(run_directory, number, row))
+    if not _is_fresh(run_directory):
+        place = run_directory / _PLACES / "unknown"
+        found.append(KnownShard(UNKNOWN, place, False, name="other nodes", is_here=False, why=NOT_KNOWN))
     return sorted(found)
+
+
+def _is_fresh(run_directory: Path) -> bool:
+    try:
+        return abs(time.time() - (run_directory / OTHERS).stat().st_mtime) < OLD_S
+    except FileNotFoundError:
+        return False
 
 
 def _elsewhere(run_directory: Path, number: int, row: OtherShard) -> KnownShard:

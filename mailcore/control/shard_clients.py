@@ -65,6 +65,9 @@ class Several(Generic[C]):
 
     def failed(self, shard: int, error: ControlError) -> ControlError:
         """Returns the error of a shard, with what it means where this node's own process asks for it."""
+        for each in self._shards:
+            if each.number == shard and each.why:
+                return NotRunning(each.why)
         is_here = any(each.is_here for each in self._shards if each.number == shard)
         if is_here or not isinstance(error, NotRunning) or error.code is not Code.UNAVAILABLE:
             return error

@@ -27,6 +27,7 @@ __all__ = ["READ_EVERY_S", "Rows"]
 
 READ_EVERY_S = 0.5
 AGAIN_S = 1.0
+WRITE_EVERY_S = 10.0  # the same again: an old file is not believed
 CLOSED = "closed"  # state of a shard without an owner and mail
 
 
@@ -41,6 +42,7 @@ class Rows:
         self._say = say
         self._run: Path = settings.run_directory
         self._written = read_others(self._run)
+        self._written_at = -WRITE_EVERY_S
         last = self._written
         self.others = last if last is not None and last.node == self.node else Others(self.node, -1, [])
 
@@ -84,7 +86,7 @@ class Rows:
         own = next((row.number for row in rows if row.name == shard_of(self._settings)), -1)
         shards = [OtherShard(row.number, row.name, row.node) for row in rows if row.state != CLOSED]
         self.others = Others(self.node, own, shards)
-        if self.others != self._written:
+        if self.others != self._written or time.monotonic() >= self._written_at + WRITE_EVERY_S:
             write_others(self._run, self.others)
-            self._written = self.others
+            self._written, self._written_at = self.others, time.monotonic()
         self._read()

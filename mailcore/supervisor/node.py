@@ -33,7 +33,7 @@ from typing import Any
 import setproctitle
 
 from mailcore.config.document import ConfigError
-from mailcore.config.known_shards import DRAINED, KnownShard, forget_others, name_of, write_known
+from mailcore.config.known_shards import DRAINED, KnownShard, doubt_others, forget_others, name_of, write_known
 from mailcore.config.settings import Settings, shard_place, shares_in
 from mailcore.config.shards import adopted, of_shard, shards_of
 from mailcore.config.values import listen_address
@@ -552,7 +552,9 @@ def main(
             refuse_shared_ports(settings)
         _open_again(settings)
         forget_taken(settings.run_directory)
-        if not settings.nodes.listen:
+        if settings.nodes.listen:
+            doubt_others(settings.run_directory)
+        else:
             forget_others(settings.run_directory)
         for name in _OF_A_QUEUE_ALONE:
             (settings.run_directory / name).unlink(missing_ok=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +12,14 @@ import pytest
 from mailcore.config.document import ConfigError
 from mailcore.config.known_shards import (
     DRAINED,
+    NOT_KNOWN,
+    OLD_S,
+    OTHERS,
     KnownShard,
     Others,
     OtherShard,
     all_shards,
+    doubt_others,
     forget_known,
     forget_others,
     known_shards,
@@ -151,6 +157,33 @@ def test_all_shards_of_the_database_are_known_wherever_they_are(tmp_path: Path) 
     ], "one that drains beside them has the number of another"  # fmt: skip
     forget_others(tmp_path)
     assert all_shards(tmp_path) == known_shards(tmp_path)
+
+
+def test_shards_of_other_nodes_that_were_not_read_lately_are_not_known(tmp_path: Path) -> None:
+    """law: silent-is-unknown."""
+    here = tmp_path / "shards"
+    unknown = KnownShard(128, tmp_path / "nodes" / "unknown", False, name="other nodes", is_here=False, why=NOT_KNOWN)
+    write_known(tmp_path, [KnownShard(0, here / "00", True, 4)])
+    doubt_others(tmp_path)
+    assert all_shards(tmp_path) == [KnownShard(0, here / "00", True, 4), unknown], "this node has just started"
+
+    rows = [OtherShard(4, "north", "a"), OtherShard(5, "south", "b")]
+    known = [
+        KnownShard(0, here / "00", True, 4, "north", "a"),
+        KnownShard(5, tmp_path / "nodes" / "05", False, 5, "south", "b", is_here=False),
+    ]
+    write_others(tmp_path, Others("a", 4, rows))
+    assert all_shards(tmp_path) == known
+    doubt_others(tmp_path)
+    assert all_shards(tmp_path) == [*known, unknown], "it starts again"
+
+    write_others(tmp_path, Others("a", 4, rows))
+    at = time.time()
+    os.utime(tmp_path / OTHERS, (at - OLD_S + 10, at - OLD_S + 10))
+    assert all_shards(tmp_path) == known
+    for old in (at - OLD_S - 1, at + OLD_S + 10):
+        os.utime(tmp_path / OTHERS, (old, old))
+        assert all_shards(tmp_path) == [*known, unknown]
 
 
 def test_names_of_processes_are_unique_on_a_node_and_those_of_the_first_shard_as_before() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailcore.config.known_shards import KnownShard
+from mailcore.config.known_shards import KnownShard, doubt_others, write_known
 from mailcore.control.client import ControlError, NotRunning, Refused
 from mailcore.control.protocol.messages import ListPage, SearchPart
 from mailcore.control.protocol.past import ListAtPart
@@ -19,6 +19,7 @@ from mailcore.control.protocol.table import OPERATIONS
 from mailcore.control.several.step import Taking
 from mailcore.control.several.steps import Session, add
 from mailcore.control.several.ways import WAYS, steps_of
+from mailcore.control.shard_clients import Several
 from mailcore.control.shard_cursor import part_of
 from mailcore.faults import Code
 from mailcore.lookup.browse import lane_order
@@ -186,6 +187,35 @@ def test_a_shard_that_is_silent_is_named_and_never_counted_as_empty() -> None:
     assert (found["messages"], found["unheard"]) == (4, ["incoming.1", "incoming.1@2", "shard 1"])
     with pytest.raises(NotRunning):
         Shards(answer, (1,)).ask("size")
+
+
+def test_while_the_shards_of_other_nodes_are_not_known_lists_say_so_and_no_change_of_all_is_made(
+    tmp_path: Path,
+) -> None:
+    """law: silent-is-unknown."""
+    write_known(tmp_path, [KnownShard(0, tmp_path / "shards" / "00", True, 4)])
+    doubt_others(tmp_path)
+    several: Several[Any] = Several(str(tmp_path / "control.sock"))
+    assert several.look()
+
+    def answer(shard: int, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if shard:
+            raise several.failed(shard, NotRunning("no process listens"))
+        queue: dict[str, Any] = {"messages": 2, "recipients": 3, "lanes": {}, "destinations": {}, "unheard": []}
+        found: dict[str, Any] = {"destinations": {}, "without_mail": {}, "queued": {}, "suspended": {}, "states": {}}
+        return queue | found | {"pid": 1, "manager": True}
+
+    shards = Shards(answer)
+    shards.known = several._shards
+    assert shards.ask("size")["unheard"] == ["another node"]
+    told = "another node does not answer, and its mail is not counted: the shards of other nodes are not known yet"
+    assert shards.ask("destinations")["unanswered"] == told
+    with pytest.raises(Refused, match="not known yet; nothing was changed in any shard; --here changes those"):
+        shards.ask("change_matching", change="hold", filter={})
+    assert not [operation for _, operation, _ in shards.asked if operation == "change_matching"]
+    here: Several[Any] = Several(str(tmp_path / "control.sock"), here=True)
+    assert here.look()
+    assert [each.number for each in here._shards] == [0]
 
 
 def test_destinations_name_a_shard_that_is_silent() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from mailcore.config.known_shards import KnownShard
+from mailcore.config.known_shards import UNKNOWN, KnownShard
 from mailcore.control.control_errors import ControlError, NotRunning, Refused
 from mailcore.control.several.step import Step
 from mailcore.faults import Code, Fault
@@ -191,6 +191,8 @@ def first_of(errors: dict[int, ControlError]) -> ControlError:
 
 def words_of(shard: int, nodes: Mapping[int, str]) -> str:
     """Returns a shard as people read it, with its node if that is another one."""
+    if shard == UNKNOWN:
+        return "another node"
     return f"shard {shard} at {nodes[shard]}" if shard in nodes else f"shard {shard}"
 
 
