@@ -16,7 +16,7 @@ import contextlib
 from collections.abc import Callable
 from typing import cast
 
-from mailcore.manager.meeting import Meeting
+from mailcore.manager.meeting import Listening, Meeting
 from mailcore.shares.election import Election
 from mailcore.shares.giver import Giver
 from mailcore.shares.messages import Answer, Ask, Welcome
@@ -45,7 +45,7 @@ class Giving:
         self._limit_of = limit_of
         self._clock = clock
         self._giver: Giver | None = None
-        self._server: asyncio.AbstractServer | None = None
+        self._server: Listening | None = None
         self._links: set[asyncio.Transport] = set()
 
     @property

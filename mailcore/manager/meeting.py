@@ -17,11 +17,18 @@ from mailcore.manager.election import LockElection
 from mailcore.shares.election import Election
 from mailcore.supervisor.listen import fitting_path, listen_on_path
 
-__all__ = ["GIVER_SOCKET", "LocalMeeting", "Meeting", "Protocols"]
+__all__ = ["GIVER_SOCKET", "Listening", "LocalMeeting", "Meeting", "Protocols"]
 
 GIVER_SOCKET = "shares.sock"
 
 Protocols = Callable[[], asyncio.Protocol]
+
+
+class Listening(Protocol):
+    """What listens until it is closed."""
+
+    def close(self) -> None:
+        """Listens no more."""
 
 
 class Meeting(Protocol):
@@ -30,7 +37,7 @@ class Meeting(Protocol):
     def elect(self, heard: Callable[[], int]) -> Election:
         """Returns the election, out of what returns the last one heard of."""
 
-    async def listen(self, loop: asyncio.AbstractEventLoop, serving: Protocols) -> asyncio.AbstractServer:
+    async def listen(self, loop: asyncio.AbstractEventLoop, serving: Protocols) -> Listening:
         """Listens as the giver. Raises OSError."""
 
     async def open(self, loop: asyncio.AbstractEventLoop, asking: Protocols, serving: Protocols) -> None:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from mailcore.config.nodes import peer_address
 from mailcore.config.settings import Settings
+from mailcore.nodes.accepting import Accepting
 from mailcore.nodes.guard import CONNECT_S, Guard, Guards
 from mailcore.nodes.parameters import address_of, node_of
 from mailcore.nodes.trust import SERVICE, Trust
@@ -65,15 +66,10 @@ class NodesMeeting:
         self._election.start()
         return self._election
 
-    async def listen(self, loop: asyncio.AbstractEventLoop, serving: Protocols) -> asyncio.AbstractServer:
+    async def listen(self, loop: asyncio.AbstractEventLoop, serving: Protocols) -> Accepting:
         """Listens for the other nodes. Raises OSError."""
         context = self.trust.context(server=True)
-        return await loop.create_server(
-            lambda: Guard(self._guards, serving()),
-            sock=listen(self._listen, shared=False),
-            ssl=context,
-            ssl_handshake_timeout=CONNECT_S,
-        )
+        return Accepting(loop, listen(self._listen, shared=False), context, lambda: Guard(self._guards, serving()))
 
     async def open(self, loop: asyncio.AbstractEventLoop, asking: Protocols, serving: Protocols) -> None:
         """Connects to the giver. Raises OSError."""

@@ -20,6 +20,7 @@ from mailcore.config.nodes import following
 from mailcore.config.settings import Settings
 from mailcore.faults import Code, Fault
 from mailcore.frames import ForClient, Response, WireError, encode
+from mailcore.nodes.accepting import Accepting
 from mailcore.nodes.guard import CONNECT_S, Guard, Guards
 from mailcore.peers.first_frame import take_frame
 from mailcore.peers.joint import Side, join
@@ -30,7 +31,7 @@ __all__ = ["FIRST_BYTES_MAX", "SERVICE", "WATCH", "Asked"]
 SERVICE = "waypost-control"  # ALPN
 WATCH = -1  # in the place of a shard
 FIRST_BYTES_MAX = 4096  # of the first frame
-CONNECTIONS_MAX = 256  # of all nodes; a client has one for each shard
+CONNECTIONS_MAX = 128  # of one node; a client has one for each shard. Beside them a node may always watch
 LOOK_S = 0.5
 
 
@@ -42,12 +43,12 @@ class Asked:
         self._run = settings.run_directory
         self._guards = guards
         self._say = say
-        self._connections: set[_NodeSide] = set()
+        self._connections: dict[str, set[_NodeSide]] = {}  # by node
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def keep_listening(self) -> None:
         """Listens, and does so again with another certificate when this node has joined again. Ends only by being cancelled."""
-        server: asyncio.AbstractServer | None = None
+        server: Accepting | None = None
         shown = b""
         trust = self._guards.trust
         while True:
@@ -55,37 +56,36 @@ class Asked:
                 if server is not None:
                     server.close()
                 try:
-                    server = await self._listen()
+                    server = self._listen()
                     shown = trust.certificate
                 except OSError as error:
                     server, shown = None, b""
                     self._say(f"{self._endpoint}, for the other nodes: {error.strerror or error}")
             await asyncio.sleep(LOOK_S)
 
-    async def _listen(self) -> asyncio.AbstractServer:
+    def _listen(self) -> Accepting:
         def guarded() -> Guard:
             side = _NodeSide(self)
             guard = Guard(self._guards, side, service=SERVICE)
             side.guard = guard
             return guard
 
-        return await asyncio.get_running_loop().create_server(
-            guarded,
-            sock=listen(self._endpoint, shared=False),
-            ssl=self._guards.trust.context(server=True, service=SERVICE),
-            ssl_handshake_timeout=CONNECT_S,
-        )
+        context = self._guards.trust.context(server=True, service=SERVICE)
+        return Accepting(asyncio.get_running_loop(), listen(self._endpoint, shared=False), context, guarded)
 
-    def added(self, side: _NodeSide) -> bool:
-        """Counts a connection. Returns False if there are too many."""
-        if len(self._connections) >= CONNECTIONS_MAX:
-            return False
-        self._connections.add(side)
-        return True
+    def added(self, side: _NodeSide, node: str) -> bool:
+        """Counts a connection of a node. Returns False if it has too many, but never for the only one that watches."""
+        of_node = self._connections.setdefault(node, set())
+        of_node.add(side)
+        is_first_watch = side.is_watched and sum(each.is_watched for each in of_node) == 1
+        return is_first_watch or len(of_node) <= CONNECTIONS_MAX
 
     def ended(self, side: _NodeSide) -> None:
         """Counts a connection no more."""
-        self._connections.discard(side)
+        for node, of_node in list(self._connections.items()):
+            of_node.discard(side)
+            if not of_node:
+                del self._connections[node]
 
     def open(self, side: _NodeSide, client: ForClient) -> None:
         """Begins to connect another node with a shard."""
@@ -124,20 +124,22 @@ class _NodeSide(Side):
         self.guard: Guard | None = None
         self._asked = asked
         self._held = bytearray()
-        self._is_open = self._is_watched = False
+        self._is_open = self.is_watched = False
+        self._waiting: asyncio.TimerHandle | None = None  # for the first frame
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        if not self._asked.added(self):
-            self.end()
+        self._waiting = asyncio.get_running_loop().call_later(CONNECT_S, self.end)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
         self._asked.ended(self)
         super().connection_lost(exc)
 
     def heard(self, data: bytes) -> None:
         """Takes the first frame; says what follows back to a node that watches."""
-        if self._is_watched and self.transport is not None:
+        if self.is_watched and self.transport is not None:
             self.transport.write(data)
             return
         self._held += data
@@ -154,15 +156,22 @@ class _NodeSide(Side):
         except WireError:
             self.end()
             return
-        self._is_open = True
-        if client.shard == WATCH:
-            self._is_watched = True
+        self._is_open, self.is_watched = True, client.shard == WATCH
+        if self._waiting is not None:
+            self._waiting.cancel()
+        node = self.guard.node
+        if not self._asked.added(self, node):
+            self.answer(
+                Fault(Code.UNAVAILABLE, f"node {node} has {CONNECTIONS_MAX} connections here, which is all that it may")
+            )
+            return
+        if self.is_watched:
             self.answer(None)
             return
         if self.transport is not None:
             self.transport.pause_reading()  # until the shard takes it
         # The name of the node is the one that its certificate has, and not what it says.
-        self._asked.open(self, msgspec.structs.replace(client, node=self.guard.node))
+        self._asked.open(self, msgspec.structs.replace(client, node=node))
 
     def answer(self, fault: Fault | None) -> None:
         """Says whether the shard is connected."""

@@ -22,6 +22,7 @@ from mailcore.config.load import load
 from mailcore.config.settings import Settings
 from mailcore.faults import FaultError
 from mailcore.nodes import joining
+from mailcore.nodes.accepting import Accepting
 from mailcore.nodes.authority import BadToken, make_authority, make_node, make_token, open_sealed, seal
 from mailcore.nodes.joining import NotJoined
 from mailcore.nodes.meeting import NodesMeeting
@@ -293,7 +294,7 @@ class Elected:
     fault: None = None
 
 
-async def served(home: Home) -> tuple[asyncio.AbstractServer, NodesMeeting, list[bytes]]:
+async def served(home: Home) -> tuple[Accepting, NodesMeeting, list[bytes]]:
     heard: list[bytes] = []
 
     class Serving(Answering):
