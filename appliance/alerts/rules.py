@@ -154,7 +154,7 @@ def _destinations(facts: Facts, found: Found, rule: str, *, of_tls: bool) -> Non
         known = _outcomes(answer, name)
         if known is not None and known.last_delivered_at is not None and not _waits(known, _last_reply(known)):
             found.gone.add(key_of(rule, name))
-    if answer.unanswered:  # what a silent shard has may be in trouble still, also if others deliver there
+    if answer.unanswered:  # its mail in a silent shard may be in trouble still, also if others deliver there
         found.holds_others = True
         found.gone.clear()
     found.causes += [_of_destination(rule, *each) for each in waiting[:CAUSES_MAX]]

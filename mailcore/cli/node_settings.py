@@ -33,7 +33,7 @@ def add_settings_command(commands: argparse._SubParsersAction[argparse.ArgumentP
         "settings",
         help=SETTINGS_HELP,
         description=f"{SETTINGS_HELP[0].upper()}{SETTINGS_HELP[1:]}. A decision is carried out within seconds while Waypost"
-        " runs here, otherwise when it starts. What is given is given only if nothing was changed at any node until then.",
+        " runs here, otherwise when it starts. --give is carried out only if nothing was changed at any node until then.",
     )
     which = command.add_mutually_exclusive_group()
     which.add_argument(

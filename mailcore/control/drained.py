@@ -48,7 +48,7 @@ def left_in(settings: Settings, *, exports: bool = False) -> str:
             if _has_deleted(control):
                 return "deleted mail that can be undeleted"
             positions = control.ask("positions", Positions)
-        # What was read, or written, between the questions is in none of the answers: then they are asked again later.
+        # Mail that was read, or written, between the questions is in neither answer: then they are asked again later.
         if not is_read or _ends(positions) != _ends(before):
             return "mail that its manager has not read"
         if exports and settings.export.enabled and not _is_exported(settings, positions):

@@ -41,7 +41,7 @@ def _of_inodes(old: Settings, new: Settings, disk: Disk) -> Iterator[KeyFault]:
 
 
 def _directories(settings: Settings) -> list[Path]:
-    """Returns those that are there: a node that has had no shard yet has none."""
+    """Returns those that are there: a node that has had no shard yet lacks both."""
     return [each for each in (settings.queue_directory, settings.spool_directory) if each.is_dir()]
 
 

@@ -25,7 +25,7 @@ Protocols = Callable[[], asyncio.Protocol]
 
 
 class Listening(Protocol):
-    """What listens until it is closed."""
+    """Listens until it is closed."""
 
     def close(self) -> None:
         """Listens no more."""

@@ -299,7 +299,7 @@ class Overrides:
         return None
 
     def _in_file(self) -> str:
-        """Returns the values of the file as texts are compared; "" if it has none. Raises OSError."""
+        """Returns the values of the file as texts are compared; "" without any. Raises OSError."""
         try:
             values, timed = in_force(*read(self.tuned.path), SUSPENDED_UNTIL, self.context.wall())
         except ValueError as error:

@@ -438,10 +438,8 @@ def wishes(shared: Shared, sought: set[str]) -> dict[str, int]:
                 rate = rate_of(name)
                 parts = wanted.get(rate, 0) + math.ceil(PARTS * demand.entries * delay / RATE_S)
                 wanted[rate] = min(PARTS, parts) if rate in sought else PARTS
-    for (
-        name,
-        delay,
-    ) in shared.rests():  # the pause passes with the part that it has, and what has not passed is waited for
+    # The pause passes with the part that it has, and what has not passed is waited for.
+    for name, delay in shared.rests():
         rate, parts = rate_of(name), min(PARTS, math.ceil(PARTS * delay / RATE_S))
         wanted.setdefault(rate, parts if rate in sought else PARTS)
     return wanted

@@ -1,7 +1,7 @@
-"""Accepts connections of other nodes by hand, so that strangers, who end in the handshake, take little memory.
+"""Accepts connections of other nodes by hand, so that programs that end in the handshake take little memory.
 
-asyncio takes a quarter of a MiB for each connection whose handshake is under way, and as many as come. Here only so many
-are under way at once; another one is closed before it costs anything.
+asyncio takes a quarter of a MiB for each connection whose handshake is under way, and as many as come. Here a bounded
+number is under way at once; another one is closed before it costs anything.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Accepting:
 
     async def _shake_hands(self, connection: socket.socket) -> None:
         try:
-            with contextlib.suppress(OSError):  # a stranger, or a node that is gone
+            with contextlib.suppress(OSError):  # another program, or a node that is gone
                 await self._loop.connect_accepted_socket(
                     self._made, connection, ssl=self._context, ssl_handshake_timeout=CONNECT_S
                 )

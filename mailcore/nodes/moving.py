@@ -150,8 +150,8 @@ def continue_drain(connection: Connection, node: str, rows: dict[str, ShardRow])
 def comes_back(row: ShardRow, node: str, state: str) -> bool:
     """Returns whether a node that drains may take a shard back that it has handed over, if its beat stands still.
 
-    The node that it was for may be gone, and no other there. Then it would be nobody's for as long as the drain lasts; its mail
-    is delivered instead, until it is placed elsewhere again.
+    The node that it was for may be gone, and no other there. Then it would have no owner for as long as the drain lasts; its
+    mail is delivered instead, until it is placed elsewhere again.
     """
     return state == DRAINING and row.node == node and row.is_released
 

@@ -15,7 +15,7 @@ A shard that was adopted from another node (``spare``) is taken over by the proc
 not ours any more, this step ends with SHARD_GONE: then another node has it.
 
 An owner that is to hand its shard over does so here, where nothing of it runs. It waits as a spare then; the node that waits
-for it takes it at once. If that does not, it is taken back after the wait, also by a node that drains.
+for it takes it at once. If that does not, it takes the shard again after the wait, also while its node drains.
 
 A database that went back in time is believed, but its mail may have been delivered since: it is held as that of a restored
 queue is, and the files here, which may have more, are put aside.

@@ -115,7 +115,7 @@ class Change:
     def newest(self) -> Newest:
         """Returns what the database has. Raises NotSealed, StoreError.
 
-        The number alone is no state: whoever has the database's password can raise it.
+        The number alone is not a state: a program with the database's password can raise it.
         """
         if self._newest is None:
             version = self._head.version

@@ -3,10 +3,10 @@
 It also writes once a second that this node lives, and asks for shards that a person has placed here. It takes a shard over by
 its row alone; the process of the node then starts a supervisor for it, whose owner step makes its files. It never takes the
 shard of this home: the owner step of the home does. A shard that is ours and whose beat stands still, because its processes
-cannot start, is taken over like any other. A node that drains takes only what it has handed over and nobody took.
+cannot start, is taken over like any other. A node that drains takes only what it has handed over and no node took.
 
-What is read for people, the settings of all nodes, and what is left of closed shards have threads and connections of their
-own (``apart``): nothing that is slow or fails there delays a takeover.
+The look for people, the settings of all nodes, and the rest of closed shards have threads and connections of their own
+(``apart``): nothing that is slow or fails there delays a takeover.
 
 Of two nodes that want the same shard one gets it: both name the epoch and the beat that they have seen.
 
@@ -237,7 +237,7 @@ def main(take: Callable[[Settings, int], None], settings: Settings, parent: int)
     # A thread with a connection of its own: a change may wait for the database, and the shards are looked at meanwhile.
     Thread(target=take, args=(settings, parent), name="settings", daemon=True).start()
     for name, words, work in (
-        ("looking", "what is shown of the nodes cannot be read now", Looking(settings).once),
+        ("looking", "the state of the nodes cannot be read for the pages now", Looking(settings).once),
         ("tidying", "closed shards cannot be tidied now", Tidying(settings).once),
     ):
         Apart(name, words, work, settings).start()

@@ -1,6 +1,6 @@
-"""Frees what is left of closed shards: from time to time, a little at once, and at one node alone.
+"""Frees the rest of closed shards: from time to time, a little at once, and at one node alone.
 
-What a node frees while it dies is freed by another one later.
+If a node dies meanwhile, another one continues later.
 """
 
 from __future__ import annotations

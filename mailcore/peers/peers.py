@@ -2,6 +2,8 @@
 
 It keeps nothing, and speaks the control protocol of neither side: it knows who asks, and where a shard is. If it ends, the
 mail of this node is shown and changed as before, and that of the others is not known for a second.
+
+Keeps law: trust-is-a-row (docs/laws.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The rows of the nodes and of their shards, read twice a second by a thread, because the database may take its time.
 
 While the database does not answer, the rows stay as they were read: a shard is asked for where it was last, for as long as the
-other node is trusted (``Trust``). A fault of our own ends the process, so that it is started again: rows that nobody reads any
+other node is trusted (``Trust``). A fault of our own ends the process, so that it is started again: rows that are not read any
 more would be believed until then, and nothing would be passed on after it.
 """
 

@@ -5,8 +5,9 @@ program: it changes once a second, and may be zero. Beside it, the window contin
 
 Laws
 - Without a share no delivery begins. All shares end at one time, unless others are given before.
-- A part of a rate, of a destination or a transport, makes the pauses longer in proportion. What of a pause has passed with
-  another part counts by that part; so over any time all queues together begin at most what the rate allows, and one more each.
+- A part of a rate, of a destination or a transport, makes the pauses longer in proportion. The share of a pause that has
+  passed with another part counts by that part; so over any time all queues together begin at most what the rate allows, and
+  one more each.
 - A queue keeps its part until its pause has passed, with or without mail: what has not passed is waited for
   when it has mail again.
 - A destination that another queue found dead is dead here, too, until the same time, or until it is said to be alive.

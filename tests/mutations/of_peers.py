@@ -23,7 +23,7 @@ MUTATIONS = [
     Mutation(
         "a node says itself what its name is",
         "mailcore/peers/asked.py",
-        "self._asked.open(self, msgspec.structs.replace(client, node=self.guard.node))",
+        "self._asked.open(self, msgspec.structs.replace(client, node=node))",
         "self._asked.open(self, client)",
         PLACE,
     ),

@@ -194,8 +194,8 @@ MUTATIONS = [
     Mutation(
         "a part of a rate is the whole rate",
         "mailcore/scheduler/destinations.py",
-        "    if one.part > 0:\n",
-        "    if False:\n",
+        "    if one.part > 0:\n        return max(",
+        "    if False:\n        return max(",
         SCHEDULER,
     ),
     Mutation(

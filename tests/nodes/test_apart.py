@@ -90,7 +90,7 @@ def test_nothing_that_is_slow_or_fails_beside_the_watch_delays_a_takeover(
         return
     assert seen.fault == "broken on purpose"
     log = (settings.log_directory / "mail.jsonl").read_text()
-    assert log.count("what is shown of the nodes cannot be read now: broken on purpose") == 1
+    assert log.count("the state of the nodes cannot be read for the pages now: broken on purpose") == 1
     assert "ZeroDivisionError" in (tmp_path / "said").read_text()
 
 

@@ -6,22 +6,17 @@ Proves law: settings-once, law: keys-stay-secret (docs/laws.md).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from mailcore.config.kept_files import Reference, kept_path
-from mailcore.config.load import load, load_managed, managed_path
+from mailcore.config.kept_files import Reference
+from mailcore.config.load import load
 from mailcore.config.managed_history import ManagedHistory, State
-from mailcore.config.settings import Settings
-from mailcore.config.settings_files import SettingsFiles
 from mailcore.config.shared_settings import MANAGED, TUNED, KindStatus, status_in
 from mailcore.config.tuned import Tuned
 from mailcore.control.access import Peer
@@ -37,126 +32,13 @@ from mailcore.log.disk import Disk
 from mailcore.manager.context import ManagerContext
 from mailcore.manager.overrides import Overrides
 from mailcore.nodes import joining
-from mailcore.nodes.decision import GIVE, TAKE, Decision, decide, decisions
+from mailcore.nodes.decision import TAKE, Decision, decide, decisions
 from mailcore.nodes.settings_store import SettingsStore
 from mailcore.nodes.taking import Taking
-from mailcore.replication.connection import Connection
-from mailcore.replication.settings_rows import read_heads, read_taken
+from mailcore.replication.settings_rows import read_taken
 from mailcore.supervisor.child import SETTINGS_NAME, store_settings
-from tests.end_to_end.appliance import free_port
-from tests.nodes.node import conninfo_of
+from tests.nodes.settings_home import FILES, LIMIT, Data, Home, Made
 from tests.replication.cluster import Cluster
-
-FILES = SettingsFiles(partial(load, look_at_certificate=False), load_managed, managed_path)
-LIMIT = "[receiver]\nrecipient_limit = {}\n"
-
-
-@dataclass
-class Home:
-    """The home of a node, and what looks at its settings."""
-
-    name: str
-    config: Path
-    settings: Settings
-    connection: Connection
-    lines: list[str] = field(default_factory=list)
-    reloads: int = 0
-    taking: Taking = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.begin()
-
-    def begin(self, disk: Disk | None = None) -> None:
-        """As after a start of the process."""
-
-        def reload() -> None:
-            self.reloads += 1
-            store_settings(load(self.config), self.settings.run_directory / SETTINGS_NAME)
-
-        kept = KeptStore(self.settings.home)
-        self.taking = Taking(
-            self.settings, FILES, kept, faults=faults_here, say=self.lines.append, reload=reload, disk=disk
-        )
-
-    def look(self) -> KindStatus:
-        """Until nothing is left to do: what is known of the managed settings then."""
-        return self.look_at(MANAGED)
-
-    def look_at(self, kind: str) -> KindStatus:
-        for _ in range(4):
-            self.taking.look(self.connection)
-        return self.status(kind)
-
-    def status(self, kind: str) -> KindStatus:
-        status = status_in(self.settings.run_directory)
-        assert status is not None
-        return status.kinds[kind]
-
-    @property
-    def managed(self) -> Path:
-        return self.settings.home / "managed.toml"
-
-    @property
-    def text(self) -> str:
-        return self.managed.read_text() if self.managed.exists() else ""
-
-    @property
-    def store(self) -> SettingsStore:
-        return SettingsStore(self.settings)
-
-    def change(self, text: str, kind: str = MANAGED, who: str = "alice") -> State:
-        """As the process that makes a change, which is killed behind the commit."""
-        with self.store.changing(kind) as change:
-            return change.write(State("0" * 16, time.time(), who, "a reason", [], text, node=self.name))
-
-    def give(self, kind: str = MANAGED, why: str = "") -> None:
-        """As waypost node settings --give."""
-        decide(self.settings, kind, Decision(GIVE, "dora", why, read_heads(self.connection).get(kind, 0)))
-
-    def edit(self, text: str) -> None:
-        self.managed.write_text(text)
-
-    def history(self) -> list[State]:
-        return ManagedHistory(self.settings.home, Disk()).read()[0]
-
-    def limit(self) -> int:
-        return load(self.config).receiver.recipient_limit
-
-
-Data = bytes | bytearray | memoryview
-
-
-class Made(Protocol):
-    def __call__(self, name: str, *, joins: bool = True) -> Home: ...
-
-
-@pytest.fixture
-def made(cluster: Cluster, tmp_path: Path) -> Iterator[Made]:
-    homes: list[Home] = []
-
-    def make(name: str, *, joins: bool = True) -> Home:
-        own = tmp_path / name
-        for below in ("home", "home/run", "home/log", "home/queue", "home/spool"):
-            (own / below).mkdir(parents=True, exist_ok=True)
-        config = own / "waypost.toml"
-        config.write_text(
-            f'home = "home"\n[nodes]\ndatabase = "{conninfo_of(cluster)}"\nnode = "{name}"\n'
-            f'listen = "127.0.0.1:{free_port()}"\n'
-        )
-        settings = load(config)
-        store_settings(settings, settings.run_directory / SETTINGS_NAME)
-        home = Home(name, config, settings, cluster.connect())
-        if joins and homes:
-            joining.join(settings, joining.add(homes[0].settings, name, 5))
-        elif joins:
-            joining.begin(settings, again=False)
-        homes.append(home)
-        return home
-
-    yield make
-    for home in homes:
-        home.connection.close()
-
 
 # -- a change comes to all nodes
 
@@ -549,71 +431,7 @@ def test_a_database_of_an_earlier_time_is_not_believed(made: Made, cluster: Clus
     assert a.limit() == 33
 
 
-# -- another authority
-
 SIGNED = '[[dkim]]\ndomain = "example.org"\nselector = "s"\nkey = "{}"\n'
-
-
-async def test_law_settings_behind_another_authority_one_node_gives_and_all_take(made: Made) -> None:
-    """Kept files and older states were sealed by the authority before."""
-    a, b, c = made("a"), made("b"), made("c", joins=False)
-    key = give_signed(a)
-    for home in (a, b):
-        assert home.look() == KindStatus(version=3, newest=3)
-    joining.begin(a.settings, again=True)
-    assert "was not written by a node of this authority" in a.look().trouble
-    for kind in (MANAGED, TUNED):
-        a.give(kind)
-    assert a.look() == KindStatus(version=4, newest=4)
-    joining.join(c.settings, joining.add(a.settings, "c", 5))
-    assert c.look() == KindStatus(version=4, newest=4)
-    assert (c.text, c.reloads) == (SIGNED.format(key), 1)
-    assert kept_path(c.settings.home, key).read_bytes() == kept_path(a.settings.home, key).read_bytes()
-    assert [each.version for each in c.history()] == [4]
-    await manage(a, 55)
-    await manage(a, 56)
-    joining.join(b.settings, joining.add(a.settings, "b", 5))
-    for home in (a, b, c):
-        assert home.look() == KindStatus(version=6, newest=6)
-        assert home.limit() == 56
-
-
-def test_settings_of_an_authority_before_do_not_win(made: Made) -> None:
-    a, b = made("a"), made("b")
-    a.look()
-    a.change(LIMIT.format(33))
-    for home in (a, b):
-        home.look()
-    joining.begin(a.settings, again=True)
-    a.edit(LIMIT.format(44))
-    a.give()
-    assert a.look() == KindStatus(version=3, newest=3)
-    joining.join(b.settings, joining.add(a.settings, "b", 5))
-    trouble = b.look().trouble
-    assert "--take managed takes version 3 over, and --give would undo it" in trouble, trouble
-    assert b.limit() == 33
-    decide(b.settings, MANAGED, Decision(TAKE, "dora"))
-    for home in (a, b):
-        assert home.look() == KindStatus(version=3, newest=3)
-        assert home.limit() == 44
-
-
-async def test_a_kept_file_of_an_authority_before_is_given_again_with_the_change_that_names_it(made: Made) -> None:
-    a, c = made("a"), made("c", joins=False)
-    key = give_signed(a)
-    a.look()
-    a.change(LIMIT.format(33))
-    a.look()
-    joining.begin(a.settings, again=True)
-    a.give()
-    a.look()
-    joining.join(c.settings, joining.add(a.settings, "c", 5))
-    c.look()
-    with a.store.changing(MANAGED) as change:
-        change.keep(key, kept_path(a.settings.home, key).read_bytes())
-        change.write(State("0" * 16, 1.0, "alice", "", [], SIGNED.format(key), node="a"))
-    assert c.look().trouble == ""
-    assert c.text == SIGNED.format(key)
 
 
 def give_signed(home: Home) -> Reference:
@@ -630,72 +448,6 @@ def give_signed(home: Home) -> Reference:
 
 
 # -- who writes and reads the rows
-
-
-def test_law_keys_what_the_database_has_is_neither_read_nor_made_without_the_authority(
-    made: Made, cluster: Cluster
-) -> None:
-    a, b = made("a"), made("b")
-    for home in (a, b):
-        home.look()
-    key = KeptStore(a.settings.home).put("dkim", "s._domainkey.example.org", b"a private key")
-    with a.store.changing(MANAGED) as change:
-        change.keep(key, b"a private key")
-        text = f'[[dkim]]\ndomain = "example.org"\nselector = "s"\nkey = "{key}"\n'
-        change.write(State("0" * 16, 1.0, "alice", "", [], text, node="a"))
-    rows = cluster.primary.sql("select encode(sealed, 'escape') from waypost.settings_state")
-    rows += cluster.primary.sql("select encode(sealed, 'escape') from waypost.kept_file")
-    assert rows
-    assert not any(word in str(rows) for word in ("private key", "example.org", "alice"))
-    b.look()
-    assert kept_path(b.settings.home, key).read_bytes() == b"a private key"
-    cluster.primary.sql("update waypost.settings_state set sealed = 'made' where kind = 'managed' and version = 2")
-    cluster.primary.sql("insert into waypost.settings_state values ('managed', 3, 'x', 'made')")
-    cluster.primary.sql("update waypost.settings set version = 3 where kind = 'managed'")
-    before = b.text
-    assert "was not written by a node of this authority" in b.look().trouble
-    assert b.text == before
-
-
-def test_law_settings_a_state_does_not_count_at_another_version(made: Made, cluster: Cluster) -> None:
-    a = made("a")
-    a.look()
-    a.change(LIMIT.format(33))
-    a.look()
-    a.change(LIMIT.format(34))
-    a.look()
-    cluster.primary.sql(
-        "insert into waypost.settings_state select kind, 4, change, sealed from waypost.settings_state"
-        " where kind = 'managed' and version = 2"
-    )
-    cluster.primary.sql("update waypost.settings set version = 4 where kind = 'managed'")
-    assert "was not written by a node of this authority" in a.look().trouble
-    assert a.limit() == 34
-
-
-@pytest.mark.parametrize("kind", [MANAGED, TUNED])
-def test_law_settings_a_number_without_a_state_empties_nothing(made: Made, cluster: Cluster, kind: str) -> None:
-    """Whoever has the database's password can raise the number, and remove states."""
-    a, b = made("a"), made("b")
-    text = LIMIT.format(33) if kind == MANAGED else '["smtp"]\nprocess_limit = 7\n'
-    path = "managed.toml" if kind == MANAGED else "tuned.toml"
-    a.look()
-    a.change(text, kind)
-    for home in (a, b):
-        home.look()
-    cluster.primary.sql(f"update waypost.settings set version = version + 1 where kind = '{kind}'")
-    for home in (a, b):
-        home.look()
-        assert "the database lacks version 3" in home.status(kind).trouble
-        assert (home.settings.home / path).read_text().endswith(text)
-        assert home.store.notes().versions[kind] == 2
-    with pytest.raises(FaultError, match="the database lacks version 3"), a.store.changing(kind) as change:
-        _ = change.newest
-    a.give(kind)
-    for home in (a, b):
-        home.look()
-        assert home.status(kind) == KindStatus(version=4, newest=4)
-        assert (home.settings.home / path).read_text().endswith(text)
 
 
 def test_a_node_that_is_not_in_takes_and_changes_nothing(made: Made) -> None:
