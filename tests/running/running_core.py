@@ -22,7 +22,7 @@ import msgspec
 
 from mailcore.control.async_client import AsyncControlClient
 from mailcore.control.client import ControlError
-from mailcore.faults import Fault
+from mailcore.faults import Code, Fault
 from mailcore.lab.arrival import Arrival
 from mailcore.lab.lab import Lab
 from tests.end_to_end.appliance import Appliance, alive
@@ -119,9 +119,16 @@ class RunningCore(Appliance):
         return await self.control.call(operation, arguments, why=why)
 
     async def order(self, operation: str, queue_id: str, why: str = "", **arguments: Any) -> None:
-        """A change to one message, which must succeed."""
-        answer = await self.ask(operation, why, queue_ids=[queue_id], **arguments)
-        assert (answer["changed"], answer["errors"]) == (1, {})
+        """A change to one message, which must succeed. One that is moving at this moment is asked for again, as it says."""
+        answer: Any = None
+
+        async def answered() -> bool:
+            nonlocal answer
+            answer = await self.ask(operation, why, queue_ids=[queue_id], **arguments)
+            return all(each["code"] != Code.BUSY for each in answer["errors"].values())
+
+        await self.eventually(answered, f"{queue_id} to rest")
+        assert (answer["changed"], answer["errors"]) == (1, {}), answer
 
     async def insist(self, action: Callable[[], Awaitable[Any]]) -> Any:
         """Asks until there is an answer: a process may have just been killed, or the machine is slow."""

@@ -201,7 +201,7 @@ def test_a_destination_is_suspended_and_resumed() -> None:
         {"destination": DESTINATION, "until": suspended["until"]}, {"destination": DESTINATION, "until": None},
     ]  # fmt: skip
     assert forever["until"] is None
-    assert resumed == {"destination": DESTINATION, "still_suspended_by": None}
+    assert resumed == {"destination": DESTINATION, "still_suspended_by": None, "unanswered": ""}
     entries = Entry.objects.filter(action__startswith="destination.").order_by("pk")
     assert [(each.action, each.token) for each in entries] == [
         ("destination.suspend", "a program"), ("destination.suspend", "a program"), ("destination.resume", "a program"),
