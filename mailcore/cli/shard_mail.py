@@ -26,7 +26,7 @@ from mailcore.nodes import kept
 from mailcore.nodes.closing import close
 from mailcore.nodes.opening import open_or_make
 from mailcore.nodes.parameters import parameters_of, shard_of
-from mailcore.nodes.taking_in import CannotTakeIn, Source, Taken, abandon, aside_source, copied_shard, take_in
+from mailcore.nodes.taking_in import Source, Taken, abandon, aside_source, copied_shard, take_in
 from mailcore.queue.reserved_time import ReservedTooNew
 from mailcore.queue.restored import RestoredDamaged
 from mailcore.replication.connection import Connection
@@ -249,9 +249,6 @@ def _with_database(
                 return DONE, work(connection, findings.system)
             finally:
                 connection.close()
-    except CannotTakeIn as error:
-        complain_fault(error.fault)
-        return NOT_DONE, None
     except StoreError as error:
         complain_fault(error.fault)
         return NOT_RUNNING, None

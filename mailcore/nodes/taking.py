@@ -9,7 +9,7 @@ this node, and lets it come into force as a change made here would: by a reload,
 - What this node runs with is compared with the file after each change, too, so that a reload that was refused is written down.
 - The first node that is in gives what it has, with its history, if the database has nothing.
 
-Nothing here depends on the order in which a killed process has done its work: each look compares what is there.
+The order in which a killed process has done its work does not matter: each look compares the files with the database.
 """
 
 from __future__ import annotations

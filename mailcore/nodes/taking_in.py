@@ -374,8 +374,8 @@ class _TakingIn:
         except ServerError as error:
             raise CannotTakeIn(
                 f"The database refused it: {error.fault.message}. The mail is still that of this disk, and nothing here has"
-                f" changed. When the database has room, give {self._source.command} again; with --abandon it gives up and frees"
-                " what is there.",
+                f" changed. When the database has room, give {self._source.command} again; with --abandon it gives up and"
+                " frees the space in the database.",
                 code=Code.UNAVAILABLE,
             ) from None
         return batch.bytes

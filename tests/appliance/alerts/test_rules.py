@@ -255,7 +255,7 @@ def test_while_a_shard_is_silent_no_alert_about_a_destination_ends() -> None:
     found = {each.rule: each for each in judge(facts(destinations=answer), Alerts())}["destination_dead"]
     assert found.holds_others
     assert not found.gone
-    assert [cause.key for cause in found.causes] == ["destination_dead:smtp:dead.example"], "what is known is told"
+    assert [cause.key for cause in found.causes] == ["destination_dead:smtp:dead.example"], "the known one stays open"
 
 
 def test_many_dead_destinations_are_few_alerts() -> None:

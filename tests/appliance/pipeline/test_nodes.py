@@ -177,7 +177,7 @@ def _other_days(copy: Copy) -> None:
 
 
 def _not_exported_yet(copy: Copy) -> None:
-    """The node of shard 1 is gone since the last hour, and nobody has counted it since."""
+    """The node of shard 1 is gone since the last hour, and no node has counted the shard since."""
     last = sorted((copy.events(1) / "cuts").glob("*.json"))[-1]
     last.unlink()
     sorted((copy.events(1) / "dt=2026-11-20").glob("journal.*.parquet"), key=_begin)[-1].unlink()
