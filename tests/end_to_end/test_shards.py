@@ -142,7 +142,7 @@ async def test_a_home_with_mail_gets_more_shards_and_then_fewer_and_all_mail_lea
         tuned = [read_tuned(core.home / place / "tuned.toml") for place in ("", "shards/01")]
         assert tuned[0] == tuned[1] != ({}, {})
         first, second = await core.send_to(0, "first@any.example"), await core.send_to(1, "second@any.example")
-        await core.ask_shard(1, "hold", queue_ids=[await core.send_to(1, "held@any.example")])
+        await core.order_shard(1, "hold", await core.send_to(1, "held@any.example"))
         sent = len([line for line in core.log() if line["event"] == "accepted"])
         core.stop()
         core.set_shards(1)
@@ -161,7 +161,7 @@ async def test_a_home_with_mail_gets_more_shards_and_then_fewer_and_all_mail_lea
         await asyncio.sleep(7.0)  # longer than between two looks: what is held is mail, too
         assert not mark.exists()
         (held,) = (await core.ask_shard(1, "list"))["items"]
-        assert (await core.ask_shard(1, "release", queue_ids=[held["queue_id"]]))["changed"] == 1
+        await core.order_shard(1, "release", held["queue_id"])
         await eventually(mark.exists, "the mark of a drained shard")
         assert len(recipients_of(lab.messages)) == sent + 10
         await core.again()

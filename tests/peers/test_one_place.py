@@ -206,13 +206,14 @@ async def test_a_shard_that_moves_is_in_a_list_once(nodes: Joined) -> None:
 
 
 ASKS = """
-import os, sys
+import json, os, sys
+from mailcore.control.client import ControlClient, ControlError
+import mailcore.control.protocol.table
+# All modules are loaded by now: the interpreter may be in a directory that only root may read.
 os.chdir(sys.argv[1])
 os.setgroups([])
 os.setregid({nobody}, {nobody})
 os.setreuid({nobody}, {nobody})
-from mailcore.control.client import ControlClient, ControlError
-import json
 for operation, arguments in json.loads(sys.argv[2]):
     with ControlClient("other.sock", who="root") as client:
         try:
@@ -225,8 +226,6 @@ for operation, arguments in json.loads(sys.argv[2]):
 async def as_nobody(directory: Path, *asked: tuple[str, dict[str, Any]]) -> list[Any]:
     """What a user without rights is answered over the socket other.sock of a directory."""
     program = ASKS.format(nobody=NOBODY)
-    # The environment's interpreter may be in a directory of root's own; its modules are loaded before the rights are given up.
-    program = "import mailcore.control.client, mailcore.control.protocol.table\n" + program
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", program, str(directory), json.dumps(asked), cwd=ROOT, stdout=asyncio.subprocess.PIPE
     )

@@ -119,12 +119,16 @@ class RunningCore(Appliance):
         return await self.control.call(operation, arguments, why=why)
 
     async def order(self, operation: str, queue_id: str, why: str = "", **arguments: Any) -> None:
-        """A change to one message, which must succeed. One that is moving at this moment is asked for again, as it says."""
+        """A change to one message, which must succeed."""
+        await self._until_changed(queue_id, lambda: self.ask(operation, why, queue_ids=[queue_id], **arguments))
+
+    async def _until_changed(self, queue_id: str, asked: Callable[[], Awaitable[Any]]) -> None:
+        """Asks again while the message is moving, as the answer says."""
         answer: Any = None
 
         async def answered() -> bool:
             nonlocal answer
-            answer = await self.ask(operation, why, queue_ids=[queue_id], **arguments)
+            answer = await asked()
             return all(each["code"] != Code.BUSY for each in answer["errors"].values())
 
         await self.eventually(answered, f"{queue_id} to rest")

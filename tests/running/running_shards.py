@@ -55,6 +55,10 @@ class RunningShards(RunningCore):
         finally:
             await client.close()
 
+    async def order_shard(self, number: int, operation: str, queue_id: str) -> None:
+        """A change to one message of this shard, which must succeed."""
+        await self._until_changed(queue_id, lambda: self.ask_shard(number, operation, queue_ids=[queue_id]))
+
     async def _answers(self) -> bool:
         if not self.numbers():
             return await super()._answers()
