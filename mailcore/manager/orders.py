@@ -95,6 +95,9 @@ class Orders:
                 continue
             if started is None and fit.active is not None:
                 moving.append(fit.active)
+            if operation == "retry":  # once a request: one that does not live is dead again after a few tries
+                for destination in fit.destinations - destinations:
+                    self.context.scheduler.try_now(destination, self.context.now())
             answer.changed += 1
             if answer.changed % TURN == 0:  # mail tried so far goes out meanwhile
                 self.context.go_on()

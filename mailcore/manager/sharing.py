@@ -294,7 +294,7 @@ class Sharing:
             self._shared.hear_alive(name)
         for name, dead in message.dead.items():
             if name not in self._alive:
-                self._shared.hear_dead(name, now + dead.left_s, dead.reason)
+                self._shared.hear_dead(name, now + dead.left_s, dead.reason, now)
         for old in [each for each in self._dead if each <= round_]:
             del self._dead[old]
         self._give()

@@ -111,7 +111,7 @@ class Destinations:
     def succeeded(self, destination: Destination, now: float) -> None:
         """Updates the window after a delivery without connection or handshake failure; revives a dead destination and
         its transport. The delivery still counts as busy."""
-        self._revive_transport(destination.transport)
+        self.revive_transport(destination.transport)
         if destination.dead_until is None:
             destination.window.succeeded(destination.busy, destination.parameters, destination.limit)
         else:
@@ -123,7 +123,7 @@ class Destinations:
     def failed(self, destination: Destination, reply: str, now: float) -> None:
         """Updates the window after a delivery that failed to connect, to be greeted, to say EHLO, or to complete the
         handshake; the destination may become dead."""
-        self._revive_transport(destination.transport)  # it could try
+        self.revive_transport(destination.transport)  # it could try
         destination.site_failures += 1
         destination.reason = reply
         if destination.dead_until is None:
@@ -179,11 +179,12 @@ class Destinations:
         if transport.dead_until is None:
             transport.deaths += 1
             transport.dead_until = now + self.tuning.globals.transport_retry_time
-            self.timetable.at(transport, "dead_until", self._revive_transport)
+            self.timetable.at(transport, "dead_until", self.revive_transport)
             for destination in transport.destinations.values():
                 self.condemn(destination)
 
-    def _revive_transport(self, transport: Transport) -> None:
+    def revive_transport(self, transport: Transport) -> None:
+        """Revives a transport that is dead after a local error: its time has passed, it could try, or a person wants it to."""
         transport.dead_until = None
 
     # -- rate delays

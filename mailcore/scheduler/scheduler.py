@@ -307,9 +307,23 @@ class Scheduler:
         touched = self._tuned(scope)
         if parameter == SUSPENDED_UNTIL and self.tuning.get(scope, parameter) is None:
             for destination in touched:
-                if destination.dead_until is not None and self._destinations.shared is not None:
-                    self._destinations.shared.alive.add(destination.name)
-                self._destinations.revive(destination)
+                self._resume(destination)
+
+    def try_now(self, destination: str, now: float) -> None:
+        """Revives a dead destination, and its transport, because a person wants mail tried now. That another queue found it
+        dead before is not believed, also if this one hears of it later."""
+        self._timetable.run(now)
+        if self._destinations.shared is not None:
+            self._destinations.shared.insist(destination, now)
+        known = self._destinations.known(destination)
+        if known is not None:
+            self._destinations.revive_transport(known.transport)
+            self._resume(known)
+
+    def _resume(self, destination: Destination) -> None:
+        if destination.dead_until is not None and self._destinations.shared is not None:
+            self._destinations.shared.alive.add(destination.name)
+        self._destinations.revive(destination)
 
     def share(self, news: Callable[[], None]) -> Shared:
         """Begins to share the limits of destinations with other queues. Returns what gives shares; none begins without one."""

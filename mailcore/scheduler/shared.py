@@ -10,7 +10,8 @@ Laws
   one more each.
 - A queue keeps its part until its pause has passed, with or without mail: what has not passed is waited for
   when it has mail again.
-- A destination that another queue found dead is dead here, too, until the same time, or until it is said to be alive.
+- A destination that another queue found dead is dead here, too, until the same time, or until it is said to be alive. When a
+  person retries mail for it, it is tried in each queue that has some.
 
 Keeps law: shares-within-limit (docs/laws.md).
 """
@@ -27,6 +28,8 @@ from mailcore.scheduler.timetable import Timetable
 __all__ = ["UNKNOWN", "Demand", "Share", "Shared"]
 
 UNKNOWN = -1  # connections of a destination that no answer has named yet
+INSISTED_S = 3.0  # each queue asks once a second, and has heard by then what a person wants
+INSISTED_MAX = 10_000
 
 
 class Share(NamedTuple):
@@ -90,6 +93,9 @@ class Shared:
         self.idle: set[str] = set()  # have no mail any more; the caller empties it
         self.found_dead: set[str] = set()  # by this queue; some may live again
         self.alive: set[str] = set()  # a delivery or a person said so; the caller empties it
+        self._insisted: dict[
+            str, float
+        ] = {}  # destinations that a person wants tried -> until when no other queue is believed
 
     # -- told by the scheduler
 
@@ -209,8 +215,18 @@ class Shared:
                 found[name] = max(0.0, destination.dead_until - now), destination.reason
         return found
 
-    def hear_dead(self, name: str, until: float, reason: str) -> None:
-        """Makes a destination dead that another queue found dead."""
+    def insist(self, name: str, now: float) -> None:
+        """Believes no other queue for a while that a destination is dead."""
+        if name not in self._insisted and len(self._insisted) >= INSISTED_MAX:
+            self._insisted = {each: until for each, until in self._insisted.items() if until > now}
+        if len(self._insisted) < INSISTED_MAX:
+            self._insisted[name] = now + INSISTED_S
+
+    def hear_dead(self, name: str, until: float, reason: str, now: float) -> None:
+        """Makes a destination dead that another queue found dead; if a person wants it tried, it says that it is alive."""
+        if self._insisted.get(name, now) > now:
+            self.alive.add(name)
+            return
         destination = self._owner.known(name)
         if destination is not None and destination.dead_until is None and until < math.inf:
             destination.reason = reason

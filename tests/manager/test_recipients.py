@@ -330,14 +330,27 @@ async def test_a_retry_of_all_leaves_scheduled_mail_alone_unless_it_is_asked_for
         await core.until_empty()
 
 
-async def test_a_retry_says_that_its_destination_is_dead(tmp_path: Path) -> None:
+async def test_a_retry_tries_a_destination_that_is_dead(tmp_path: Path) -> None:
+    """It would be deferred again without an attempt, for a longer time, although its next hop is back."""
     async with Lab(["dead_for(86400):127.0.0.1:0"]) as lab, running(tmp_path, lab, LONG) as core:
         await core.ask("suspend", destination=route_to(lab, 0))
         ids = [await core.send(f"r{number}@one.example") for number in range(20)]
         await core.ask("resume", destination=route_to(lab, 0))
         for queue_id in ids:
             await core.until_in(queue_id, "retry.60")
-        made = await core.ask("change_matching", change="retry", filter={"recipient": "r3@one.example"})
-        assert (made["changed"], made["dead"]) == (1, [route_to(lab, 0)])
+        await lab.hops[0].set_behaviour("accept")
+        assert await dead(core, route_to(lab, 0))
         made = await core.ask("hold", queue_ids=[ids[5]])
         assert (made["changed"], made["dead"]) == (1, [])
+        assert await dead(core, route_to(lab, 0)), "another change does not revive it"
+        made = await core.ask("change_matching", change="retry", filter={"recipient": "r3@one.example"})
+        assert (made["changed"], made["dead"]) == (1, [])
+        await core.until_removed(ids[3])
+        await core.order("release", ids[5])
+        await core.ask("change_matching", change="retry", filter={})
+        await core.until_empty()
+
+
+async def dead(core: RunningCore, destination: str) -> bool:
+    states = (await core.ask("destinations"))["states"]
+    return any(state == "dead" for state, _ in states.get(destination, ()))

@@ -6,12 +6,16 @@ does not have delays.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.appliance import free_port
+from mailcore.lab.lab import Lab
+from tests.end_to_end.appliance import alive, free_port
+from tests.eventually import eventually
 from tests.nodes.joined import joined
 from tests.peers.test_one_place import WAITING, ids_of, listed, sees
 from tests.replication.cluster import Cluster
@@ -60,3 +64,24 @@ async def test_each_line_of_the_contract_on_three_nodes(own_cluster: Cluster, tm
         await a.does("queue", "delay", late, "--until", "+2h", "--why", "later")
         (item,) = [each for each in await listed(b) if each["queue_id"] == late]
         assert item["state"] == "delayed", item
+
+        # flush: the wait is over for all that match, and for one that a person has delayed when it is named
+        async with Lab([f"accept:127.0.0.1:{sink.port}"]) as lab:
+            await b.does("queue", "retry", "--all", "--yes", "--why", "the next hop is back")
+            # dequeue: each message by one server, once
+            await eventually(lambda: len(lab.messages) == 3 * EACH - 1, lambda: f"{len(lab.messages)} came")
+            await a.does("queue", "retry", late, "--why", "now")
+            await eventually(lambda: len(lab.messages) == 3 * EACH, lambda: f"{len(lab.messages)} came")
+            await sees(c, 0, shards=3)
+        assert sorted(each.recipients[0] for each in lab.messages) == sorted(
+            f"{name}{number}@example.org" for name in "abc" for number in range(EACH)
+        )
+
+        # a server is lost with its disk: its mail is listed, changed and delivered by the others
+        await nodes.accept("b", EACH)
+        await sees(a, EACH, shards=3)
+        processes = b.kill_all()
+        await eventually(lambda: not any(map(alive, processes.values())), "b to be gone")
+        await asyncio.to_thread(shutil.rmtree, b.home)
+        await sees(a, EACH, shards=3)
+        assert len(ids_of(await listed(c), "b@")) == EACH

@@ -12,7 +12,7 @@ import pytest
 from mailcore.scheduler.entry import Entry
 from mailcore.scheduler.parameters import Parameters, TransportParameters
 from mailcore.scheduler.scheduler import Scheduler
-from mailcore.scheduler.shared import Demand, Share, Shared
+from mailcore.scheduler.shared import INSISTED_S, Demand, Share, Shared
 
 NAME = "smtp:example.org"
 
@@ -289,7 +289,7 @@ def test_a_delivery_that_was_under_way_says_that_it_lives() -> None:
     queue.accept(3)
     queue.shared.give({NAME: Share(5)}, 1e9, 0.0)
     (entry,) = queue.begin(0.0)
-    queue.shared.hear_dead(NAME, 300.0, "refused elsewhere")
+    queue.shared.hear_dead(NAME, 300.0, "refused elsewhere", 0.0)
     assert queue.state == "dead"
     assert queue.shared.deaths(1.0) == {}, "another one has found it"
     queue.end(entry, 1.0)
@@ -306,8 +306,8 @@ def test_a_person_says_that_it_lives() -> None:
 def test_mail_for_what_another_found_dead_is_put_off_without_a_try() -> None:
     queue = Queue()
     queue.accept(1)
-    queue.shared.hear_dead(NAME, 300.0, "refused elsewhere")
-    queue.shared.hear_dead(NAME, 400.0, "refused again")
+    queue.shared.hear_dead(NAME, 300.0, "refused elsewhere", 0.0)
+    queue.shared.hear_dead(NAME, 400.0, "refused again", 0.0)
     deferral = queue.scheduler.defer(1.0)
     assert deferral is not None
     assert deferral.reason == "refused elsewhere"
@@ -315,6 +315,27 @@ def test_mail_for_what_another_found_dead_is_put_off_without_a_try() -> None:
     assert queue.scheduler.is_dead(NAME)
     queue.begin(300.0)
     assert not queue.scheduler.is_dead(NAME), "the first end counts"
+
+
+def test_what_a_person_wants_tried_is_tried_whatever_another_found_before() -> None:
+    """A retry comes to each queue by itself; one hears of a death only when it asks for its share of the mail."""
+    queue = Queue()
+    queue.scheduler.try_now(NAME, 0.0)
+    queue.accept(1)
+    queue.shared.give({NAME: Share(1)}, 1e9, 0.0)
+    queue.shared.hear_dead(NAME, 300.0, "refused elsewhere", 0.5)
+    assert not queue.scheduler.is_dead(NAME)
+    assert queue.shared.alive == {NAME}, "the others hear of it"
+    assert len(queue.begin(0.5)) == 1
+    queue.shared.hear_dead(NAME, 300.0, "refused elsewhere", 0.5 + INSISTED_S)
+    assert queue.scheduler.is_dead(NAME), "a later one is believed"
+
+
+def test_a_retry_revives_what_this_queue_found_dead() -> None:
+    queue = found_dead()
+    queue.scheduler.try_now(NAME, 1.0)
+    assert queue.shared.alive == {NAME}
+    assert len(queue.begin(1.0)) == 1
 
 
 def test_what_another_knows_to_live_is_tried_again() -> None:
