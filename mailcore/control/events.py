@@ -12,11 +12,11 @@ from typing import Any
 from mailcore.control.operations import Answers
 from mailcore.control.protocol.events import EventBatch, EventsArguments
 from mailcore.control.session import Session
-from mailcore.control.shard_cursor import part_of
+from mailcore.control.shard_cursor import PREFIX, parts_in
 from mailcore.control.view import View
 from mailcore.faults import Code, FaultError
 from mailcore.lookup.browse import CursorError
-from mailcore.lookup.feed import OLDEST, Batch, Chosen, Feed
+from mailcore.lookup.feed import Batch, Chosen, Feed
 
 __all__ = ["EventAnswers"]
 
@@ -47,7 +47,7 @@ class EventAnswers:
         )
         loop = asyncio.get_running_loop()
         until = loop.time() + arguments.wait_s
-        after, lost = part_of(arguments.after, 0, OLDEST), list[str]()
+        after, lost = self._own(arguments.after), list[str]()
         while True:
             stamp = self._feed.stamp()
             batch = await self._view.in_thread(self._read, after, chosen, arguments)
@@ -61,6 +61,15 @@ class EventAnswers:
             while self._feed.stamp() == stamp and loop.time() < until:  # noqa: ASYNC110 - no process tells of it
                 await asyncio.sleep(min(LOOK_S, max(0.0, until - loop.time())))
         yield EventBatch(events=batch.events, start=batch.start, cursor=batch.cursor, more=batch.more, lost=lost)
+
+    def _own(self, after: str) -> str:
+        """Returns this queue's part of a cursor that was answered while there were others beside it."""
+        if not after.startswith(PREFIX):
+            return after
+        try:
+            return self._feed.own_of(list(parts_in(after).values()))
+        except ValueError:
+            return after  # ``read`` refuses it
 
     def _read(self, after: str, chosen: Chosen, arguments: EventsArguments) -> Batch:
         try:

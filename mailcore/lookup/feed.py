@@ -11,13 +11,14 @@ Keeps law: feed-misses-nothing (docs/laws.md).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
 from mailcore.faults import Code, FaultError
 
-__all__ = ["KINDS", "NOW", "OLDEST", "Batch", "Chosen", "Event", "EventsGone", "Feed"]
+__all__ = ["KINDS", "NOW", "OLDEST", "Batch", "Chosen", "Event", "EventsComeLater", "EventsGone", "Feed"]
 
 KINDS = ("accepted", "delivered", "deferred", "bounced", "expired", "deleted")
 OLDEST = "oldest"  # instead of a cursor: the first event that is kept
@@ -28,6 +29,15 @@ class EventsGone(FaultError):
     """Events behind a cursor are not kept any more, or cannot be read: nothing is left out without saying so."""
 
     default = Code.NOT_FOUND
+
+
+class EventsComeLater(FaultError):
+    """Events behind a cursor are in the database, and not here yet."""
+
+    default = Code.UNAVAILABLE
+
+    def __init__(self) -> None:
+        super().__init__("event files of this shard are still being fetched from the database; ask again")
 
 
 class Event(msgspec.Struct, kw_only=True, frozen=True):
@@ -95,8 +105,12 @@ class Feed(Protocol):
     def read(self, after: str, chosen: Chosen, limit: int, *, past_lost: bool = False) -> Batch:
         """Returns events behind a cursor, or behind OLDEST or NOW. It stops after a while, perhaps without any.
 
-        ``past_lost``: passes over what is not kept, and says so. Raises EventsGone, CursorError, OSError.
+        ``past_lost``: passes over what is not kept, and says so. Raises EventsGone, EventsComeLater, CursorError,
+        OSError.
         """
+
+    def own_of(self, cursors: Sequence[str]) -> str:
+        """Returns the cursor of this log; the first, which ``read`` refuses, if none is. ``cursors``: those of several logs."""
 
     def stamp(self) -> object:
         """Returns what changes when there may be more events; it costs a look at one file."""

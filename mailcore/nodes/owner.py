@@ -47,6 +47,7 @@ from mailcore.nodes.opening import open_or_make
 from mailcore.nodes.owned import read_owned, write_owned
 from mailcore.nodes.parameters import node_of, parameters_of, shard_of
 from mailcore.nodes.taking_in import settle
+from mailcore.queue.events_fetched import note_fetched, note_fetching
 from mailcore.queue.reserved_time import OF_CONTROL, ReservedFile
 from mailcore.queue.restored import NAME as RESTORED
 from mailcore.queue.restored import encode_restored, write_restored
@@ -279,6 +280,8 @@ class OwnerStep:
                         f" {aside} in the queue and the spool directory"
                     )
                 write_copy(self._disk, str(self._settings.queue_directory), ShardCopy(self._shard, system))
+                note = note_fetching if self._settings.export.enabled else note_fetched
+                note(self._disk, str(self._settings.place))
                 kept.make_all(shown, self._disk, self._settings)
                 # Segments follow the ids that earlier owners have given out, whose clocks may be ahead of this one.
                 ids = os.path.join(self._settings.queue_directory, OF_CONTROL)

@@ -21,6 +21,7 @@ from mailcore.log.store import Store
 from mailcore.maillog import MailLog
 from mailcore.nodes.kept import EVENTS, EXPORTED_POSITIONS, is_of_events
 from mailcore.nodes.opening import Opening
+from mailcore.queue.events_fetched import note_fetched
 from mailcore.replication.faults import StoreRefused
 from mailcore.replication.snapshot import Part, Snapshot, StoredFile
 
@@ -45,6 +46,7 @@ def open_events(settings: Settings) -> Callable[[], Store]:
     is_whole: list[bool] = []
     while not (is_whole and is_whole[-1]):
         opening.make(lambda shown: is_whole.append(make_events(shown, disk, directory)))
+    note_fetched(disk, str(settings.place))
 
     def open_store() -> Store:
         try:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mailcore.config.known_shards import KnownShard, doubt_others, write_known
+from mailcore.config.known_shards import UNKNOWN, KnownShard, doubt_others, write_known
 from mailcore.control.client import ControlError, NotRunning, Refused
 from mailcore.control.protocol.messages import ListPage, SearchPart
 from mailcore.control.protocol.past import ListAtPart
@@ -20,7 +20,6 @@ from mailcore.control.several.step import Taking
 from mailcore.control.several.steps import Session, add
 from mailcore.control.several.ways import WAYS, steps_of
 from mailcore.control.shard_clients import Several
-from mailcore.control.shard_cursor import part_of
 from mailcore.faults import Code
 from mailcore.lookup.browse import lane_order
 from mailcore.manager_answers import ValueSet
@@ -395,11 +394,56 @@ def test_a_shard_that_is_away_is_not_replaced_when_its_events_are_asked_for_agai
         shards.ask("events", after=batch["start"], limit=10)
 
 
-def test_a_cursor_of_shards_is_read_by_a_queue_that_is_alone_again() -> None:
-    assert part_of('shards:{"0":"abc","1":"def"}', 0, "oldest") == "abc"
-    assert part_of('shards:{"1":"def"}', 0, "oldest") == "oldest"
-    assert part_of("abc", 0, "oldest") == "abc"
-    assert part_of("shards:{", 0, "oldest") == "shards:{"
+def test_events_go_on_at_another_node_behind_what_was_read_also_when_a_shard_was_adopted() -> None:
+    """A cursor names a shard by its number in the database, and keeps the place of one that is not known now."""
+    feed = GrowingEvents(range(3), 10)
+
+    def at(own: int, here: tuple[int, ...], elsewhere: tuple[int, ...]) -> Shards:
+        """A node whose own shard, which has the number 0 here, is ``own`` in the database."""
+        known = [KnownShard(0 if each == own else each, Path("/run"), True, each) for each in here]
+        known += [KnownShard(each, Path("/run"), False, each, "", "b", is_here=False) for each in elsewhere]
+        shards = Shards(lambda shard, *rest: feed.answer(shard or own, *rest))
+        shards.known = known
+        return shards
+
+    def read(shards: Shards, after: str) -> tuple[list[str], str]:
+        found = []
+        for _ in range(4):
+            batch = shards.ask("events", after=after, limit=10)
+            found += [each["queue_id"] for each in batch["events"]]
+            after = batch["cursor"]
+        return sorted(found), after
+
+    feed.grow(1, 2)
+    feed.grow(2, 2)
+    found, after = read(at(1, (1,), (2,)), "oldest")
+    assert found == ["1.0", "1.1", "2.0", "2.1"]
+    feed.grow(1, 1)
+    feed.grow(2, 1)
+    found, after = read(at(2, (2,), (1,)), after)
+    assert found == ["1.2", "2.2"], "at the other node"
+    feed.grow(2, 1)
+    found, after = read(at(1, (1,), ()), after)
+    assert found == [], "its node is gone"
+    found, after = read(at(1, (1, 2), ()), after)
+    assert found == ["2.3"], "adopted"
+
+
+def test_events_from_now_on_are_refused_while_it_is_not_known_where_now_is() -> None:
+    def away(shard: int, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if shard == 2:
+            raise Refused("node b does not answer", code=Code.UNAVAILABLE)
+        return {"events": [], "lost": [], "more": False, "start": "1:1", "cursor": "1:1"}
+
+    nodes = Nodes(away)
+    with pytest.raises(Refused, match=r"shard 2 at b does not answer, and what is now is not known there; .*--here"):
+        nodes.ask("events", after="now")
+    batch = nodes.ask("events", after="oldest")
+    assert '"n2":"oldest"' in batch["cursor"], "its events come later"
+    nodes.known[1] = nodes.known[1]._replace(number=UNKNOWN)
+    with pytest.raises(Refused, match="not known yet"):
+        nodes.ask("events", after="now")
+    assert '"n2":"oldest"' in nodes.ask("events", after=batch["cursor"])["cursor"]
 
 
 def test_sums_are_of_numbers_and_keys_only() -> None:
@@ -490,7 +534,7 @@ def test_what_is_about_the_machine_is_asked_at_this_node_alone(operation: str) -
     def answer(shard: int, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
         return {
             "nodes": [], "manager": True, "disks": [],
-            "events": [], "lost": [], "more": False, "start": "", "cursor": "", "done": True,
+            "done": True,
             "assumptions": [],
         }  # fmt: skip
 
@@ -506,7 +550,7 @@ def test_a_node_that_has_no_shard_of_its_own_shows_the_others() -> None:
     nodes = Nodes(answer)
     del nodes.known[0]
     assert nodes.ask("size")["messages"] == 5
-    for operation in ("settings", "ping", "inject_begin", "processes", "events"):
+    for operation in ("settings", "ping", "inject_begin", "processes"):
         with pytest.raises(Refused, match="no shard") as refused:
             nodes.ask(operation)
         assert refused.value.code is Code.UNAVAILABLE

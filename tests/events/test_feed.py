@@ -17,7 +17,8 @@ from mailcore.events.feed.feed import EventFeed
 from mailcore.log.disk import Disk
 from mailcore.log.record import RecordType
 from mailcore.lookup.browse import CursorError
-from mailcore.lookup.feed import NOW, OLDEST, Chosen, Event, EventsGone
+from mailcore.lookup.feed import NOW, OLDEST, Chosen, Event, EventsComeLater, EventsGone
+from mailcore.queue.events_fetched import note_fetched, note_fetching
 from mailcore.queue.lanes import JOURNAL
 from mailcore.queue.records import Administrative, Delivery, Place, Start, encode
 from tests.events.exported_lives import unsynced
@@ -238,6 +239,34 @@ def test_a_cursor_whose_events_are_removed_gets_an_error_that_says_so(lanes: Lan
         everything(feed, after=old)
     batch = feed.read(old, ALL, 1_000, past_lost=True)
     assert batch.lost
+
+
+def test_files_that_are_being_fetched_are_not_taken_for_gone(lanes: Lanes) -> None:
+    """Until the exporter of the next owner has all of them, a reader is asked to come again."""
+    live_through(lanes, 40)
+    lanes.covered()
+    feed = feed_of(lanes)
+    some = feed.read(OLDEST, ALL, 3)
+    whole = everything(feed, some.cursor)
+    lanes.run()
+    forget(lanes)
+    (lanes.path / "home").mkdir(exist_ok=True)
+    note_fetching(Disk(), str(lanes.path / "home"))
+    assert everything(feed, some.cursor) == whole, "all are here"
+    away = lanes.path / "away"
+    moved = {file: away / file.name for file in sorted(lanes.events.glob("dt=*/journal.*"))[:1]}
+    away.mkdir()
+    for file, place in moved.items():
+        file.rename(place)
+    for past_lost in (False, True):
+        with pytest.raises(EventsComeLater):
+            feed.read(some.cursor, ALL, 1_000, past_lost=past_lost)
+    with pytest.raises(EventsComeLater):
+        feed.read(OLDEST, ALL, 1_000)
+    for file, place in moved.items():
+        place.rename(file)
+    note_fetched(Disk(), str(lanes.path / "home"))
+    assert everything(feed, some.cursor) == whole
 
 
 def test_a_file_in_the_middle_that_is_missing_or_damaged_is_never_passed_over_silently(lanes: Lanes) -> None:

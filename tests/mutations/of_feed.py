@@ -97,15 +97,29 @@ MUTATIONS = [
     Mutation(
         "events that are asked for again may be of another shard",
         "mailcore/control/several/lists.py",
-        "Turn(number, alone=True)",
-        "Turn(following)",
+        'start = places.text(Turn(places.keys[number], alone=True), {number: batch["start"]})',
+        'start = places.text(Turn(places.keys[places.behind(number)]), {number: batch["start"]})',
         "tests/control/test_several.py -k comes_again",
+    ),
+    Mutation(
+        "the place of a shard that is not known now is forgotten",
+        "mailcore/control/several/lists.py",
+        "return written_parts(self._rest | parts, turn)",
+        "return written_parts(parts, turn)",
+        "tests/control/test_several.py -k events_go_on_at_another_node",
+    ),
+    Mutation(
+        "event files that are still fetched are taken for gone",
+        "mailcore/events/feed/feed.py",
+        "                if may_come:\n",
+        "                if False:\n",
+        f"{FEED} -k being_fetched",
     ),
     Mutation(
         "a shard that is away is replaced when its events are asked for again",
         "mailcore/control/several/lists.py",
-        "Turn(number, alone=True)",
-        "Turn(number)",
+        "Turn(places.keys[number], alone=True)",
+        "Turn(places.keys[number])",
         "tests/control/test_several.py -k away_is_not_replaced",
     ),
 ]

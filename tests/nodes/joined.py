@@ -172,14 +172,14 @@ class Joined:
     def in_use(self) -> list[int]:
         return [self.sink.of(name) for name in self.nodes]
 
-    async def accept(self, name: str, count: int) -> None:
-        await asyncio.to_thread(self._accept, self.nodes[name].port, name, count)
+    async def accept(self, name: str, count: int, first: int = 0) -> None:
+        await asyncio.to_thread(self._accept, self.nodes[name].port, name, range(first, first + count))
 
     @staticmethod
-    def _accept(port: int, name: str, count: int) -> None:
+    def _accept(port: int, name: str, numbers: range) -> None:
         with smtplib.SMTP("127.0.0.1", port, timeout=PATIENCE_S) as client:
             client.ehlo("client.example")
-            for number in range(count):
+            for number in numbers:
                 client.sendmail(
                     f"{name}@sender.example", [f"{name}{number}@example.org"], b"Subject: x\r\n\r\nhello\r\n"
                 )

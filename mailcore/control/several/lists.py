@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+from collections.abc import Mapping
 from typing import Any
 
+from mailcore.config.known_shards import UNKNOWN, KnownShard
 from mailcore.control.control_errors import ControlError, Refused
 from mailcore.control.several.steps import Answers, Question, Steps, emitted, first_of
-from mailcore.control.shard_cursor import PREFIX, Turn, read, turn_in, written
+from mailcore.control.shard_cursor import PREFIX, Turn, key_of, parts_in, read, turn_in, written, written_parts
 from mailcore.faults import Code
 from mailcore.lookup.browse import lane_order
 from mailcore.lookup.feed import NOW, OLDEST
@@ -34,12 +36,12 @@ def _cursor(cursors: _Cursors) -> str | None:
     return written(cursors)
 
 
-def _cursors(text: str, numbers: list[int], beginning: str = "") -> _Cursors:
+def _cursors(text: str, numbers: list[int]) -> _Cursors:
     """Returns the cursor of each shard. One of a time when the queue was alone is that of the first. Raises Refused."""
     if not text.startswith(PREFIX):
-        return {number: text if number == numbers[0] or text in ("", NOW, OLDEST) else beginning for number in numbers}
+        return {number: text if number == numbers[0] else "" for number in numbers}
     given = _read(text)
-    return {number: given.get(number, beginning) for number in numbers}
+    return {number: given.get(number, "") for number in numbers}
 
 
 def _read(text: str) -> _Cursors:
@@ -224,61 +226,119 @@ def _place(text: str, first: int) -> tuple[int, str]:
 
 
 def events(question: Question) -> Steps:
-    """Gives some events of one shard of this node: of the first in turn that has some. Those of a message are in one, and stay
-    in order.
+    """Gives some events of one shard: of the first in turn that has some. Those of a message are in one, and stay in order.
 
     The answer's ``start`` is of that shard alone, as others may have events by then: so the same limit gives the same again.
+    The events of a shard that is away come later.
     """
     arguments = question.arguments
     wait_s, waited = arguments.get("wait_s", 0.0), 0.0
-    # A shard that the cursor does not know began after it.
-    cursors = _cursors(arguments.get("after", OLDEST), question.here, OLDEST)
-    turn = _turn(arguments.get("after", OLDEST), sorted(cursors))
-    order = [each for each in sorted(cursors) if each >= turn.shard] + [
-        each for each in sorted(cursors) if each < turn.shard
-    ]
+    places = _Places(question, arguments.get("after", OLDEST))
+    order, alone = places.order()
     while True:
         away: dict[int, ControlError] = {}
         more = False
-        for place, number in enumerate(order[:1] if turn.alone else order):
+        for number in order:
             wait = min(WAIT_S, wait_s - waited) if wait_s > waited else 0.0
             try:
-                batch = yield from question.ask(number, {**arguments, "after": cursors[number], "wait_s": wait})
+                batch = yield from question.ask(number, {**arguments, "after": places.at[number], "wait_s": wait})
             except ControlError as error:
-                if turn.alone or error.code is not Code.UNAVAILABLE or cursors[number] == NOW:
+                if alone or not places.may_come_later(number, error):
                     raise
-                away[number] = error  # its events come later
+                away[number] = error
                 continue
             waited += wait if not batch["events"] else 0.0
             more = more or batch["more"]
-            start = cursors | {number: batch["start"]}
-            cursors[number] = batch["cursor"]
+            start = places.text(Turn(places.keys[number], alone=True), {number: batch["start"]})
+            places.at[number] = batch["cursor"]
             if batch["events"] or batch["lost"]:
-                following = order[(place + 1) % len(order)]
-                again = turn.alone and batch["more"] and len(batch["events"]) < arguments.get("limit", 100)
+                again = alone and batch["more"] and len(batch["events"]) < arguments.get("limit", 100)
+                following = number if again else places.behind(number)
                 yield emitted(
                     {
                         "events": batch["events"],
-                        "start": written(start, Turn(number, alone=True)),
-                        "cursor": written(cursors, turn if again else Turn(following)),
-                        "more": more or len(order) > 1,  # the others were not asked behind this
-                        "lost": [f"shard {number}: {words}" for words in batch["lost"]],
+                        "start": start,
+                        "cursor": places.text(Turn(places.keys[following], alone=again)),
+                        "more": more or len(places.at) > 1,  # the others were not asked behind this
+                        "lost": [f"{question.words_of(number)}: {words}" for words in batch["lost"]],
                     }
                 )
                 return
         if len(away) >= len(order):
             raise first_of(away)
         if waited >= wait_s:
-            turn = turn if turn.alone and more else Turn(order[0])
-            here = written(cursors, turn)
+            here = places.text(Turn(places.keys[order[0]], alone=alone and more))
             yield emitted({"events": [], "start": here, "cursor": here, "more": more, "lost": []})
             return
 
 
-def _turn(text: str, numbers: list[int]) -> Turn:
-    """Returns whose turn it is: the first shard's, if the cursor does not say, or names one that is gone. Raises Refused."""
+class _Places:
+    """How far the events of each shard were read, by its number here. Raises Refused for a text that is not a cursor."""
+
+    def __init__(self, question: Question, after: str) -> None:
+        self._question = question
+        shards = [shard for shard in question.shards if shard.number != UNKNOWN]
+        if not shards or (after == NOW and len(shards) < len(question.shards)):
+            why = "the shards of other nodes are not known yet, and what is now is not known there"
+            raise Refused(f"{why}; ask again, or with --here", code=Code.UNAVAILABLE)
+        self.keys = {shard.number: key_of(shard) for shard in sorted(shards)}
+        # A shard that is not known now keeps its place: its node may start, or another take it over.
+        self._rest: dict[str, str] = {}
+        if after.startswith(PREFIX):
+            _read_turn(after)
+            self._rest = parts_in(after)
+            self.at = {shard.number: self._part(shard) for shard in sorted(shards)}
+        else:  # of a queue that was alone: it is that of this node
+            own = next((shard.number for shard in sorted(shards) if shard.is_here), shards[0].number)
+            to_all = after in (NOW, OLDEST)
+            self.at = {number: after if to_all or number == own else OLDEST for number in self.keys}
+        self._turn = _read_turn(after)
+
+    def _part(self, shard: KnownShard) -> str:
+        """Takes the cursor of a shard out of the rest. One that the cursor does not know began after it."""
+        found = self._rest.pop(key_of(shard), "")
+        if not found and shard.is_here:  # of a time before it had a number of the database
+            found = self._rest.pop(str(shard.number), "")
+        return found or OLDEST
+
+    def order(self) -> tuple[list[int], bool]:
+        """Returns the shards in turn, and whether only the first is to be asked."""
+        numbers = list(self.at)
+        turn = self._turn
+        named = [number for number in numbers if turn and turn.key in (self.keys[number], str(number))]
+        if turn is None or not named:
+            if turn is not None and turn.alone and turn.key in self._rest:
+                raise Refused(f"the shard of this cursor, {turn.key}, is not known now", code=Code.UNAVAILABLE)
+            return numbers, False
+        at = numbers.index(named[0])
+        return ([named[0]], True) if turn.alone else (numbers[at:] + numbers[:at], False)
+
+    def behind(self, number: int) -> int:
+        """Returns the shard that follows in turn."""
+        numbers = list(self.at)
+        return numbers[(numbers.index(number) + 1) % len(numbers)]
+
+    def may_come_later(self, number: int, error: ControlError) -> bool:
+        """Returns whether the others are read on after an error of a shard. Raises Refused where now is not known."""
+        elsewhere = number in self._question.nodes
+        if self.at[number] == NOW:
+            if elsewhere:
+                words = f"{self._question.words_of(number)} does not answer, and what is now is not known there"
+                raise Refused(f"{words}; ask again, or with --here: {error}", code=Code.UNAVAILABLE) from error
+            return False
+        # Another node may have a release that does not tell its events to others.
+        return error.code is Code.UNAVAILABLE or (elsewhere and error.code is Code.FORBIDDEN)
+
+    def text(self, turn: Turn, other: Mapping[int, str] | None = None) -> str:
+        """Returns the cursor; ``other``: places instead of those that were read."""
+        parts = {self.keys[number]: each for number, each in {**self.at, **(other or {})}.items()}
+        return written_parts(self._rest | parts, turn)
+
+
+def _read_turn(text: str) -> Turn | None:
+    """Raises Refused."""
     try:
-        turn = turn_in(text)
+        return turn_in(text)
     except ValueError:
-        turn = None  # ``_read`` says so
-    return turn if turn is not None and turn.shard in numbers else Turn(numbers[0])
+        _read(text)
+        raise

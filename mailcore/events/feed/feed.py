@@ -21,7 +21,7 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
 import msgspec
@@ -37,7 +37,8 @@ from mailcore.log.positions import NAME, RestartPositions, read_all_positions
 from mailcore.log.reader import LaneReader
 from mailcore.lookup.archive import Trouble, Window
 from mailcore.lookup.browse import WITHOUT_END, CursorError, lane_order
-from mailcore.lookup.feed import NOW, OLDEST, Batch, Chosen, Event, EventsGone
+from mailcore.lookup.feed import NOW, OLDEST, Batch, Chosen, Event, EventsComeLater, EventsGone
+from mailcore.queue.events_fetched import are_being_fetched
 from mailcore.queue.exported import UNEXPORTED
 from mailcore.queue.identity import HOME, SHOWN, read_identity
 from mailcore.queue.lanes import JOURNAL
@@ -75,6 +76,15 @@ class EventFeed:
         self._monotonic = monotonic
         self._log = ""
 
+    def own_of(self, cursors: Sequence[str]) -> str:
+        """Returns the cursor of this log, as ``Feed.own_of``. Raises OSError."""
+        log = self._identity()
+        for text in cursors:
+            with contextlib.suppress(CursorError):
+                if read_cursor(text).log == log:
+                    return text
+        return cursors[0] if cursors else OLDEST
+
     def stamp(self) -> object:
         """Returns the version of the restart positions' file; None without one."""
         with contextlib.suppress(OSError):
@@ -83,7 +93,9 @@ class EventFeed:
         return None
 
     def read(self, after: str, chosen: Chosen, limit: int, *, past_lost: bool = False) -> Batch:
-        """Returns events, as ``Feed.read``. Raises EventsGone, CursorError, OSError, PositionsTooNew, SegmentTooNew."""
+        """Returns events, as ``Feed.read``. Raises EventsGone, EventsComeLater, CursorError, OSError,
+        PositionsTooNew, SegmentTooNew.
+        """
         covered = self._covered()
         cursor = self._cursor(after, covered)
         reading = _Reading(self._monotonic, chosen, limit)
@@ -140,6 +152,8 @@ class EventFeed:
         if after == NOW:
             return Cursor(log, self._now(covered))
         if after == OLDEST:
+            if are_being_fetched(self._disk, self._home):
+                raise EventsComeLater
             return Cursor(log, self._oldest(covered))
         cursor = read_cursor(after)
         if cursor.log != log:
@@ -260,12 +274,15 @@ class EventFeed:
         _limit_memory()
         from mailcore.events.feed.kept import Missing, kept_rows  # pyarrow takes half a second and 50 MB
 
+        may_come = are_being_fetched(self._disk, self._home)  # looked at first: a file may come meanwhile
         at = gone.start
         while at < gone.end:
             try:
                 yield from kept_rows(self._files, lane, at, gone.end)
                 return
             except Missing as error:
+                if may_come:
+                    raise EventsComeLater from error
                 lost(str(error))
                 at = max(error.end, at + 1)
 
