@@ -128,8 +128,9 @@ async def test_the_database_is_away_and_clients_are_told_so_until_it_is_back(
     assert not comparison.strangers, comparison
 
 
+@pytest.mark.parametrize("least_s", [0, pytest.param(60, marks=pytest.mark.long)])
 async def test_an_owner_that_was_stopped_for_longer_than_its_lease_becomes_the_spare(
-    own_cluster: Cluster, tmp_path: Path
+    own_cluster: Cluster, tmp_path: Path, least_s: int
 ) -> None:
     ledger = Ledger()
     async with Lab(HOPS) as lab, nodes(tmp_path, own_cluster, lab, "a", "b") as (a, b):
@@ -138,10 +139,12 @@ async def test_an_owner_that_was_stopped_for_longer_than_its_lease_becomes_the_s
         await asyncio.sleep(0.7)
         before = a.processes()
         a.signal_all(signal.SIGSTOP)
+        stopped_at = time.monotonic()
         await b.ready()
         load.cancel()
         more = LoadClient(b.address, ledger, name="m-", timeout_s=10.0)
         await more.send(Corpus(MESSAGES, seed=2))
+        await asyncio.sleep(max(0.0, stopped_at + least_s - time.monotonic()))
         a.signal_all(signal.SIGCONT)
         await a.until(a.is_spare, "the former owner to be the spare")
         stay = ("supervisor", "supervisor@0", "spare")
