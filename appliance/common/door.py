@@ -110,6 +110,11 @@ def door_of(who: str) -> Door:
     return Door(who)
 
 
-def async_door(who: str, timeout_s: float | None = None) -> AsyncControlClient:
-    """Returns a client for the event loop, with one lasting connection."""
-    return AsyncControlClient(settings.CONTROL_SOCKET, who=who, timeout_s=timeout_s or settings.PORTAL.core_timeout_s)
+def async_door(who: str, timeout_s: float | None = None, *, skips_silent: bool = False) -> AsyncControlClient:
+    """Returns a client for the event loop, with one lasting connection. ``skips_silent``: as in the client."""
+    return AsyncControlClient(
+        settings.CONTROL_SOCKET,
+        who=who,
+        timeout_s=timeout_s or settings.PORTAL.core_timeout_s,
+        skips_silent=skips_silent,
+    )

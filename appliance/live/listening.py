@@ -29,7 +29,7 @@ async def listening() -> AsyncIterator[Hub]:
     """Runs the hub meanwhile."""
     global _hub  # noqa: PLW0603  # one a process, as the loop is
     made = _hub = Hub(
-        lambda timeout_s: async_door(WHO, timeout_s),
+        lambda timeout_s: async_door(WHO, timeout_s, skips_silent=True),
         keeper=DatabaseKeeper(),
         readers_max=settings.PORTAL.readers_max,
     )

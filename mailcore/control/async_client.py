@@ -14,7 +14,7 @@ import itertools
 import os
 from collections.abc import AsyncGenerator, Iterator
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -30,7 +30,11 @@ from mailcore.control.client import (
     typed,
 )
 from mailcore.control.shard_clients import Several
+from mailcore.control.silent_shards import PROBE_S, SilentShards
 from mailcore.frames import Frame, FrameDecoder, Request, Response, WireError
+
+if TYPE_CHECKING:
+    from mailcore.control.several.step import Step
 
 __all__ = ["AsyncControlClient"]
 
@@ -41,8 +45,15 @@ class AsyncControlClient:
     """For an asyncio loop. The arguments and methods are those of ``ControlClient``; several tasks may use it."""
 
     def __init__(
-        self, path: str | os.PathLike[str], *, who: str = "", timeout_s: float = TIMEOUT_S, here: bool = False
+        self,
+        path: str | os.PathLike[str],
+        *,
+        who: str = "",
+        timeout_s: float = TIMEOUT_S,
+        here: bool = False,
+        skips_silent: bool = False,
     ) -> None:
+        """``skips_silent``: a shard of several that has not answered in time is not waited for again before it answers."""
         self._path = os.fspath(path)
         self._who = who
         self._timeout_s = timeout_s
@@ -52,6 +63,7 @@ class AsyncControlClient:
         self._decoder = FrameDecoder()
         self._one_at_a_time = asyncio.Lock()
         self._several: Several[AsyncControlClient] = Several(self._path, here=here)
+        self._silent = SilentShards(self._probe) if skips_silent else None
 
     async def call(self, operation: str, arguments: dict[str, Any] | None = None, *, why: str = "") -> Any:
         """Returns the result of an operation; the last part of a long answer. Raises ControlError."""
@@ -108,6 +120,7 @@ class AsyncControlClient:
     async def _parts_of_several(self, operation: str, arguments: dict[str, Any], why: str) -> AsyncGenerator[Any, None]:
         """Yields the parts of one answer of several shards. Raises ControlError."""
         opened: dict[int, AsyncGenerator[Any, None]] = {}
+        asked: dict[int, Step] = {}
         taking = self._several.taking(operation, arguments)
         try:
             for step in taking:
@@ -118,11 +131,18 @@ class AsyncControlClient:
                     if step.is_open:
                         if step.shard in opened:
                             await opened.pop(step.shard).aclose()
+                        if self._silent is not None:
+                            self._silent.look(self._several.path_of(step.shard))
+                        asked[step.shard] = step
                         client = self._several.client(step.shard, self._shard_client)
                         opened[step.shard] = client.parts(step.operation, step.arguments, why=why)
                     else:
                         taking.gave = await anext(opened[step.shard], None)
                 except ControlError as error:
+                    if self._silent is not None and not step.is_open:
+                        question = asked[step.shard]
+                        path = self._several.path_of(step.shard)
+                        self._silent.failed(path, question.operation, question.arguments, error)
                     taking.failed = self._several.failed(step.shard, error)
         finally:
             for each in opened.values():
@@ -131,8 +151,14 @@ class AsyncControlClient:
     def _shard_client(self, path: str) -> AsyncControlClient:
         return AsyncControlClient(path, who=self._who, timeout_s=self._timeout_s)
 
+    async def _probe(self, path: str, operation: str, arguments: dict[str, Any]) -> None:
+        async with AsyncControlClient(path, who=self._who, timeout_s=PROBE_S) as client:
+            await client.call(operation, arguments)
+
     async def close(self) -> None:
         """Closes the connection; the next call connects again."""
+        if self._silent is not None:
+            await self._silent.close()
         for client in self._several.forget():
             await client.close()
         if self._streams is not None:

@@ -57,11 +57,15 @@ class Several(Generic[C]):
 
     def client(self, shard: int, make: Callable[[str], C]) -> C:
         """Returns the client of a shard."""
-        (directory,) = [each.run_directory for each in self._shards if each.number == shard]
-        path = str(directory / CONTROL_SOCKET)
+        path = self.path_of(shard)
         if path not in self._clients:
             self._clients[path] = make(path)
         return self._clients[path]
+
+    def path_of(self, shard: int) -> str:
+        """Returns the socket of a shard."""
+        (directory,) = [each.run_directory for each in self._shards if each.number == shard]
+        return str(directory / CONTROL_SOCKET)
 
     def failed(self, shard: int, error: ControlError) -> ControlError:
         """Returns the error of a shard, with what it means where this node's own process asks for it."""

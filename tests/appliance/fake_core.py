@@ -49,10 +49,11 @@ class Silence:
 
 
 class FakeCore:
-    def __init__(self, answers: Mapping[str, Any | Callable[[dict[str, Any]], Any]]) -> None:
+    def __init__(self, answers: Mapping[str, Any | Callable[[dict[str, Any]], Any]], path: Path | None = None) -> None:
+        """``path``: the socket; None: that of the portal's settings."""
         self.answers = dict(answers)
         self.requests: list[Request] = []
-        self._path = Path(settings.CONTROL_SOCKET)
+        self._path = path or Path(settings.CONTROL_SOCKET)
         self._server: socket.socket | None = None
         self._open: list[socket.socket] = []
         self._threads: list[threading.Thread] = []

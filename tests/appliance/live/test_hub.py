@@ -7,17 +7,23 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from django.conf import settings
 
 from appliance.common.door import async_door
 from appliance.live.fragments import LivePage, Part
 from appliance.live.hub import Hub, TooManyReaders
+from mailcore.config.known_shards import KnownShard, forget_known, write_known
 from mailcore.control.async_client import AsyncControlClient
 from mailcore.lab.lab import Lab
+from mailcore.manager_answers import Destinations, Size, State
+from tests.answers import sample
 from tests.appliance.fake_core import FakeCore, Refusal, Silence
 from tests.appliance.live.answers import ages, answers, row, state
 from tests.eventually import PATIENCE_S
@@ -50,7 +56,10 @@ async def ticking(hub: Hub) -> AsyncIterator[Hub]:
 
 
 def quick(**named: Any) -> Hub:
-    return Hub(lambda timeout_s: async_door("test", timeout_s), **{"tick_s": 0.02, "patience_s": 0.2} | named)
+    return Hub(
+        lambda timeout_s: async_door("test", timeout_s, skips_silent=True),
+        **{"tick_s": 0.02, "patience_s": 0.2} | named,
+    )
 
 
 def patient(**named: Any) -> Hub:
@@ -256,6 +265,72 @@ async def test_a_real_core_stopped_killed_and_back(tmp_path: Path, name: str) ->
             await core.start()
             snapshot = await until(hub, lambda told: bool(told["core"]["running"]))
             assert snapshot["totals"]["delivered"] == 1, "the counts continue over a restart"
+
+
+# -- several shards
+
+
+@contextlib.contextmanager
+def shards(*each: dict[str, Any]) -> Iterator[list[FakeCore]]:
+    """Some shards of this node, each with its answers."""
+    run = Path(settings.CONTROL_SOCKET).parent
+    run.mkdir(parents=True, exist_ok=True)
+    known = [KnownShard(number, run / "shards" / f"{number:02}", True) for number in range(len(each))]
+    with contextlib.ExitStack() as stack:
+        cores = []
+        for shard, given in zip(known, each, strict=True):
+            (shard.run_directory / "control.sock").unlink(missing_ok=True)
+            cores.append(stack.enter_context(FakeCore(given, shard.run_directory / "control.sock")))
+        stack.callback(forget_known, run)
+        write_known(run, known)
+        yield cores
+
+
+def whole() -> dict[str, Any]:
+    """What the control process of a shard answers, with the fields that have a default."""
+    told = answers(ping={"pid": 1, "manager": True})
+    found = {
+        "state": sample(State, told["state"]),
+        "size": sample(Size, told["size"]),
+        "destinations": sample(Destinations, told["destinations"]),
+    }
+    return told | {name: msgspec.to_builtins(answer) for name, answer in found.items()}
+
+
+async def test_a_shard_that_hangs_is_waited_for_once_and_the_others_stay_fresh() -> None:
+    """law: silent-is-unknown. Before, each question of a round waited for it, and all of the page was said to be unknown."""
+    with shards(whole(), whole(), whole()) as (one, hanging, other):
+        async with listening(quick(patience_s=1.0)) as hub:
+            await until(hub, lambda told: told["core"]["running"] and not told["core"]["unanswered"])
+            hanging.answers |= dict.fromkeys(("state", "size", "destinations"), Silence())
+            begun = await until(hub, lambda told: told["core"]["running"] and bool(told["core"]["unanswered"]))
+            asked_before = len(hanging.requests)
+            for core in (one, other):
+                core.answers["size"] = core.answers["size"] | {"messages": 5}
+            later = await until(
+                hub, lambda told: told["number"] >= begun["number"] + 20 and told["queue"]["messages"] == 10
+            )
+            assert later["core"]["running"], "no round was given up"
+            assert "shard 1 does not answer" in later["core"]["unanswered"]
+            assert [row["messages"] for row in later["shards"]] == [5, None, 5]
+            mail = [each for each in hanging.requests[asked_before:] if each.operation not in ("ping", "disks", "ages")]
+            assert len(mail) <= 2, "in twenty rounds the probe alone asks it"
+
+
+async def test_a_shard_that_hung_is_asked_again_as_soon_as_it_answers() -> None:
+    wakes, hung = threading.Event(), whole()
+
+    def late(_: dict[str, Any]) -> Any:
+        wakes.wait(PATIENCE_S)
+        return whole()["state"]
+
+    hung["state"] = late
+    with shards(whole(), hung) as _:
+        async with listening(quick()) as hub:
+            await until(hub, lambda told: told["core"]["running"] and bool(told["core"]["unanswered"]))
+            wakes.set()
+            told = await until(hub, lambda told: told["core"]["running"] and not told["core"]["unanswered"])
+            assert [row["messages"] for row in told["shards"]] == [3, 3]
 
 
 # -- readers
