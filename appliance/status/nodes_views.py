@@ -37,7 +37,8 @@ def nodes(request: HttpRequest) -> HttpResponse:
     answer = door(request).ask("nodes", Nodes)
     context = {
         "answer": answer,
-        "fault": f"{answer.fault[:1].upper()}{answer.fault[1:].rstrip('.')}.",
+        "fault": _sentence(answer.fault),
+        "troubles": [_sentence(each) for each in answer.troubles],
         "nodes": [_node(each, answer)._replace(ago_s=_ago_s(each.seen_s_ago, answer)) for each in answer.nodes],
         "shards": [_shard(each, answer)._replace(ago_s=_ago_s(each.renewed_s_ago, answer)) for each in answer.shards],
         "standbys": None if answer.standbys is None else [_standby(each, answer) for each in answer.standbys],
@@ -45,6 +46,10 @@ def nodes(request: HttpRequest) -> HttpResponse:
     }
     piece = bool(request.headers.get("HX-Request"))
     return render(request, "status/nodes_piece.html" if piece else "status/nodes.html", context)
+
+
+def _sentence(words: str) -> str:
+    return f"{words[:1].upper()}{words[1:].rstrip('.')}."
 
 
 def _ago_s(then_s: float | None, answer: Nodes) -> float | None:

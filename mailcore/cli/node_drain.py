@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 
 from mailcore.cli.database import asked
+from mailcore.config.known_nodes import CURRENT_S, read_seen
 from mailcore.config.settings import Settings
 from mailcore.nodes.moving import NO_OTHER, drain, resume, waiting_drains
 from mailcore.nodes.parameters import node_of
@@ -54,6 +56,7 @@ def _state(arguments: argparse.Namespace) -> int:
     nodes, shards = found
     owned = {node.name: [row.name for row in shards if row.node == node.name] for node in nodes}
     waiting = waiting_drains(nodes, shards)
+    troubles = _troubles(settings)
     if arguments.json:
         print_json(
             {
@@ -64,7 +67,8 @@ def _state(arguments: argparse.Namespace) -> int:
                         "waits": node.name in waiting,
                     }
                     for node in nodes
-                ]
+                ],
+                "troubles": troubles,
             }
         )  # fmt: skip
         return DONE
@@ -76,7 +80,18 @@ def _state(arguments: argparse.Namespace) -> int:
         say(line)
     for name in waiting:
         say(plain(f"the drain of node {name} {NO_OTHER}"))
+    for words in troubles:
+        say(plain(words))
     return DONE
+
+
+def _troubles(settings: Settings) -> list[str]:
+    """Returns why this node does not take a shard, or why its drain waits, as its watching process has written it lately."""
+    try:
+        seen = read_seen(settings.node_run_directory)
+    except (OSError, ValueError):
+        return []
+    return seen.troubles if seen is not None and abs(time.time() - seen.at) < CURRENT_S else []
 
 
 def _drain(arguments: argparse.Namespace) -> int:

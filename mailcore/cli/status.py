@@ -206,7 +206,7 @@ def _nodes(nodes: Nodes) -> list[tuple[str, object]]:
         f"{each.name} " + (f"lives{'' if each.state == 'open' else f', {each.state}'}" if each.alive else "is silent")
         for each in nodes.nodes
     ]
-    return [("nodes", "; ".join(words))]
+    return [("nodes", "; ".join(words)), *(("nodes", trouble) for trouble in nodes.troubles)]
 
 
 def _row(row: ShardRow, size: Size) -> tuple[str, str]:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-__all__ = ["SEEN", "NodesSeen", "SeenNode", "SeenShard", "SeenStandby", "read_seen", "write_seen"]
+__all__ = ["CURRENT_S", "SEEN", "NodesSeen", "SeenNode", "SeenShard", "SeenStandby", "read_seen", "write_seen"]
 
 SEEN = "nodes.json"  # in the run directory of a node with [nodes]
+CURRENT_S = 10.0  # a look that is older is not believed; one is written each two seconds
 
 
 class SeenNode(msgspec.Struct, kw_only=True):
@@ -63,6 +64,7 @@ class NodesSeen(msgspec.Struct, kw_only=True):
     shards: list[SeenShard] = []
     standbys: list[SeenStandby] | None = None  # None: not visible for our role
     giver: str = ""  # the node that divides the limits of destinations; "": none, or each node has its own
+    troubles: list[str] = []  # of this node: why it does not take a shard, or why its drain waits
     fault: str = ""
 
 

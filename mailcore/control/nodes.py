@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable
 
-from mailcore.config.known_nodes import NodesSeen, read_seen
+from mailcore.config.known_nodes import CURRENT_S, NodesSeen, read_seen
 from mailcore.config.settings import Settings
 from mailcore.control.operations import Answers
 from mailcore.control.orders import Orders
@@ -18,9 +18,8 @@ from mailcore.control.session import Session
 from mailcore.control.view import View
 from mailcore.faults import Code, FaultError
 
-__all__ = ["CURRENT_S", "NodesAnswers"]
+__all__ = ["NodesAnswers"]
 
-CURRENT_S = 10.0  # a look is written each two seconds
 NOT_YET = "this node has not looked at the database yet"
 STANDS_STILL = "the process that watches the nodes has written nothing lately; waypost doctor looks at it"
 
@@ -86,4 +85,5 @@ class NodesAnswers:
             shards=seen.shards,
             standbys=seen.standbys,
             giver=seen.giver,
+            troubles=seen.troubles if is_current else [],
         )

@@ -32,10 +32,13 @@ class Looking:
     def __init__(
         self,
         settings: Settings,
+        troubles: Callable[[], list[str]] = list,
         *,
         opener: Callable[[StoreParameters], tuple[Connection, Findings]] = open_checked,
     ) -> None:
+        """``troubles``: returns why this node does not do what the rows ask of it."""
         self._settings = settings
+        self._troubles = troubles
         self._opener = opener
         self._connection: Connection | None = None
         self._node = node_of(settings)
@@ -47,6 +50,7 @@ class Looking:
             if self._connection is None:
                 self._connection, _ = self._opener(parameters_of(self._settings))
             self._seen = look(self._connection, self._node)
+            self._seen.troubles = self._troubles()
         except Exception as error:
             self.close()
             self._seen.fault = line_of(error) or type(error).__name__

@@ -30,8 +30,8 @@ from mailcore.replication.shard import ShardRow, list_shards, place, place_away,
 from mailcore.replication.writer import is_transient
 
 __all__ = [
-    "MOVE_S", "NO_OTHER", "CannotMove", "begin_drain", "comes_back", "continue_drain", "drain", "move", "order", "resume",
-    "waiting_drains",
+    "MOVE_S", "NO_OTHER", "CannotMove", "begin_drain", "comes_back", "continue_drain", "drain", "move", "order", "others_of",
+    "resume", "waiting_drains",
 ]  # fmt: skip
 
 MOVE_S = 60.0  # a move that takes longer is left to the nodes
@@ -51,6 +51,10 @@ class CannotMove(FaultError):
     default = Code.CONFLICT
 
 
+class NotTaken(CannotMove):
+    """Raised if a node did not take a shard that was handed over to it, and its owner of before has it back."""
+
+
 class DrainEnded(CannotMove):
     """Raised if a person has ended a drain that a command carries out."""
 
@@ -65,16 +69,22 @@ def move(
     say: Say = lambda _: None,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
+    asks_once: bool = False,
 ) -> ShardRow:
     """Moves a shard and returns its row when ``node`` owns it. Raises CannotMove, StoreError.
 
     ``placed``: the node that is to have it from now on; None: ``node``. ``look`` is called in each turn, and may end it.
+    ``asks_once``: raises NotTaken if the owner of before has it back, because ``node`` did not take it.
     """
     _target(connection, node)
     first = row = _shard(connection, shard)
-    until, ordered, told = clock() + MOVE_S, 0, ""
+    until, ordered, told, offered = clock() + MOVE_S, 0, "", 0
     while row.node != node or row.is_released or not ordered:
         look()
+        if row.is_released and row.wanted == node:
+            offered = row.epoch
+        elif asks_once and offered and row.epoch > offered and row.node == first.node != node:
+            raise NotTaken(f"Node {node} has not taken shard {shard}; its log says why.")
         if ordered != row.epoch and not row.is_released:
             if row.state not in MOVED_STATES:
                 raise CannotMove(f"Shard {shard} is {row.state}, and is not moved.", argument="shard")
@@ -135,16 +145,30 @@ def begin_drain(connection: Connection, node: str) -> list[NodeRow]:
     return others
 
 
-def continue_drain(connection: Connection, node: str, rows: dict[str, ShardRow]) -> bool:
+def continue_drain(
+    connection: Connection,
+    node: str,
+    rows: dict[str, ShardRow],
+    may: Callable[[str, str], bool] = lambda shard, node: True,
+) -> bool:
     """Orders that a shard of a node that drains goes to the node with the fewest. Returns whether all have left.
 
-    One at a time: the others deliver meanwhile. It is called again and again.
+    One at a time: the others deliver meanwhile. It is called again and again. ``may``: is a shard to be offered to a node.
     """
     ours = sorted(row for row in rows.values() if row.node == node and row.state in MOVED_STATES)
     others = _others(connection, node) if ours else []
     if others and not any(row.wanted or row.is_released for row in ours):
-        place_away(connection, ours[0], _fewest(others, rows).name, ours[0].placed)
+        for row in ours:
+            able = [each for each in others if may(row.name, each.name)]
+            if able:
+                place_away(connection, row, _fewest(able, rows).name, row.placed)
+                break
     return not ours
+
+
+def others_of(connection: Connection, node: str) -> list[str]:
+    """Returns the names of the nodes beside one that live and take shards."""
+    return [each.name for each in _others(connection, node)]
 
 
 def comes_back(row: ShardRow, node: str, state: str) -> bool:
@@ -195,6 +219,7 @@ def drain(
 
     others = begin_drain(connection, node)
     moved: set[str] = set()
+    refused: set[tuple[str, str]] = set()  # shard and node
     still_since = clock()
     while clock() < still_since + STILL_S:
         look()
@@ -204,11 +229,17 @@ def drain(
         if not ours:
             sleep(LOOK_S)
             continue
-        target = _fewest(others, rows)
+        row = ours[0]
+        target = row.wanted or _target_of_drain(node, row, others, rows, refused)  # the node may have asked one already
         try:
             move(
-                connection, ours[0].name, target.name, placed=ours[0].placed, look=look, say=say, sleep=sleep, clock=clock
+                connection, row.name, target, placed=row.placed, look=look, say=say, sleep=sleep, clock=clock, asks_once=True
             )  # fmt: skip
+        except NotTaken as error:
+            say(error.fault.message)
+            refused.add((row.name, target))
+            still_since = clock()
+            continue
         except DrainEnded:
             raise
         except CannotMove as error:
@@ -216,10 +247,24 @@ def drain(
                 f"{error.fault.message} Node {node} takes no shard meanwhile. Give the command again to continue; waypost node"
                 f" resume {node} ends it."
             ) from None
-        say(f"shard {ours[0].name} is at {target.name}")
+        say(f"shard {row.name} is at {target}")
         still_since = clock()
     end_drain(connection, node)
     return sorted(moved)
+
+
+def _target_of_drain(
+    node: str, row: ShardRow, others: list[NodeRow], rows: dict[str, ShardRow], refused: set[tuple[str, str]]
+) -> str:
+    """Returns the node with the fewest shards that has not refused this one. Raises CannotMove if all have."""
+    able = [each for each in others if (row.name, each.name) not in refused]
+    if able:
+        return _fewest(able, rows).name
+    names = ", ".join(each.name for each in others)
+    raise CannotMove(
+        f"Shard {row.name} stays at {node}, which delivers its mail: {names} did not take it; waypost node state there says"
+        f" why. Node {node} takes no shard meanwhile, and asks again later; waypost node resume {node} ends the drain."
+    )
 
 
 def resume(connection: Connection, node: str) -> None:

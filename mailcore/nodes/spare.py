@@ -31,8 +31,9 @@ from mailcore.maillog import MailLog
 from mailcore.nodes import kept
 from mailcore.nodes.apart import Apart, line_of
 from mailcore.nodes.looking import Looking
-from mailcore.nodes.moving import STILL_S, comes_back, continue_drain
+from mailcore.nodes.moving import STILL_S, comes_back, continue_drain, others_of
 from mailcore.nodes.names import name_in, new_owner
+from mailcore.nodes.offers import Offers
 from mailcore.nodes.owned import read_owned, write_owned
 from mailcore.nodes.parameters import node_of, parameters_of, shard_of
 from mailcore.nodes.tidying import Tidying
@@ -90,7 +91,9 @@ class Spare:
         self._system = 0
         self._beaten_at = float("-inf")
         self._state = OPEN
-        self._complained: set[str] = set()
+        self._complained: dict[str, str] = {}  # shard -> why it is not taken over
+        self._offers = Offers(self._node)
+        self.troubles: list[str] = []  # for people; replaced as a whole, because another thread reads it
         self._published: list[TakenOver] | None = None
         self._empty_since = float("inf")
 
@@ -130,6 +133,9 @@ class Spare:
                 self._progress()
         for name in self.taken.keys() - rows.keys():
             del self.taken[name]
+        for name in list(self._complained):
+            if name not in rows or not self._foreign_files(self._derived(rows[name]), rows[name]):
+                del self._complained[name]
         self._publish()
         self._drain(connection, rows)
 
@@ -186,22 +192,37 @@ class Spare:
 
     def _is_free(self, derived: Settings, row: ShardRow) -> bool:
         """Returns whether the place for the shard has no files of another queue."""
-        copy = read_copy(self._disk, str(derived.queue_directory))
-        if copy is not None and copy.shard == row.name:
-            return True
-        if copy is None and next(kept.kept_files(self._disk, derived), None) is None:
+        if not self._foreign_files(derived, row):
             return True
         if row.name not in self._complained:
-            self._complained.add(row.name)
-            self._say(
+            words = (
                 f"shard {row.name} is not taken over by this node: {derived.queue_directory} has another queue;"
                 " let it drain and move it away"
             )
+            self._complained[row.name] = words
+            self._say(words)
         return False
+
+    def _foreign_files(self, derived: Settings, row: ShardRow) -> bool:
+        copy = read_copy(self._disk, str(derived.queue_directory))
+        if copy is not None:
+            return copy.shard != row.name
+        return next(kept.kept_files(self._disk, derived), None) is not None
 
     def _drain(self, connection: Connection, rows: dict[str, ShardRow]) -> None:
         """Moves the shards of a node that drains to others, and says when there are none left."""
-        if self._state != DRAINING or not continue_drain(connection, self._node, rows):
+        now, complaints = self._clock(), list(self._complained.values())
+        if self._state != DRAINING:
+            self._offers.clear()
+            self.troubles = complaints
+            self._empty_since = float("inf")
+            return
+        self._offers.look(rows, now)
+        is_empty = continue_drain(connection, self._node, rows, lambda shard, node: self._offers.may(shard, node, now))
+        self.troubles = complaints
+        if self._offers.has_refusals():
+            self.troubles = complaints + self._offers.troubles(now, others_of(connection, self._node))
+        if not is_empty:
             self._empty_since = float("inf")
             return
         self._empty_since = min(self._empty_since, self._clock())
@@ -237,7 +258,11 @@ def main(take: Callable[[Settings, int], None], settings: Settings, parent: int)
     # A thread with a connection of its own: a change may wait for the database, and the shards are looked at meanwhile.
     Thread(target=take, args=(settings, parent), name="settings", daemon=True).start()
     for name, words, work in (
-        ("looking", "the state of the nodes cannot be read for the pages now", Looking(settings).once),
+        (
+            "looking",
+            "the state of the nodes cannot be read for the pages now",
+            Looking(settings, lambda: spare.troubles).once,
+        ),
         ("tidying", "closed shards cannot be tidied now", Tidying(settings).once),
     ):
         Apart(name, words, work, settings).start()

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from mailcore.config.known_nodes import NodesSeen, SeenNode, write_seen
+from mailcore.config.known_nodes import CURRENT_S, NodesSeen, SeenNode, write_seen
 from mailcore.config.load import load_text
 from mailcore.control.async_client import AsyncControlClient
 from mailcore.control.client import ControlError
-from mailcore.control.nodes import CURRENT_S, NOT_YET, STANDS_STILL, NodesAnswers
+from mailcore.control.nodes import NOT_YET, STANDS_STILL, NodesAnswers
 from mailcore.faults import Code, FaultError
 from tests.control.running_control import RunningControl
 
@@ -26,14 +26,16 @@ def answers(tmp_path: Path, now: float) -> NodesAnswers:
 
 def seen(fault: str = "") -> NodesSeen:
     node = SeenNode(name="mx1", state="open", alive=True, seen_s_ago=0.5, since=1.0, shards=["mx1"], is_in=True)
-    return NodesSeen(node="mx1", at=AT, server="db1:5432", nodes=[node], fault=fault)
+    return NodesSeen(node="mx1", at=AT, server="db1:5432", nodes=[node], troubles=["the drain waits"], fault=fault)
 
 
 def test_a_look_of_now_is_current_and_an_old_one_says_why(tmp_path: Path) -> None:
     now = answers(tmp_path, AT + 2)._answer(seen())
     assert (now.is_on, now.is_current, now.age_s, now.fault) == (True, True, 2.0, "")
+    assert now.troubles == ["the drain waits"]
     later = answers(tmp_path, AT + CURRENT_S)._answer(seen())
     assert (later.is_current, later.fault, later.nodes) == (False, STANDS_STILL, seen().nodes)
+    assert later.troubles == [], "of then"
     assert answers(tmp_path, AT + 60)._answer(seen("no server answers")).fault == "no server answers"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -10,6 +11,8 @@ from threading import Barrier
 import pytest
 
 from mailcore.cli.main import main
+from mailcore.config.known_nodes import NodesSeen, write_seen
+from mailcore.config.load import load
 from mailcore.nodes import moving
 from mailcore.nodes.moving import CannotMove
 from mailcore.nodes.ordering import NodeOrders
@@ -184,6 +187,46 @@ def test_a_drain_that_waits_for_another_node_is_named(
     assert {each["name"]: each["waits"] for each in states} == {"a": True, "b": False, "dead": False, "out": False}
     cluster.primary.sql("update waypost.shard set owner = 'b/x/y/z'")
     assert waiting() == [], "it has none"
+
+
+def test_why_this_node_does_not_do_what_rows_ask_of_it_is_shown_while_it_is_of_now(
+    cluster: Cluster, tmp_path: Path, orders: NodeOrders, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "waypost.toml"
+    config.write_text(f'[nodes]\ndatabase = "{conninfo_of(cluster)}"\nnode = "a"\n')
+    run = load(config).node_run_directory
+    run.mkdir(parents=True)
+    trouble = "the drain waits: b did not take shard north"
+    for at, told in ((time.time(), [trouble]), (time.time() - 60, [])):
+        write_seen(run, NodesSeen(node="a", at=at, troubles=[trouble]))
+        assert main(["node", "state", "--config", str(config)]) == 0
+        assert [line for line in capsys.readouterr().out.splitlines() if line == trouble] == told
+        assert main(["node", "state", "--config", str(config), "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["troubles"] == told
+
+
+def test_a_drain_asks_another_node_when_one_does_not_take_a_shard_and_names_them_when_none_does(
+    cluster: Cluster, orders: NodeOrders
+) -> None:
+    cluster.primary.sql("insert into waypost.node (name) values ('c')")
+    now, asked, said = 0.0, list[str](), list[str]()
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        wanted, _ = row(cluster)
+        if wanted and asked[-1:] != [wanted]:
+            asked.append(wanted)
+            cluster.primary.sql("update waypost.shard set released = epoch")
+        else:  # its owner takes it back
+            cluster.primary.sql("update waypost.shard set epoch = epoch + 1, wanted = '', released = 0")
+
+    connection = cluster.connect()
+    with pytest.raises(CannotMove, match="Shard north stays at a, which delivers its mail: b, c did not take it"):
+        moving.drain(connection, "a", say=said.append, sleep=sleep, clock=lambda: now)
+    connection.close()
+    assert asked == ["b", "c"]
+    assert "Node b has not taken shard north; its log says why." in said
 
 
 def test_without_a_database_nothing_is_ordered(own_cluster: Cluster, tmp_path: Path) -> None:

@@ -210,3 +210,48 @@ def test_a_node_that_drains_takes_nothing_else(cluster: Cluster, watcher: Watche
     watcher.look_for(20)
     assert {row_of(cluster, name)[0] for name in ("x", "given")} == {"dead"}
     watcher.close()
+
+
+def test_a_drain_asks_another_node_when_one_does_not_take_the_shard_and_then_waits_longer_and_longer(
+    cluster: Cluster, watcher: Watcher
+) -> None:
+    """Before, the first one was asked again each ten seconds for ever, and nobody was told why."""
+    cluster.primary.sql(
+        "insert into waypost.node (name, state, seen_at) values ('a', 'draining', now()),"
+        " ('b', 'open', now() + interval '1 day'), ('c', 'open', now() + interval '1 day')"
+    )
+    cluster.primary.sql(f"update waypost.shard set owner = '{new_owner(watcher._settings, Disk())}'")
+    asked = []
+    for _ in range(2):
+        watcher.look_for(1)
+        asked.append(row_of(cluster)[3])
+        cluster.primary.sql("update waypost.shard set released = epoch where wanted <> ''")
+        watcher.look_for(11)
+    assert asked == ["b", "c"]
+    epoch = row_of(cluster)[1]
+    watcher.look_for(30)
+    assert row_of(cluster) == ("a", epoch, "draining", ""), "it stays and is delivered"
+    (trouble,) = watcher.troubles
+    words = "the drain waits: b, c did not take shard x, and waypost node state there says why; asked again in "
+    assert trouble.startswith(words)
+    watcher.look_for(31)
+    assert row_of(cluster)[3] == "b"
+    cluster.primary.sql("update waypost.shard set epoch = epoch + 1, owner = 'b/x/y/z', wanted = ''")
+    watcher.look_for(1)
+    assert watcher.troubles == []
+    watcher.close()
+
+
+def test_why_a_shard_is_not_taken_is_told_until_its_place_is_free(cluster: Cluster, watcher: Watcher) -> None:
+    place = adopted(watcher._settings, 4, "x").queue_directory / "journal"
+    place.mkdir(parents=True)
+    segment = place / "00000000000000000000.seg"
+    segment.write_bytes(b"mail of before")
+    watcher.look_for(20)
+    (trouble,) = watcher.troubles
+    assert "shard x is not taken over by this node" in trouble
+    assert "has another queue; let it drain and move it away" in trouble
+    segment.unlink()
+    watcher.look_for(1)
+    assert watcher.troubles == []
+    watcher.close()

@@ -1176,6 +1176,7 @@ class Nodes(msgspec.Struct, kw_only=True):
     shards: list[SeenShard]
     standbys: list[SeenStandby] | None
     giver: str
+    troubles: list[str] = []
 
 
 class NoticeList(msgspec.Struct, kw_only=True):

@@ -48,6 +48,7 @@ class Nodes(Result):
     shards: list[SeenShard]
     standbys: list[SeenStandby] | None  # that are connected; None: not visible for the database's user
     giver: str  # the node that divides the limits of destinations; "": none does
+    troubles: list[str] = []  # of this node: why it does not take a shard, or why its drain waits
 
 
 OPERATIONS = (

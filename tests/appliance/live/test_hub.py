@@ -306,7 +306,7 @@ async def test_a_shard_that_hangs_is_waited_for_once_and_the_others_stay_fresh()
             begun = await until(hub, lambda told: told["core"]["running"] and bool(told["core"]["unanswered"]))
             asked_before = len(hanging.requests)
             for core in (one, other):
-                core.answers["size"] = core.answers["size"] | {"messages": 5}
+                core.answers["size"] = whole()["size"] | {"messages": 5}
             later = await until(
                 hub, lambda told: told["number"] >= begun["number"] + 20 and told["queue"]["messages"] == 10
             )

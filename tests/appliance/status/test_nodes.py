@@ -64,6 +64,12 @@ def test_a_node(client: Client, change: dict[str, Any], badge: tuple[str, str]) 
     assert badges(client, nodes=[NODE | change])[0] == badge
 
 
+def test_why_this_node_does_not_do_what_it_is_asked_is_said(client: Client) -> None:
+    with FakeCore({"nodes": ANSWER | {"troubles": ["the drain waits: <b> did not take shard x"]}}):
+        text = client.get("/nodes/").content.decode()
+    assert "The drain waits: &lt;b&gt; did not take shard x." in text
+
+
 def test_a_drain_that_waits_says_for_what(client: Client) -> None:
     drains, other = NODE | {"state": "draining"}, NODE | {"name": "mx2", "shards": []}
     waits = ("bad", "draining, waits: no other node lives and takes shards")
