@@ -14,6 +14,7 @@ from appliance.api.scopes import Scope
 from appliance.common.door import door
 from appliance.live.snapshot import counts_of, queue_of, trouble_of
 from mailcore.control.protocol.state import Child, Disk, Disks, Processes
+from mailcore.control.unanswered import unanswered
 from mailcore.manager_answers import Destinations, Size, State
 
 __all__ = ["overview", "own_token"]
@@ -56,6 +57,7 @@ class Overview(msgspec.Struct, kw_only=True):
     manager_started_at: float
     stalled: str  # why the manager takes in no mail; "" if it does
     restored: str  # why restored mail is held; "" if none is
+    unanswered: str  # which shards did not answer, and are not in this; "" if all did
     active_full: str  # that the active set is full; "" if it is not
     tuned_damage: str  # why values set live are not in force; "" if they are
     counted_since: float
@@ -96,6 +98,7 @@ def overview(request: HttpRequest) -> Overview:
         at=time.time(),
         manager_started_at=state.started_at,
         stalled="; ".join(each for each in (state.stalled, state.unanswered) if each),
+        unanswered=unanswered(state, size, found),
         restored=state.restored,
         active_full=state.active_full,
         tuned_damage=state.tuned_damage,

@@ -63,6 +63,7 @@ from mailcore.control.async_client import AsyncControlClient
 from mailcore.control.client import ControlError, NotRunning, NotUnderstood, Refused, TimedOut
 from mailcore.control.protocol.messages import AgesPart
 from mailcore.control.protocol.state import Disks, Processes
+from mailcore.control.unanswered import answering, unanswered
 from mailcore.manager_answers import Destinations, Size, State
 
 __all__ = ["Hub", "Keeper", "TooManyReaders", "nothing_known"]
@@ -134,6 +135,7 @@ class Hub:
         self._begun = dict.fromkeys(COUNTS, 0)  # counts of managers that are gone
         self._last: dict[str, int] = dict.fromkeys(COUNTS, 0)
         self._started_at = 0.0
+        self._counted: frozenset[int] = frozenset()  # the shards in ``_last``
 
     # -- life
 
@@ -244,20 +246,22 @@ class Hub:
                 await asyncio.sleep(self._tick_s)
 
     def _heard(self, now: float, state: State, size: Size, answer: Destinations) -> None:
-        counts = counts_of(state)
-        if state.counted_since != self._started_at:  # the counts began again
+        counts, missing = counts_of(state), unanswered(state, size, answer)
+        if self._started_at and answering(state) != self._counted:  # others are counted: nothing rose
+            for name in COUNTS:
+                self._begun[name] += self._last[name] - counts[name]
+        elif state.counted_since != self._started_at:  # the counts began again
             for name in COUNTS:
                 self._begun[name] += self._last[name]
-            first = not self._started_at
-            self._started_at = state.counted_since
-            if first:  # recipients that were counted before the hub started belong to no rate
+            if not self._started_at:  # recipients that were counted before the hub started belong to no rate
                 self._begun = {name: -counts[name] for name in COUNTS}
-        self._last = counts
+        self._last, self._counted, self._started_at = counts, answering(state), state.counted_since
         rising = {name: self._begun[name] + counts[name] for name in COUNTS}
-        self._total.add(now, {**rising, "messages": size.messages, "recipients": size.recipients})
+        in_all = {} if missing else {"messages": size.messages, "recipients": size.recipients}  # else a gap in the line
+        self._total.add(now, {**rising, **in_all})
         destinations = destinations_of(answer)
         for name, row in destinations.items():
-            self._ring(name).add(now, row)
+            self._ring(name).add(now, {} if answer.unanswered else row)
         self.snapshot |= {
             "core": {
                 "running": True,
@@ -267,7 +271,7 @@ class Hub:
                 "age_s": 0.0,
                 "pid": state.pid,
                 "stalled": state.stalled,
-                "unanswered": state.unanswered,
+                "unanswered": missing,
                 "tuned_damage": state.tuned_damage,
                 "restored": state.restored,
                 "active_full": state.active_full,

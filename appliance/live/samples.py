@@ -14,6 +14,7 @@ from django.db import connections
 
 from appliance.live.models import LastSnapshot, Sample
 from appliance.live.snapshot import COUNTS, counts_of
+from mailcore.control.unanswered import unanswered
 from mailcore.manager_answers import Size, State
 
 __all__ = ["LINES", "DatabaseKeeper", "day_lines", "keep_sample"]
@@ -74,7 +75,7 @@ class DatabaseKeeper:
 
 def keep_sample(at: float, state: State, size: Size) -> None:
     """Keeps the sample of a minute as ``DatabaseKeeper`` does, from the core's answers; not if the minute has one."""
-    if state.unanswered:
+    if unanswered(state, size):
         return
     sample = Sample(
         minute=int(at // 60),

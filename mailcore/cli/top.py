@@ -15,6 +15,7 @@ from typing import Any
 
 from mailcore.control.client import ControlClient, ControlError
 from mailcore.control.protocol.state import Processes
+from mailcore.control.unanswered import answering, unanswered
 from mailcore.counted import counted
 from mailcore.manager_answers import Destinations, Size, State
 from mailcore.terminal.command import DONE, UsageError, add_common, control_client
@@ -138,11 +139,11 @@ def _look(control: ControlClient, *, first: bool = False) -> Sample:
 def rates_of(now: Sample, before: Sample) -> dict[str, float | None]:
     """Returns what was counted per second between two samples; None where it is not known.
 
-    A rate over a restart is known, since the totals continue; one over totals that began again is not.
+    A rate over a restart is known, since the totals continue; one over totals that began again, or of other shards, is not.
     """
     if now.state is None or before.state is None or now.at <= before.at:
         return {name: None for name, _ in RATES}
-    if now.state.counted_since != before.state.counted_since:
+    if now.state.counted_since != before.state.counted_since or answering(now.state) != answering(before.state):
         return {name: None for name, _ in RATES}
     seconds = now.at - before.at
     return {
@@ -159,14 +160,15 @@ def frame(now: Sample, before: Sample, columns: int, rows: int) -> list[str]:
         return [cut(line, columns) for line in lines[:rows]]
     state, size = now.state, now.size
     states = _states(size)
+    missing = unanswered(state, size, now.destinations)
     lines += [
-        f"queue: {counted(size.messages, 'message')}, {counted(size.recipients, 'recipient')}"
+        f"queue: {'at least ' if missing else ''}{counted(size.messages, 'message')}, {counted(size.recipients, 'recipient')}"
         + "".join(f", {count} {name}" for name, count in states.items() if count),
         f"active: {state.active_messages} of {state.scheduler.parameters.get('message_active_limit', '?')}; deliveries: "
         f"{sum(link.in_flight for link in state.deliverers)} of {sum(link.capacity for link in state.deliverers)}",
         "per second: " + ", ".join(f"{_rate(rates_of(now, before)[name])} {text}" for name, text in RATES),
     ]
-    lines += [plain(text) for text in (state.unanswered, state.stalled, state.active_full, state.restored) if text]
+    lines += [plain(text) for text in (missing, state.stalled, state.active_full, state.restored) if text]
     half = max((rows - len(lines) - 4) // 2, 1)
     for title, chosen in (("BUSIEST", _busiest(now.destinations)), ("WORST", _worst(now.destinations))):
         if chosen:
@@ -232,5 +234,6 @@ def _document(now: Sample, before: Sample) -> Mapping[str, Any]:
         "size": now.size,
         "state": now.state,
         "destinations": now.destinations,
+        "unanswered": "" if now.state is None else unanswered(now.state, now.size, now.destinations),
         "error": now.error,
     }

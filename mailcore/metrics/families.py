@@ -9,11 +9,13 @@ Laws
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from mailcore.control.protocol.messages import AgesPart
 from mailcore.control.protocol.state import Disks, Processes
+from mailcore.control.unanswered import unanswered
 from mailcore.manager_answers import Destinations, Size, State
 from mailcore.metrics.exposition import Family
 from mailcore.traces.progress import Progress
@@ -44,6 +46,7 @@ class Answers:
 
 def families(answers: Answers, now: float, destinations_max: int) -> list[Family]:
     """Returns all families that there are values for, and the others without samples."""
+    answers = _whole(answers)
     return [
         *_processes(answers),
         *_mail(answers.state),
@@ -56,6 +59,23 @@ def families(answers: Answers, now: float, destinations_max: int) -> list[Family
         *_disks(answers.disks),
         *_certificates(answers.certificates),
     ]
+
+
+def _whole(answers: Answers) -> Answers:
+    """Returns the answers without those that lack a shard: a counter of a part would rise by the rest when it is back."""
+    state, size, destinations = answers.state, answers.size, answers.destinations
+    if state is None:
+        return answers
+    if state.unanswered:
+        return dataclasses.replace(
+            answers, state=None, size=None, destinations=None, ages=None, export_lag_bytes=None, traces_lag_bytes=None
+        )
+    return dataclasses.replace(
+        answers,
+        size=None if unanswered(state, size) else size,
+        destinations=None if destinations is not None and destinations.unanswered else destinations,
+        ages=None if state.shards and answers.ages is not None and answers.ages.manager_away else answers.ages,
+    )
 
 
 def _processes(answers: Answers) -> Iterable[Family]:

@@ -18,7 +18,7 @@ import pytest
 
 from mailcore.cli.top import ENTER, LEAVE, Sample, frame, rates_of
 from mailcore.control.protocol.state import Child, Processes
-from mailcore.manager_answers import Destinations, Size, State
+from mailcore.manager_answers import Destinations, ShardRow, ShardSize, Size, State
 from tests.answers import complete
 from tests.cli.running_control import Waypost
 
@@ -81,6 +81,35 @@ def test_rates_are_not_invented() -> None:
     assert rates_of(sample(10.0, 30), Sample(8.0))["recipients_delivered"] is None
     away = frame(Sample(10.0, PROCESSES, error="manager away"), sample(8.0, 10), 80, 23)
     assert away[-1] == "no answer: manager away"
+
+
+def test_what_a_silent_shard_has_is_unknown() -> None:
+    """law: silent-is-unknown."""
+
+    def shards(of: Sample, *answer: bool) -> Sample:
+        assert of.state is not None
+        assert of.size is not None
+        of.state.shards = [ShardRow(number=number, answers=each) for number, each in enumerate(answer)]
+        of.size.by_shard = [
+            ShardSize(number=number, messages=1, recipients=1) for number, each in enumerate(answer) if each
+        ]
+        return of
+
+    before, now = shards(sample(8.0, 10), True, True), shards(sample(10.0, 30), True, False)
+    assert now.state is not None
+    assert now.destinations is not None
+    now.state.unanswered = "shard 1 does not answer"
+    assert rates_of(now, before)["recipients_delivered"] is None, "the other one was counted then"
+    assert rates_of(before, now)["recipients_delivered"] is None
+    assert rates_of(now, shards(sample(8.0, 10), True, False))["recipients_delivered"] == 10.0
+    lines = frame(now, before, 80, 23)
+    assert "queue: at least 3 messages, 3 recipients, 1 new, 2 deferred" in lines
+    assert "shard 1 does not answer" in lines
+    now.state.unanswered = ""
+    now.destinations.unanswered = "shard 1 does not answer, and its mail is not counted"
+    assert "shard 1 does not answer, and its mail is not counted" in frame(now, before, 80, 23)
+    now.destinations.unanswered = ""
+    assert "shard 1 has not answered how much mail it has" in frame(now, before, 80, 23)
 
 
 def answering(waypost: Waypost) -> Waypost:

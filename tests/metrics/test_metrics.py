@@ -7,6 +7,7 @@ import json
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,12 +15,12 @@ import pytest
 from appliance.metrics.names import NAMES as PORTAL_NAMES
 from mailcore.config.load import load
 from mailcore.control.protocol.state import Child, Disk, Disks, Processes
-from mailcore.manager_answers import Size, State
+from mailcore.manager_answers import ShardSize, Size, State
 from mailcore.metrics.asking import certificates_of
 from mailcore.metrics.exposition import Family, text_of
 from mailcore.metrics.families import OTHER, Answers, families
 from mailcore.metrics.server import Page
-from tests.answers import complete
+from tests.answers import complete, destinations, sample
 from tests.doctor.sample_host import certificate
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -42,6 +43,25 @@ def test_what_is_not_known_is_left_out_and_is_not_zero() -> None:
         "# TYPE waypost_up gauge\n"
         "waypost_up 0\n"
     )
+
+
+def test_what_lacks_a_shard_is_left_out() -> None:
+    """law: silent-is-unknown. A counter without a shard would rise by all that this one has counted when it is back."""
+    size = Size(messages=1, recipients=1, lanes={}, destinations={})
+    size.by_shard = [ShardSize(number=0, messages=1, recipients=1)]
+    state = sample(State, {"shards": [{"number": 0, "answers": True}, {"number": 1, "answers": False}]})
+    state.totals = {"accepted": 7}
+    found = destinations(suspended={"smtp": None}, unanswered="shard 1 does not answer")
+
+    def names(**answers: Any) -> set[str]:
+        return {each.name for each in families(Answers(**answers), 0.0, 5) if each.samples}
+
+    assert {"waypost_accepted_messages_total", "waypost_active_messages"} <= names(state=state)
+    assert not {"waypost_queue_messages", "waypost_suspended_scopes"} & names(
+        state=state, size=size, destinations=found
+    ), "shard 1 has answered one question, and not the others"
+    state.unanswered = "shard 1 does not answer"
+    assert names(state=state, size=size, destinations=found, export_lag_bytes=3) == {"waypost_up"}
 
 
 def test_destinations_are_bounded_and_their_sum_is_the_whole() -> None:

@@ -1227,6 +1227,7 @@ class Overview(msgspec.Struct, kw_only=True):
     manager_started_at: float
     stalled: str
     restored: str
+    unanswered: str
     active_full: str
     tuned_damage: str
     counted_since: float

@@ -21,6 +21,7 @@ from appliance.live.fragments import LivePage, Part
 from appliance.live.hub import Hub, TooManyReaders
 from mailcore.config.known_shards import KnownShard, forget_known, write_known
 from mailcore.control.async_client import AsyncControlClient
+from mailcore.faults import Code
 from mailcore.lab.lab import Lab
 from mailcore.manager_answers import Destinations, Size, State
 from tests.answers import sample
@@ -315,6 +316,34 @@ async def test_a_shard_that_hangs_is_waited_for_once_and_the_others_stay_fresh()
             assert [row["messages"] for row in later["shards"]] == [5, None, 5]
             mail = [each for each in hanging.requests[asked_before:] if each.operation not in ("ping", "disks", "ages")]
             assert len(mail) <= 2, "in twenty rounds the probe alone asks it"
+
+
+async def test_counts_of_a_shard_that_falls_silent_or_is_back_are_no_rate_and_its_mail_is_a_gap() -> None:
+    """law: silent-is-unknown."""
+    now, one, other = [5_000.0], whole(), whole()
+    one["state"]["totals"]["recipients_delivered"], other["state"]["totals"]["recipients_delivered"] = 100, 9_000
+    queue = {"smtp:a.example": 3}
+    for each in (one, other):
+        each["destinations"]["queued"] = queue
+    with shards(one, other) as (_, second):
+        async with ticking(quick(patience_s=1.0, wall=lambda: now[0])) as hub:
+            await hub.tick()
+            for silent, delivered in ((False, 110), (True, 120), (True, 130), (False, 140)):
+                now[0] += 10
+                one["state"]["totals"]["recipients_delivered"] = delivered
+                away = Refusal("the manager is away", Code.UNAVAILABLE)
+                second.answers |= dict.fromkeys(("size", "destinations"), away) if silent else other
+                second.answers["state"] = away if silent else other["state"]
+                await hub.tick()
+                assert bool(hub.snapshot["core"]["unanswered"]) is silent
+            second.answers["destinations"] = Refusal("busy", Code.BUSY)
+            now[0] += 10
+            await hub.tick()
+            assert "shard 1 does not answer" in hub.snapshot["core"]["unanswered"]
+    lines = hub.lines()
+    assert lines["delivered"] == [None, 60.0, 0.0, 60.0, 0.0, 0.0], "none of the 9000 of the other one"
+    assert lines["messages"] == [6.0, 6.0, None, None, 6.0, None]
+    assert hub.destination_lines("smtp:a.example")["queued"] == [6.0, 6.0, None, None, 6.0, None]
 
 
 async def test_a_shard_that_hung_is_asked_again_as_soon_as_it_answers() -> None:
