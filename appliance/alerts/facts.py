@@ -64,11 +64,16 @@ class Queued:
 
 @dataclass(frozen=True, kw_only=True)
 class LastReport:
-    """The latest report of a day, and days with events and without a report. ``words``: the report's own summary."""
+    """The latest report of a day, and days with events and without a report. ``words``: the report's own summary.
+
+    ``late``: earlier days that do not balance, with their words, if their reports were made within a day. A day may have been
+    unknown when it was the latest, and is made again when its last events are there.
+    """
 
     day: date | None = None
     balances: bool | None = None
     words: str = ""
+    late: tuple[tuple[date, str], ...] = ()
     missing: tuple[tuple[date, float], ...] = ()  # each with the seconds since its end
 
 

@@ -13,9 +13,9 @@ import threading
 import time
 import zoneinfo
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -46,6 +46,7 @@ __all__ = ["Gatherer"]
 
 WHO = "alerts"
 SLOWLY_S = 300.0  # between two looks at what changes slowly: ages, certificates, reports
+LATE_S = 86_400.0  # time after the making of an earlier report in which it is reported
 LONG_S = 1_800.0  # after which a result that is still awaited is unknown
 HOUR_MINUTES = 60
 SLACK_MINUTES = 15  # the sample of an hour before may be this much older
@@ -272,7 +273,8 @@ def _report(now: float) -> LastReport | Unknown:
         return Unknown(f"the portal's database: {error}", expected=True)
     except OSError as error:
         return Unknown(f"{error.filename}: {error.strerror}")
-    day = next(iter(report_store.available(report_store.Period.DAY)), None)
+    days = report_store.available(report_store.Period.DAY)
+    day = next(iter(days), None)
     report = report_store.report_of(report_store.Period.DAY, day) if day is not None else None
     if day is not None and report is None:
         return Unknown(f"the report of {day} cannot be read")
@@ -286,8 +288,20 @@ def _report(now: float) -> LastReport | Unknown:
         day=day,
         balances=report.balances if report is not None else None,
         words=report.words if report is not None else "",
+        late=tuple(_late(days[1 : settings.REPORTS.catch_up_days], now)),
         missing=tuple(missing),
     )
+
+
+def _late(days: list[date], now: float) -> Iterator[tuple[date, str]]:
+    """Yields the days that do not balance, with their words, if their reports were made within a day."""
+    for day in days:
+        report = report_store.report_of(report_store.Period.DAY, day)
+        try:
+            if report is not None and report.balances is False and now - report.made_at < LATE_S:
+                yield day, report.words
+        except OSError:  # it is made again at this moment
+            continue
 
 
 # -- webhooks

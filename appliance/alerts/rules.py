@@ -296,16 +296,17 @@ def _balance(facts: Facts, settings: Alerts, found: Found) -> None:
             )
     if isinstance(facts.report, Unknown):
         found.unknown.append(facts.report)
-    elif facts.report.day is not None and facts.report.balances is False:
-        day = facts.report.day.isoformat()
+        return
+    latest = facts.report.day if facts.report.balances is False else None
+    for day, words in (*facts.report.late, *(((latest, facts.report.words),) if latest is not None else ())):
         found.causes.append(
             Cause(
-                key=key_of("balance", f"report:{day}"),
+                key=key_of("balance", f"report:{day.isoformat()}"),
                 rule="balance",
                 severity=Severity.CRITICAL,
-                summary=f"The report of {day} does not balance.",
-                detail=shortened(facts.report.words),
-                link=links.report(facts.report.day),
+                summary=f"The report of {day.isoformat()} does not balance.",
+                detail=shortened(words),
+                link=links.report(day),
             )
         )
 

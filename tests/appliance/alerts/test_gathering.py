@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 from datetime import date, timedelta
@@ -209,6 +210,24 @@ def test_a_day_with_events_and_without_a_report_is_missing_until_it_is_made(sett
     found = report_now()
     assert isinstance(found, LastReport)
     assert (found.day, [day for day, _ in found.missing]) == (last, [last - timedelta(days=2)])
+
+
+def test_an_earlier_day_that_turned_red_is_told_for_a_day(settings: Any) -> None:
+    """A day was unknown, and made again as red when its late events were there: it is the newest report no more."""
+    last, earlier = yesterday("UTC"), yesterday("UTC") - timedelta(days=2)
+    make_report(settings.REPORTS_DIRECTORY, Period.DAY, earlier, balances=None)
+    make_report(settings.REPORTS_DIRECTORY, Period.DAY, last, balances=False)
+    found = report_now()
+    assert isinstance(found, LastReport)
+    assert (found.day, found.balances, found.late) == (last, False, ())
+    make_report(settings.REPORTS_DIRECTORY, Period.DAY, earlier, balances=False)
+    (said,) = (settings.REPORTS_DIRECTORY / "gold" / f"day={earlier}").resolve().glob("report.json")
+    for hours, days in ((1, [earlier]), (25, [])):
+        said.write_text(json.dumps(json.loads(said.read_text()) | {"made_at": time.time() - hours * 3_600}))
+        found = report_now()
+        assert isinstance(found, LastReport)
+        assert [day for day, _ in found.late] == days
+    assert found.day == last
 
 
 def test_a_server_that_makes_no_reports_misses_none(settings: Any, tmp_path: Path) -> None:

@@ -108,6 +108,9 @@ FAILING = {
         state=state(balance={"recipients": {"difference": 2, "queued": 0}, "messages": {"difference": 0}})
     ),
     "balance:report:2026-11-20": facts(report=LastReport(day=date(2026, 11, 20), balances=False, words="2 missing")),
+    "balance:report:2026-11-18": facts(
+        report=LastReport(day=date(2026, 11, 20), balances=True, late=((date(2026, 11, 18), "2 missing"),))
+    ),
     "report_missing:2026-11-20": facts(report=LastReport(missing=((date(2026, 11, 20), 13 * 3_600.0),))),
     "replication": facts(
         state=state(shard={"name": "north", "lease_s": 0.0, "commit_waits_s": 31.0, "trouble": "no route\r\nX: y"})
