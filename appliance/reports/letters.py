@@ -2,7 +2,7 @@
 
 Laws: the mail is made from the page's content. Untrusted text is escaped, and the mail loads nothing from the network. A mail
 is due when its run has ended for good, and is retried each minute for a day. One process sends at a time (a lock), and stores
-the queue id.
+the queue id. Of several nodes one mails it, and tells the others until their database has it (``handed_in``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from django.utils import timezone
 from appliance.common.current_settings import current_settings
 from appliance.common.door import door_of
 from appliance.common.own_names import sender_or_own, site
-from appliance.reports import exporter, report_store
+from appliance.reports import exporter, handed_in, report_store
 from appliance.reports.content import Content, Lines, content_of
 from appliance.reports.models import Run, State
 from appliance.reports.preferences import InForce, in_force
@@ -55,6 +55,9 @@ def send_due() -> int:
     with _alone() as alone:
         if not alone:
             return 0
+        for day, queue_id in handed_in.noted().items():  # first, so that no other node takes the turn of this one
+            if not exporter.letter_sent(day, queue_id, tries=1):
+                handed_in.forget(day)
         for it in letters_due():
             sent += _send(it)
     return sent
@@ -70,8 +73,13 @@ def _send(it: Run) -> bool:
     report = report_store.report_of(Period.DAY, it.day) if it.state != State.FAILED else None
     message = failure_letter(it, now) if report is None else letter(report, now)
     is_for_one = report is not None and nodes_events() is not None  # a failure is each node's own
-    if is_for_one and report is not None and not _is_our_turn(it, report):
-        return False
+    if is_for_one and report is not None:
+        queue_id = handed_in.noted().get(it.day, "")
+        if queue_id:  # this process ended behind it
+            Run.objects.filter(pk=it.pk).update(mailed_at=timezone.now(), mail_words=queue_id)
+            return False
+        if not _is_our_turn(it, report):
+            return False
     try:
         queue_id = door_of(WHO).inject(
             sender(), list(now.recipients), message.as_bytes(), why=f"the report of {it.day}"
@@ -81,9 +89,12 @@ def _send(it: Run) -> bool:
         if is_for_one and error.code is not Code.OUTCOME_UNKNOWN:
             exporter.release_letter(it.day)
         return False
-    Run.objects.filter(pk=it.pk).update(mailed_at=timezone.now(), mail_words=queue_id)
     if is_for_one:
-        exporter.letter_sent(it.day, queue_id)
+        with contextlib.suppress(OSError):  # a disk without room: it tells the others for a minute
+            handed_in.note(it.day, queue_id)
+    Run.objects.filter(pk=it.pk).update(mailed_at=timezone.now(), mail_words=queue_id)
+    if is_for_one and not exporter.letter_sent(it.day, queue_id):
+        handed_in.forget(it.day)
     return True
 
 

@@ -24,7 +24,7 @@ from django.utils import timezone
 
 from appliance.celery import app
 from appliance.common.current_settings import current_settings
-from appliance.reports import exporter, report_store
+from appliance.reports import exporter, handed_in, report_store
 from appliance.reports.models import ENDED, LOG_MAX, NOT_EXPORTED_MAX, Run, State
 from appliance.reports.preferences import in_force, yesterday
 from appliance.reports.running import Busy, Ended, Heard, command_of, held, run
@@ -216,7 +216,7 @@ def letters_due() -> QuerySet[Run]:
 
 def send_letters() -> None:
     """Sends mail in a process of its own, so that the memory for charts is freed."""
-    if letters_due().exists():
+    if letters_due().exists() or handed_in.noted():
         command = [sys.executable, "-m", "django", "mail_reports"]
         try:
             subprocess.run(command, cwd=settings.BASE_DIR, check=True, timeout=LETTERS_S)  # noqa: S603  # our own

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from appliance.reports import report_store
+from appliance.reports import exporter, report_store
 from appliance.reports.letters import failure_letter, letter, send_due
 from appliance.reports.models import Preferences, Run, State
 from appliance.reports.preferences import in_force
@@ -289,6 +289,34 @@ def test_the_node_whose_turn_it_is_mails_it_and_says_so(reports_directory: Path,
     assert core.asked("letter") == [{"day": "2026-11-18"}, {"day": "2026-11-18", "sent": "0123456789ABC"}]
     data = b"".join(each["data"] for each in core.asked("inject_data"))
     assert b"Message-ID: <waypost-report-of-2026-11-18@example.org>" in data, "from each node the same"
+
+
+def test_the_others_are_told_when_the_exporter_answers_again_and_it_is_mailed_once(
+    reports_directory: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, they were told for a minute; then another node mailed the report again."""
+    _on_nodes(settings)
+    monkeypatch.setattr(exporter, "SENT_AGAIN_S", 0.0)
+    make_report(reports_directory, Period.DAY, DAY)
+    it = ended()
+    away = Refusal("no server of the database takes writes", Code.UNAVAILABLE)
+    turn = {"node": "mx1", "sent": "", "ours": True}
+    with FakeCore(ANSWERS | {"letter": lambda arguments: away if arguments.get("sent") else turn}) as core:
+        assert send_due() == 1
+        assert core.asked("letter")[-1] == {"day": "2026-11-18", "sent": "0123456789ABC"}
+        told = len(core.asked("letter"))
+        assert send_due() == 0
+        assert core.asked("letter")[told:] == [{"day": "2026-11-18", "sent": "0123456789ABC"}]
+        Run.objects.filter(pk=it.pk).update(mailed_at=None)  # killed before it was written down
+        assert send_due() == 0
+        core.answers["letter"] = {"node": "mx1", "sent": "0123456789ABC", "ours": False}
+        assert send_due() == 0
+        told = len(core.asked("letter"))
+        assert send_due() == 0
+        assert len(core.asked("letter")) == told, "the others know it"
+    assert len(core.asked("inject_begin")) == 1
+    it.refresh_from_db()
+    assert it.mail_words == "0123456789ABC"
 
 
 def test_what_another_node_mails_is_not_mailed_again(reports_directory: Path, settings: Any) -> None:
