@@ -143,7 +143,8 @@ class Change:
         if sealed is not None:
             with contextlib.suppress(NotSealed):
                 self.seal.open(sealed, name)
-                return
+                if rows.touch_kept(self.connection, name):
+                    return
         rows.add_kept(self.connection, name, self.seal.seal(content, name))
 
     def write(self, state: State) -> State:

@@ -5,8 +5,8 @@ its row alone; the process of the node then starts a supervisor for it, whose ow
 shard of this home: the owner step of the home does. A shard that is ours and whose beat stands still, because its processes
 cannot start, is taken over like any other. A node that drains takes only what it has handed over and no node took.
 
-The look for people, the settings of all nodes, and the rest of closed shards have threads and connections of their own
-(``apart``): nothing that is slow or fails there delays a takeover.
+The look for people, the settings of all nodes, their kept files, and the rest of closed shards have threads and connections
+of their own (``apart``): nothing that is slow or fails there delays a takeover.
 
 Of two nodes that want the same shard one gets it: both name the epoch and the beat that they have seen.
 
@@ -30,6 +30,7 @@ from mailcore.log.disk import Disk
 from mailcore.maillog import MailLog
 from mailcore.nodes import kept
 from mailcore.nodes.apart import Apart, line_of
+from mailcore.nodes.kept_sweep import SweepingKept
 from mailcore.nodes.looking import Looking
 from mailcore.nodes.moving import STILL_S, comes_back, continue_drain, others_of
 from mailcore.nodes.names import name_in, new_owner
@@ -264,6 +265,7 @@ def main(take: Callable[[Settings, int], None], settings: Settings, parent: int)
             Looking(settings, lambda: spare.troubles).once,
         ),
         ("tidying", "closed shards cannot be tidied now", Tidying(settings).once),
+        ("kept", "kept files that are not used cannot be removed from the database now", SweepingKept(settings).once),
     ):
         Apart(name, words, work, settings).start()
     while True:

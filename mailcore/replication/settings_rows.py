@@ -20,7 +20,10 @@ from mailcore.replication.faults import StoreError
 from mailcore.replication.shard import RENEWAL_TIMEOUT_S, check_kept
 from mailcore.replication.statements import (
     KEPT_ADD,
+    KEPT_OLD,
     KEPT_READ,
+    KEPT_REMOVE,
+    KEPT_TOUCH,
     SETTINGS_ADD,
     SETTINGS_ASK,
     SETTINGS_FORGET,
@@ -41,10 +44,13 @@ __all__ = [
     "ask_head",
     "is_written",
     "note_taken",
+    "old_kept",
     "read_heads",
     "read_kept",
     "read_states",
     "read_taken",
+    "remove_kept",
+    "touch_kept",
     "write_states",
 ]
 
@@ -145,3 +151,18 @@ def read_kept(connection: Connection, reference: str) -> bytes | None:
     """Returns a kept file as it is sealed; None if it is not there."""
     rows = connection.execute(KEPT_READ, [reference], _TIMEOUT_S).rows
     return rows[0][0] if rows else None
+
+
+def touch_kept(connection: Connection, reference: str) -> bool:
+    """Writes that a change names a kept file now. Returns False if it is not there."""
+    return check_kept(connection.execute(KEPT_TOUCH, [reference], _TIMEOUT_S)) is not None
+
+
+def old_kept(connection: Connection, age_s: int) -> list[str]:
+    """Returns the references of the kept files that no change has named for this time."""
+    return [as_text(reference) for (reference,) in connection.execute(KEPT_OLD, [age_s], _TIMEOUT_S).rows]
+
+
+def remove_kept(connection: Connection, reference: str, age_s: int) -> bool:
+    """Removes a kept file, if no change has named it for this time."""
+    return bool(connection.execute(KEPT_REMOVE, [reference, age_s], _TIMEOUT_S).rows)

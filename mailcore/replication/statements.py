@@ -15,8 +15,8 @@ from mailcore.replication.values import BYTEA, BYTEAS, CHAR, CHARS, INT8, INT8S,
 __all__ = [
     "ASK", "AUTHORITY_MAKE", "AUTHORITY_READ", "AUTHORITY_REPLACE", "BEGIN", "BEGIN_AGAIN", "CHUNKS", "CLOSE",
     "COMMIT", "COMMIT_ONE", "CONFIRM", "FETCH", "FETCH_MARKS", "FREE_CHUNKS", "FREE_STATES", "FREE_WRITERS",
-    "GIVER_LEAVE", "GIVER_MAKE", "GIVER_READ", "GIVER_RENEW", "GIVER_TAKE", "GIVE_UP", "HAND_OVER", "KEPT_ADD",
-    "KEPT_READ", "LETTERS_REMOVE", "LETTER_MAKE", "LETTER_READ", "LETTER_TAKE",
+    "GIVER_LEAVE", "GIVER_MAKE", "GIVER_READ", "GIVER_RENEW", "GIVER_TAKE", "GIVE_UP", "HAND_OVER", "KEPT_ADD", "KEPT_OLD",
+    "KEPT_READ", "KEPT_REMOVE", "KEPT_TOUCH", "LETTERS_REMOVE", "LETTER_MAKE", "LETTER_READ", "LETTER_TAKE",
     "LIST", "LOOK", "NODE_BEAT", "NODE_CONFIRM", "NODE_DRAINED", "NODE_LIST", "NODE_SET", "NODE_STATE",
     "PLACE", "PLACE_AWAY", "READ", "READ_ALL", "REGISTER", "RENEW", "RESERVE", "SETTINGS_ADD", "SETTINGS_ASK",
     "SETTINGS_FORGET",
@@ -401,8 +401,24 @@ SETTINGS_NODES = Statement(
 KEPT_ADD = Statement(
     "kept_add",
     "insert into waypost.kept_file (reference, sealed) values ($1, $2)"
-    f" on conflict (reference) do update set sealed = excluded.sealed returning reference, {KEPT}",
+    f" on conflict (reference) do update set sealed = excluded.sealed, added_at = now() returning reference, {KEPT}",
     (TEXT, BYTEA),
+)
+# A change that names a file that is there already: it stays, also if the states of before go meanwhile.
+KEPT_TOUCH = Statement(
+    "kept_touch",
+    f"update waypost.kept_file set added_at = now() where reference = $1 returning reference, {KEPT}",
+    (TEXT,),
+)
+KEPT_OLD = Statement(
+    "kept_old",
+    "select reference from waypost.kept_file where added_at < now() - $1 * interval '1 second' order by reference",
+    (INT8,),
+)
+KEPT_REMOVE = Statement(
+    "kept_remove",
+    "delete from waypost.kept_file where reference = $1 and added_at < now() - $2 * interval '1 second' returning reference",
+    (TEXT, INT8),
 )
 KEPT_READ = Statement("kept_read", "select sealed from waypost.kept_file where reference = $1", (TEXT,))
 # The mail of the reports: for each day a small file of no shard, which says which node mails it. Always one row is read.
