@@ -1,7 +1,7 @@
 """Notes of mails of reports that were handed in and of which the other nodes do not know yet: a file for each day.
 
-The note is there before the others are told, and goes when the core's exporter has answered. So they are told when it answers
-again, also after a restart, and this node does not mail the day again in between.
+A note is there before this node tells the others, and goes when the core's exporter has answered. So the others hear it when it
+answers again, also after a restart, and this node does not mail the day again in between.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``waypost shard import|rebuild|close``: the mail of a disk becomes a shard, and a shard that has drained ends."""
+"""``waypost shard import|rebuild|give-up|close``: the mail of a disk becomes a shard, and a shard that has drained ends."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from mailcore.log.disk import Disk, Locked
 from mailcore.log.segment import SegmentTooNew
 from mailcore.nodes import kept
 from mailcore.nodes.closing import close
+from mailcore.nodes.giving_up import give_up_held, held_shard
 from mailcore.nodes.opening import open_or_make
 from mailcore.nodes.parameters import parameters_of, shard_of
 from mailcore.nodes.taking_in import Source, Taken, abandon, aside_source, copied_shard, take_in
@@ -40,6 +42,7 @@ __all__ = ["add_mail_commands"]
 
 IMPORT_HELP = "take the queue and the spool on this disk into the database, as this home's shard"
 REBUILD_HELP = "make a shard from the files of this node, when its database is lost; its mail is held"
+GIVE_UP_HELP = "give up a shard that was being taken in from a disk which is gone"
 CLOSE_HELP = "close a shard for good that another node has adopted and that has drained"
 _UNREADABLE = (HomeError, ReservedTooNew, RestoredDamaged, SegmentTooNew, msgspec.MsgspecError)
 
@@ -78,6 +81,16 @@ def add_mail_commands(commands: argparse._SubParsersAction[argparse.ArgumentPars
     rebuilding.add_argument("--abandon", action="store_true", help="give up what was begun")
     add_common(rebuilding)
     rebuilding.set_defaults(run=_rebuild)
+    giving_up = commands.add_parser(
+        "give-up",
+        help=GIVE_UP_HELP,
+        description=f"{_sentence(GIVE_UP_HELP)} Mail that only that disk has is lost with it. If the disk is there, give"
+        " waypost shard import --abandon at it instead. The name of the shard is not used again.",
+    )
+    giving_up.add_argument("shard", metavar="SHARD", help="name of the shard, which waypost shard list shows as held")
+    giving_up.add_argument("--yes", action="store_true", help="skip the confirmation prompt")
+    add_common(giving_up)
+    giving_up.set_defaults(run=_give_up)
     closing = commands.add_parser(
         "close",
         help=CLOSE_HELP,
@@ -263,6 +276,40 @@ def _with_database(
     except _UNREADABLE as error:
         complain(f"{error}; nothing was taken in")
         return NOT_DONE, None
+
+
+# -- giving up
+
+
+def _give_up(arguments: argparse.Namespace) -> int:
+    settings = settings_of(arguments)
+    status, held = asked(settings, "shard", lambda connection: held_shard(connection, arguments.shard))
+    if held is None:
+        return status
+    if not arguments.yes and not _confirmed(held, arguments.json):
+        return NOT_DONE
+    status, row = asked(settings, "shard", lambda connection: give_up_held(connection, arguments.shard))
+    if row is None:
+        return status
+    if arguments.json:
+        print_json({"shard": row.name, "number": row.number, "state": row.state})
+    else:
+        say(
+            plain(
+                f"shard {row.name} is given up: nothing of it is left in the database, and its name is not used again"
+            )
+        )
+    return DONE
+
+
+def _confirmed(row: ShardRow, json: bool) -> bool:
+    """Asks for confirmation. Raises UsageError if stdin is not a terminal."""
+    question = (
+        f"give up shard {plain(row.name)}, which {plain(row.node)} takes in from its disk; that saves no mail of it"
+    )
+    if not sys.stdin.isatty() or json:
+        raise UsageError(f"this would {question}; nothing was changed. Confirm with --yes")
+    return input(f"{question}? [y/N] ").strip().lower() in ("y", "yes")
 
 
 # -- closing

@@ -58,7 +58,7 @@ from mailcore.queue.shard_copy import (
 from mailcore.replication.batch import CHUNK_BYTES_MAX, Batch, Ends
 from mailcore.replication.confirmed import ConfirmedNumbers
 from mailcore.replication.connection import Connection
-from mailcore.replication.ending import HELD, begin_again, free_files, free_writers, give_up
+from mailcore.replication.ending import CLOSED, HELD, begin_again, free_files, free_writers, give_up
 from mailcore.replication.faults import Lost, ServerError
 from mailcore.replication.node_row import beat_node
 from mailcore.replication.shard import ShardRow, confirm_owner, place, read_shard, register, reserve_ids, set_state
@@ -297,6 +297,12 @@ class _TakingIn:
         if row is None:
             least = self._number_in_ids() if self._source.is_held else 1
             return register(self._connection, note.shard, note.owner, state=HELD, least=max(1, least))
+        if row.state == CLOSED and not row.owner:
+            raise CannotTakeIn(
+                f"Shard {note.shard} was given up at another node (waypost shard give-up), and its name is not used again. Give"
+                f" {note.command} --abandon, name another shard in [nodes], and take the mail in under that name.",
+                argument="shard",
+            )
         if row.owner != note.owner:
             raise CannotTakeIn(
                 f"Shard {note.shard} belongs to {row.owner}, and not to what was begun here. Choose a name that no shard has;"

@@ -17,6 +17,7 @@ from mailcore.replication.shard import LOCK_TIMEOUT_S, TIMEOUT_S, ShardRow, chec
 from mailcore.replication.statements import (
     BEGIN_AGAIN,
     CLOSE,
+    CLOSE_HELD,
     FREE_CHUNKS,
     FREE_STATES,
     FREE_WRITERS,
@@ -30,6 +31,7 @@ __all__ = [
     "HELD",
     "LAST",
     "begin_again",
+    "close_held",
     "close_shard",
     "free_files",
     "free_some",
@@ -55,6 +57,12 @@ def give_up(connection: Connection, row: ShardRow) -> bool:
     Returns False if it has changed, or has files: they would be in the next shard of this name.
     """
     return check_kept(connection.execute(GIVE_UP, [row.name, row.epoch, row.owner], TIMEOUT_S)) is not None
+
+
+def close_held(connection: Connection, row: ShardRow) -> ShardRow | None:
+    """Closes a held shard whose files and writers are gone; None if it has changed, or has files."""
+    written = check_kept(connection.execute(CLOSE_HELD, [row.name, row.epoch, row.owner], TIMEOUT_S))
+    return None if written is None else row_of(written)
 
 
 def close_shard(connection: Connection, row: ShardRow) -> bool:

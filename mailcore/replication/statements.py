@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from mailcore.replication.values import BYTEA, BYTEAS, CHAR, CHARS, INT8, INT8S, TEXT, TEXTS, Encoder, encoder
 
 __all__ = [
-    "ASK", "AUTHORITY_MAKE", "AUTHORITY_READ", "AUTHORITY_REPLACE", "BEGIN", "BEGIN_AGAIN", "CHUNKS", "CLOSE",
+    "ASK", "AUTHORITY_MAKE", "AUTHORITY_READ", "AUTHORITY_REPLACE", "BEGIN", "BEGIN_AGAIN", "CHUNKS", "CLOSE", "CLOSE_HELD",
     "COMMIT", "COMMIT_ONE", "CONFIRM", "FETCH", "FETCH_MARKS", "FREE_CHUNKS", "FREE_STATES", "FREE_WRITERS",
     "GIVER_LEAVE", "GIVER_MAKE", "GIVER_READ", "GIVER_RENEW", "GIVER_TAKE", "GIVE_UP", "HAND_OVER", "KEPT_ADD", "KEPT_OLD",
     "KEPT_READ", "KEPT_REMOVE", "KEPT_TOUCH", "LETTERS_REMOVE", "LETTER_MAKE", "LETTER_READ", "LETTER_TAKE",
@@ -149,6 +149,15 @@ GIVE_UP = Statement(
     "delete from waypost.shard where name = $1 and epoch = $2 and owner = $3 and state = 'held'"
     " and not exists (select from waypost.chunk where shard = $1) and not exists (select from waypost.state where shard = $1)"
     f" returning epoch, {KEPT}",
+    (TEXT, INT8, TEXT),
+)
+# The same without the disk: the row stays, so that its epoch is used by nothing else.
+CLOSE_HELD = Statement(
+    "close_held",
+    "update waypost.shard set epoch = epoch + 1, owner = '', beat = beat + 1, state = 'closed', placed = '', wanted = '',"
+    " released = 0 where name = $1 and epoch = $2 and owner = $3 and state = 'held'"
+    " and not exists (select from waypost.chunk where shard = $1) and not exists (select from waypost.state where shard = $1)"
+    f" and not exists (select from waypost.writer where shard = $1) returning {_SHARD}, {KEPT}",
     (TEXT, INT8, TEXT),
 )
 # A takeover without a new owner: with ``TAKE_WRITERS``, every process of the shard finds no row.
