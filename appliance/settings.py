@@ -8,6 +8,7 @@ value stops the start with the file, the line and what is allowed (``mailcore.co
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,9 @@ except ConfigError as error:
 PORTAL = WAYPOST.portal
 OIDC = WAYPOST.oidc
 PORTAL_DIRECTORY = WAYPOST.home / "portal"
+# As the core names them; "" without [nodes]. Portals of several nodes may share a database, in which rows have the name.
+NODE = (WAYPOST.nodes.node or socket.gethostname())[:64] if WAYPOST.nodes.is_on else ""
+SHARD = WAYPOST.nodes.shard or NODE
 CONTROL_SOCKET = WAYPOST.run_directory / "control.sock"
 REPORTS = WAYPOST.reports
 REPORTS_DIRECTORY = WAYPOST.reports_directory
@@ -274,7 +278,8 @@ CELERY_BROKER_URL = os.environ.get("REDIS_URL") or REPORTS.broker_url or f"redis
 CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_connect_timeout": 2, "socket_timeout": 5, "max_retries": 0}
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # the worker waits for it without limit
-CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
+CELERY_BEAT_SCHEDULER = "appliance.reports.scheduler:NodeScheduler"
+CELERY_TASK_DEFAULT_QUEUE = f"celery.{NODE}" if NODE else "celery"  # nodes may have one Redis
 CELERY_TASK_IGNORE_RESULT = True  # results are in the portal's database
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]

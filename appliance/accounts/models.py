@@ -7,8 +7,9 @@ from django.db import models
 from django.utils import timezone
 
 from appliance.accounts.session_store import Session
+from appliance.common.node import NODE_MAX
 
-__all__ = ["GivenPassword", "Identity", "Invitation", "Rights", "Session"]
+__all__ = ["GivenPassword", "Identity", "Invitation", "PortalKey", "Rights", "Session"]
 
 
 class Rights(models.Model):
@@ -75,3 +76,13 @@ class Identity(models.Model):
 
     def __str__(self) -> str:
         return f"{self.subject} at {self.issuer}"
+
+
+class PortalKey(models.Model):
+    """With which key the portal of a node signs, as a digest that tells nothing of the key."""
+
+    node = models.CharField(max_length=NODE_MAX, unique=True, blank=True)
+    digest = models.CharField(max_length=64)
+
+    def __str__(self) -> str:
+        return self.node

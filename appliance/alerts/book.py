@@ -8,6 +8,9 @@ Laws
   sent again no sooner than ``again_s`` after it was sent.
 - Time is counted on a monotonic clock (``elapsed_s``); a wall clock that is set opens and ends nothing, and delays no notice.
 
+- A watch touches the alerts of its node alone; those about the mail of all nodes are kept and sent by the one that has the
+  lease (``Lead``), which is taken in the transaction that stores them.
+
 Keeps law: notice-with-its-alert, law: one-alert-per-cause, law: unknown-is-not-good (docs/laws.md).
 """
 
@@ -15,20 +18,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
+from django.conf import settings as django_settings
 from django.db import transaction
 from django.db.models import Q
+from django.db.models.functions import Now
 
 from appliance.alerts import links
 from appliance.alerts.causes import Cause, Judgement, Severity
-from appliance.alerts.models import TEXT_MAX, Alert, Kind, Notice, RuleCheck, Silence, Watch
-from appliance.alerts.rules import WATCH_AWAY, for_s
+from appliance.alerts.models import TEXT_MAX, Alert, Kind, Lead, Notice, RuleCheck, Silence, Watch, check_key
+from appliance.alerts.rules import OF_ALL_MAIL, WATCH_AWAY, for_s
+from appliance.common.node import ALL_NODES, own_node
 from mailcore.config.alerts import Alerts
 
-__all__ = ["Target", "forget", "forget_unsent", "note", "note_absence", "started", "test"]
+__all__ = ["Target", "forget", "forget_unsent", "note", "note_absence", "own_nodes", "started", "test"]
 
 TURNED_OFF = "the rule was turned off"
+NODE_GONE = "its node has not checked it for a day"
+LEAD_S = 60.0  # beside three intervals, and longer than a message takes to be sent
+GONE = timedelta(days=1)
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 OWN_FIELDS = (  # that only this file changes; an operator acknowledges meanwhile
     "rule", "severity", "summary", "detail", "link", "opened_at", "seen_at", "ended_at", "ended_because", "unknown", "true_s",
     "gone_s",
@@ -51,22 +61,48 @@ def note(
     ``elapsed_s``: seconds of a monotonic clock since the rules were checked the last time; 0 at the first time.
     """
     with transaction.atomic():
-        unfinished = {alert.cause: alert for alert in Alert.objects.filter(ended_at__isnull=True)}
+        leads = _take_lead(LEAD_S + 3 * settings.interval_s)
+        nodes = _nodes(leads=leads)
+        unfinished = {
+            (alert.node, alert.cause): alert for alert in Alert.objects.filter(ended_at__isnull=True, node__in=nodes)
+        }
         by_rule = {judgement.rule: judgement for judgement in judgements}
         for judgement in judgements:
-            for cause in judgement.causes:
-                _seen(unfinished.pop(cause.key, None), cause, now, elapsed_s, settings)
+            if (node := _node_of(judgement.rule)) in nodes:
+                for cause in judgement.causes:
+                    _seen(unfinished.pop((node, cause.key), None), node, cause, now, elapsed_s, settings)
         ended = [
             alert for alert in unfinished.values() if _unseen(alert, by_rule.get(alert.rule), now, elapsed_s, settings)
         ]
-        _make_notices(ended, now, settings, targets)
+        _make_notices(nodes, ended, now, settings, targets)
         _checked(judgements, now)
-        Watch.objects.filter(id=1).update(seen_at=now)
+        Watch.objects.update(seen_at=now)
 
 
-def _seen(alert: Alert | None, cause: Cause, now: datetime, elapsed_s: float, settings: Alerts) -> None:
+def own_nodes() -> tuple[str, ...]:
+    """Returns whose alerts this watch keeps and sends now: its node's, and those of all nodes if it has the lease."""
+    return _nodes(leads=Lead.objects.filter(node=own_node(), until__gt=Now()).exists())
+
+
+def _nodes(*, leads: bool) -> tuple[str, ...]:
+    return (own_node(), ALL_NODES) if leads else (own_node(),)
+
+
+def _take_lead(for_s: float) -> bool:
+    """Takes or prolongs the lease; returns whether this node has it. The row stays locked until the transaction ends."""
+    Lead.objects.bulk_create([Lead(node=own_node(), until=LONG_AGO)], ignore_conflicts=True)
+    free = Lead.objects.filter(Q(node=own_node()) | Q(until__lt=Now()))
+    return bool(free.update(node=own_node(), until=Now() + timedelta(seconds=for_s)))
+
+
+def _node_of(rule: str) -> str:
+    """Returns which node a cause of a rule is about."""
+    return ALL_NODES if rule in OF_ALL_MAIL and django_settings.WAYPOST.nodes.listen else own_node()
+
+
+def _seen(alert: Alert | None, node: str, cause: Cause, now: datetime, elapsed_s: float, settings: Alerts) -> None:
     if alert is None:
-        alert = Alert(cause=cause.key, began_at=now, severity=str(cause.severity))
+        alert = Alert(node=node, cause=cause.key, began_at=now, severity=str(cause.severity))
     else:
         alert.true_s += elapsed_s
     alert.rule, alert.link = cause.rule, cause.link
@@ -123,11 +159,11 @@ def _store(alert: Alert) -> None:
 
 def _checked(judgements: Sequence[Judgement], now: datetime) -> None:
     """Stores what each rule found; ``checked_at`` stays where its facts are not known."""
-    RuleCheck.objects.exclude(rule__in=[each.rule for each in judgements]).delete()
+    RuleCheck.objects.exclude(key__in=[check_key(each.rule) for each in judgements]).delete()
     for is_known in (True, False):
         rows = [
             RuleCheck(
-                rule=each.rule,
+                key=check_key(each.rule),
                 checked_at=now if is_known else None,
                 tried_at=now,
                 causes=len(each.causes),
@@ -137,19 +173,22 @@ def _checked(judgements: Sequence[Judgement], now: datetime) -> None:
             if (not each.unknown) is is_known
         ]
         fields = ["tried_at", "causes", "unknown", *(["checked_at"] if is_known else [])]
-        RuleCheck.objects.bulk_create(rows, update_conflicts=True, unique_fields=["rule"], update_fields=fields)
+        RuleCheck.objects.bulk_create(rows, update_conflicts=True, unique_fields=["key"], update_fields=fields)
 
 
 # -- notices
 
 
-def _make_notices(ended: Sequence[Alert], now: datetime, settings: Alerts, targets: Sequence[Target]) -> None:
+def _make_notices(
+    nodes: Sequence[str], ended: Sequence[Alert], now: datetime, settings: Alerts, targets: Sequence[Target]
+) -> None:
     """Makes the notices of alerts that have opened and have none, and of those that end now. Without targets, those of open
     alerts stay to be made."""
     if not targets:
         return
     silences = list(Silence.objects.filter(until__gt=now, ended_at__isnull=True))
-    for alert in Alert.objects.filter(opened_at__isnull=False, ended_at__isnull=True, noticed_at__isnull=True):
+    new = Alert.objects.filter(node__in=nodes, opened_at__isnull=False, ended_at__isnull=True, noticed_at__isnull=True)
+    for alert in new:
         if not _is_silenced(alert, silences) and not _sent_lately(alert, now, settings):
             _notify(alert, Kind.OPENED, now, targets)
             Alert.objects.filter(pk=alert.pk).update(noticed_at=now)
@@ -164,7 +203,15 @@ def _is_silenced(alert: Alert, silences: Iterable[Silence]) -> bool:
 
 def _notify(alert: Alert, kind: Kind, now: datetime, targets: Iterable[Target]) -> None:
     Notice.objects.bulk_create(
-        Notice(alert=alert, kind=kind, channel=each.channel, target=each.address, made_at=now, next_try_at=now)
+        Notice(
+            node=alert.node,
+            alert=alert,
+            kind=kind,
+            channel=each.channel,
+            target=each.address,
+            made_at=now,
+            next_try_at=now,
+        )
         for each in targets
     )
 
@@ -174,7 +221,9 @@ def _sent_lately(alert: Alert, now: datetime, settings: Alerts) -> bool:
     clock was set back."""
     since = now - timedelta(seconds=settings.again_s)
     return (
-        Alert.objects.filter(cause=alert.cause, noticed_at__gt=since, noticed_at__lte=now).exclude(pk=alert.pk).exists()
+        Alert.objects.filter(node=alert.node, cause=alert.cause, noticed_at__gt=since, noticed_at__lte=now)
+        .exclude(pk=alert.pk)
+        .exists()
     )
 
 
@@ -204,8 +253,8 @@ def test(who: str, now: datetime, targets: Sequence[Target]) -> None:
 def started(pid: int, now: datetime, settings: Alerts, targets: Sequence[Target], *, says_absence: bool = True) -> None:
     """Notes that the rules are checked from now on, and since when they were not, unless another alert says it."""
     with transaction.atomic():
-        before = Watch.objects.filter(id=1).first()
-        Watch.objects.update_or_create(id=1, defaults={"pid": pid, "started_at": now, "seen_at": now})
+        before = Watch.objects.first()
+        Watch.objects.update_or_create(node=own_node(), defaults={"pid": pid, "started_at": now, "seen_at": now})
         if before is not None and says_absence:
             _note_absence(before.seen_at, now, settings, targets)
 
@@ -213,7 +262,7 @@ def started(pid: int, now: datetime, settings: Alerts, targets: Sequence[Target]
 def note_absence(since: datetime, now: datetime, settings: Alerts, targets: Sequence[Target]) -> None:
     """Notes that no rule was checked from ``since`` until now, though the process ran."""
     with transaction.atomic():
-        Watch.objects.filter(id=1).update(seen_at=now)
+        Watch.objects.update(seen_at=now)
         _note_absence(since, now, settings, targets)
 
 
@@ -240,7 +289,8 @@ def _note_absence(since: datetime, now: datetime, settings: Alerts, targets: Seq
 
 def forget(now: datetime, settings: Alerts) -> int:
     """Deletes alerts, notices of tests and silences that ended before ``keep_days``; returns how many. A notice that is not
-    sent yet keeps its alert."""
+    sent yet keeps its alert. Ends the alerts of nodes whose watch has not run for a day, which nobody else may end."""
+    _end_of_gone(now)
     before = now - timedelta(days=settings.keep_days)
     waiting = Notice.objects.filter(sent_at__isnull=True, dropped_at__isnull=True)
     old = Alert.objects.filter(ended_at__lt=before).exclude(
@@ -249,3 +299,18 @@ def forget(now: datetime, settings: Alerts) -> int:
     deleted = old.delete()[0]
     deleted += Notice.objects.filter(alert__isnull=True, made_at__lt=before).delete()[0]
     return deleted + Silence.objects.filter(Q(until__lt=before) | Q(ended_at__lt=before)).delete()[0]
+
+
+def _end_of_gone(now: datetime) -> None:
+    """Ends the alerts of other nodes that are gone, and forgets their watches. Their notices that wait are dropped."""
+    gone = Watch.everywhere.filter(seen_at__lt=now - GONE).exclude(node=own_node())
+    for node in list(gone.values_list("node", flat=True)):
+        with transaction.atomic():
+            Notice.objects.filter(node=node, sent_at__isnull=True, dropped_at__isnull=True).update(
+                dropped_at=now, words=NODE_GONE
+            )
+            open_ones = Alert.objects.filter(node=node, ended_at__isnull=True)
+            open_ones.filter(opened_at__isnull=True).delete()
+            open_ones.update(ended_at=now, ended_because=NODE_GONE)
+            RuleCheck.everywhere.filter(node=node).delete()
+            gone.filter(node=node).delete()

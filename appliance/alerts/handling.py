@@ -38,12 +38,15 @@ def acknowledge(request: HttpRequest, it: Alert, why: str) -> bool:
     return bool(changed)
 
 
-def silence(request: HttpRequest, rule: str, cause: str, lasts: timedelta, why: str) -> Silence:
-    """Sends nothing about a cause until a time; ``cause`` "": about any cause of the rule."""
+def silence(request: HttpRequest, rule: str, it: Alert | None, lasts: timedelta, why: str) -> Silence:
+    """Sends nothing about the cause of an alert until a time; None: about any cause of the rule, at any node."""
     now = timezone.now()
+    cause, node = (it.cause, it.node) if it is not None else ("", "")
     until = now + lasts
     with audited(request, "alert.silence", cause or rule, after={"until": until.timestamp()}, why=why):
-        return Silence.objects.create(rule=rule, cause=cause, until=until, made_at=now, made_by=_who(request), why=why)
+        return Silence.objects.create(
+            rule=rule, cause=cause, node=node, until=until, made_at=now, made_by=_who(request), why=why
+        )
 
 
 def end_silence(request: HttpRequest, it: Silence, why: str) -> bool:

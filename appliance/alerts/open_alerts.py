@@ -56,7 +56,7 @@ def open_alerts() -> OpenAlerts | None:
 def open_alerts_now() -> OpenAlerts:
     """Returns the open alerts. Raises DatabaseError."""
     alerts = in_order(Alert.objects.filter(opened_at__isnull=False, ended_at__isnull=True))
-    watch = Watch.objects.filter(id=1).first()
+    watch = Watch.objects.first()
     return OpenAlerts(
         alerts=tuple(alerts[:SHOWN_MAX]),
         count=len(alerts),

@@ -60,7 +60,9 @@ class Outbox:
         settings, targets = self._given
         self._note_sent()
         groups: dict[Target, list[Notice]] = {}
-        waiting = Notice.objects.filter(sent_at__isnull=True, dropped_at__isnull=True).select_related("alert")
+        waiting = Notice.objects.filter(
+            node__in=book.own_nodes(), sent_at__isnull=True, dropped_at__isnull=True
+        ).select_related("alert")
         for notice in waiting.order_by("id"):
             groups.setdefault(Target(notice.channel, notice.target), []).append(notice)
         count = 0

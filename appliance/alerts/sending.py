@@ -239,6 +239,7 @@ def _alert(notice: Notice) -> dict[str, Any]:
     assert alert is not None
     return {
         "id": alert.pk,
+        "node": alert.node,
         "cause": alert.cause,
         "rule": alert.rule,
         "severity": alert.severity,

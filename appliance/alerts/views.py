@@ -17,7 +17,7 @@ from django.views.decorators.http import require_POST, require_safe
 from appliance.accounts.roles import operator, viewer
 from appliance.alerts import handling
 from appliance.alerts.forms import AcknowledgeForm, SilenceForm
-from appliance.alerts.models import Alert, Kind, Notice, RuleCheck, Silence, Watch
+from appliance.alerts.models import Alert, Kind, Notice, RuleCheck, Silence, Watch, check_key
 from appliance.alerts.open_alerts import in_order, is_away
 from appliance.alerts.rules import ABOUT
 from appliance.alerts.sending import WEBHOOK, targets_of
@@ -45,7 +45,7 @@ def alerts(request: HttpRequest) -> HttpResponse:
     before = _cursor(request)
     ended = Alert.objects.filter(ended_at__isnull=False)
     history = list((ended.filter(pk__lt=before) if before else ended)[: HISTORY_MAX + 1])
-    watch = Watch.objects.filter(id=1).first()
+    watch = Watch.objects.first()
     context = {
         "open": _with_silences(in_order(unfinished.filter(opened_at__isnull=False)), silences),
         "soon": unfinished.filter(opened_at__isnull=True),
@@ -80,7 +80,7 @@ def _alert_page(
         "notices": it.notices.all()[:NOTICES_MAX],
         "acknowledging": acknowledging or AcknowledgeForm(prefix="acknowledge"),
         "silencing": silencing or SilenceForm(prefix="silence"),
-        "others": Alert.objects.filter(cause=it.cause).exclude(pk=it.pk)[:NOTICES_MAX],
+        "others": Alert.objects.filter(node=it.node, cause=it.cause).exclude(pk=it.pk)[:NOTICES_MAX],
         "about": ABOUT.get(it.rule, ""),
     }
     return render(request, "alerts/alert.html", context, status=422 if wrong else 200)
@@ -96,12 +96,12 @@ def rule(request: HttpRequest, rule: str) -> HttpResponse:
 
 def _rule_page(request: HttpRequest, rule: str, *, silencing: forms.Form | None = None) -> HttpResponse:
     silences = [silence for silence in _silences() if silence.rule == rule]
-    watch = Watch.objects.filter(id=1).first()
+    watch = Watch.objects.first()
     of_rule = Alert.objects.filter(rule=rule)
     context = {
         "rule": rule,
         "about": ABOUT[rule],
-        "check": RuleCheck.objects.filter(rule=rule).first(),
+        "check": RuleCheck.objects.filter(key=check_key(rule)).first(),
         "off": rule in current_settings().alerts.off,
         "away": is_away(watch),
         "watch": watch,
@@ -139,7 +139,7 @@ def silence_alert(request: HttpRequest, pk: int) -> HttpResponse:
     form = SilenceForm(request.POST, prefix="silence")
     if not form.is_valid():
         return _alert_page(request, it, silencing=form)
-    _silence(request, form, it.rule, it.cause)
+    _silence(request, form, it.rule, it)
     return redirect("alerts:alert", pk=pk)
 
 
@@ -150,12 +150,12 @@ def silence_rule(request: HttpRequest, rule: str) -> HttpResponse:
     form = SilenceForm(request.POST, prefix="silence")
     if not form.is_valid():
         return _rule_page(request, _known(rule), silencing=form)
-    _silence(request, form, _known(rule), "")
+    _silence(request, form, _known(rule), None)
     return redirect("alerts:rule", rule=rule)
 
 
-def _silence(request: HttpRequest, form: SilenceForm, rule: str, cause: str) -> None:
-    handling.silence(request, rule, cause, form.lasts, form.cleaned_data["why"])
+def _silence(request: HttpRequest, form: SilenceForm, rule: str, it: Alert | None) -> None:
+    handling.silence(request, rule, it, form.lasts, form.cleaned_data["why"])
     messages.success(request, "Nothing is sent about it until then. Alerts are still shown here.")
 
 

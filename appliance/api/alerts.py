@@ -53,6 +53,7 @@ class SilenceShown(msgspec.Struct, kw_only=True):
     id: int
     rule: str
     cause: str  # "": each cause of the rule
+    node: str  # whose alerts it is about; "": of any node; "*": about the mail of all nodes
     until: float
     made_at: float
     made_by: str
@@ -63,6 +64,7 @@ class AlertShown(msgspec.Struct, kw_only=True):
     """An alert. Times are wall clock, in seconds since 1970."""
 
     id: int
+    node: str  # that it is about; "" without [nodes], "*": the mail of all nodes
     cause: str
     rule: str
     severity: str
@@ -177,7 +179,7 @@ def alerts(
         found = found.filter(pk__lt=cursor)
     rows = list(found[: limit + 1])
     silences = _silences()
-    watch = Watch.objects.filter(id=1).first()
+    watch = Watch.objects.first()
     return AlertList(
         alerts=[_alert(each, silences) for each in rows[:limit]],
         cursor=rows[limit - 1].pk if len(rows) > limit else None,
@@ -191,7 +193,7 @@ def alerts(
 def alert(request: HttpRequest, number: Path[Number]) -> AlertFound:
     """Returns an alert with what was sent about it."""
     it = _of(number)
-    others = Alert.objects.filter(cause=it.cause).exclude(pk=it.pk).values_list("pk", flat=True)
+    others = Alert.objects.filter(node=it.node, cause=it.cause).exclude(pk=it.pk).values_list("pk", flat=True)
     return AlertFound(
         alert=_alert(it, _silences()),
         notices=[_notice(each) for each in it.notices.all()[:NOTICES_MAX]],
@@ -220,7 +222,7 @@ def acknowledge_alert(request: HttpRequest, number: Path[Number], body: Acknowle
 def silence_alert(request: HttpRequest, number: Path[Number], body: SilenceBody) -> SilenceShown:
     """Sends nothing about the cause of an alert for some time. The alert is listed all the same."""
     it = _of(number)
-    return _silence(handling.silence(request, it.rule, it.cause, timedelta(seconds=body.for_s), body.why))
+    return _silence(handling.silence(request, it.rule, it, timedelta(seconds=body.for_s), body.why))
 
 
 @operation("GET", "/alert-rules", tag="Alerts", scopes={Scope.READ, Scope.ALERTS}, answer=RuleList)
@@ -236,7 +238,7 @@ def alert_rules(request: HttpRequest) -> RuleList:
 )
 def silence_rule(request: HttpRequest, rule: Path[RuleName], body: SilenceBody) -> SilenceShown:
     """Sends nothing about any cause of a rule for some time."""
-    return _silence(handling.silence(request, rule, "", timedelta(seconds=body.for_s), body.why))
+    return _silence(handling.silence(request, rule, None, timedelta(seconds=body.for_s), body.why))
 
 
 @operation(
@@ -310,6 +312,7 @@ def _silence(it: Silence) -> SilenceShown:
         id=it.pk,
         rule=it.rule,
         cause=it.cause,
+        node=it.node,
         until=it.until.timestamp(),
         made_at=it.made_at.timestamp(),
         made_by=it.made_by,
@@ -321,6 +324,7 @@ def _alert(it: Alert, silences: list[Silence]) -> AlertShown:
     state = "ended" if it.ended_at is not None else "waiting" if it.opened_at is None else "open"
     return AlertShown(
         id=it.pk,
+        node=it.node,
         cause=it.cause,
         rule=it.rule,
         severity=it.severity,

@@ -32,6 +32,7 @@ class AuditFilter(BaseModel):
     outcome: Literal["done", "refused", "unknown"] = optional()
     since: str = optional(min_length=1, max_length=40, description="such as 2026-11-21T10:00, in UTC")
     until: str = optional(min_length=1, max_length=40, description="such as 2026-11-21T10:00, in UTC")
+    node: str = optional(min_length=1, max_length=64, description="whose portal was asked; with [nodes]")
     text: str = optional(min_length=1, max_length=200, description="a part of the reason, the result or the subject")
 
 
@@ -40,6 +41,7 @@ class AuditEntry(msgspec.Struct, kw_only=True):
 
     id: int
     at: float  # seconds since 1970
+    node: str  # whose portal was asked; "" without [nodes]
     who: str
     token: str  # by which it was asked; "": in the portal
     address: str  # "" if it is not known
@@ -94,6 +96,7 @@ def _entry(it: Entry) -> AuditEntry:
     return AuditEntry(
         id=it.pk,
         at=it.at.timestamp(),
+        node=it.node,
         who=it.who,
         token=it.token,
         address=it.address or "",

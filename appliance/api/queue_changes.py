@@ -24,7 +24,7 @@ from appliance.api.errors import ApiError
 from appliance.api.operation import operation
 from appliance.api.scopes import Scope
 from appliance.queue.change_forms import CHOSEN_MAX, RouteForm
-from appliance.queue.changing import TooMany, change_chosen, count, in_background, start_counted, undo
+from appliance.queue.changing import CountedElsewhere, TooMany, change_chosen, count, in_background, start_counted, undo
 from appliance.queue.filters import FilterForm
 from appliance.queue.models import TAG_CHARACTERS, Change, Phase
 from mailcore.control.protocol.operation import refusal
@@ -189,6 +189,8 @@ def start_change(request: HttpRequest, tag: Path[Tag], body: StartChangeBody) ->
     try:
         if not start_counted(request, it, body.why):
             raise ApiError(f"{tag}: another request has started this change", code=Code.CONFLICT)
+    except CountedElsewhere as error:
+        raise ApiError(f"{tag}: {error}", code=Code.CONFLICT) from error
     except TooMany as error:
         raise ApiError(str(error), code=Code.BUSY) from error
     return _shown(it)

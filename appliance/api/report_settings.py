@@ -154,7 +154,7 @@ def _shown() -> ReportSettings:
                 at=each.at,
                 enabled=each.task.enabled,
                 late=each.late,
-                last_run_at=each.task.last_run_at.timestamp() if each.task.last_run_at is not None else None,
+                last_run_at=each.last.timestamp() if each.last is not None else None,
                 next_at=each.next.timestamp() if each.next is not None else None,
             )
             for each in scheduled()

@@ -18,6 +18,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from appliance.audit.models import Entry, Outcome
+from appliance.common.node import NODE_MAX, own_node
 
 __all__ = ["EXAMINED", "PAGE", "FilterForm", "Page", "page"]
 
@@ -68,7 +69,13 @@ class FilterForm(forms.Form):
         required=False,
         widget=LocalTime(),
     )
+    node = _line("Node", NODE_MAX)
     text = _line("Text in reason or result", 200)
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        if not own_node():
+            del self.fields["node"]
 
     def clean(self) -> dict[str, Any]:
         """Refuses years outside 1970 to 3000, whose times may not exist in every time zone."""
@@ -114,6 +121,8 @@ class FilterForm(forms.Form):
         for name in _NAMES:
             if (value := self.asked.get(name, "")).endswith("*"):
                 wanted &= Q(**{f"{name}__startswith": value[:-1]})
+        if node := self.asked.get("node"):
+            wanted &= Q(node=node)
         if text := self.asked.get("text"):
             wanted &= Q(why__icontains=text) | Q(words__icontains=text) | Q(subject__icontains=text)
         return wanted or None

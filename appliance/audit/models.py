@@ -10,6 +10,8 @@ from typing import Any, NoReturn
 from django.conf import settings
 from django.db import models
 
+from appliance.common.node import node_field
+
 __all__ = ["Entry", "Outcome"]
 
 
@@ -41,6 +43,7 @@ class Entry(models.Model):
     sign_in.failed)."""
 
     at = models.DateTimeField(auto_now_add=True, db_index=True)
+    node = node_field()  # whose portal was asked
     user = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     who = models.CharField(max_length=150)  # stays when the user is gone
     address = models.GenericIPAddressField(null=True)

@@ -23,7 +23,21 @@ __all__ = ["csv", "entries", "entry"]
 ROWS_MAX = 20_000  # some megabytes; the last line says when it was cut
 NAMES_MAX = 200  # suggestions for the user filter
 LATELY = 2_000  # entries whose actions are offered
-COLUMNS = ("id", "at", "who", "address", "action", "subject", "outcome", "words", "why", "before", "after", "token")
+COLUMNS = (
+    "id",
+    "at",
+    "who",
+    "address",
+    "action",
+    "subject",
+    "outcome",
+    "words",
+    "why",
+    "before",
+    "after",
+    "token",
+    "node",
+)
 
 
 def _cursor(request: HttpRequest) -> int | None:
@@ -92,7 +106,7 @@ def _lines(form: FilterForm) -> Iterator[str]:
 def _cells(it: Entry) -> list[object]:
     return [
         it.pk, it.at.isoformat(timespec="milliseconds"), it.who, it.address or "", it.action, it.subject, it.outcome, it.words,
-        it.why, _json(it.before), _json(it.after), it.token,
+        it.why, _json(it.before), _json(it.after), it.token, it.node,
     ]  # fmt: skip
 
 

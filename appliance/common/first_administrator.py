@@ -6,11 +6,12 @@ import secrets
 
 from axes.utils import reset
 from django.contrib.auth.models import Group, User
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import transaction
 
 from appliance.accounts.first_steps import give_password
 from appliance.audit.record import record
+from appliance.common.shared_database import OtherKey, check_key, claim_rows, one_at_a_time
 
 __all__ = ["ADMINISTRATOR", "first_administrator", "new_password", "prepare"]
 
@@ -19,8 +20,14 @@ GROUP = "administrator"
 
 
 def prepare() -> None:
-    """Brings the database and the static files to this release."""
-    call_command("migrate", interactive=False, verbosity=0)
+    """Brings the database and the static files to this release. Raises CommandError if other portals have another key."""
+    with one_at_a_time():
+        call_command("migrate", interactive=False, verbosity=0)
+        claim_rows()
+        try:
+            check_key()
+        except OtherKey as error:
+            raise CommandError(str(error)) from None
     call_command("collectstatic", interactive=False, verbosity=0)
 
 
@@ -29,7 +36,7 @@ def first_administrator(*, is_demo: bool = False) -> str:
 
     The first sign-in changes it, except in a demo: what is printed on a terminal or in a log stays there.
     """
-    with transaction.atomic():
+    with one_at_a_time(), transaction.atomic():
         if User.objects.exists():
             return ""
         password = _password()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from django.db import models
 
+from appliance.common.node import OfThisNode, node_field
+
 __all__ = ["LastSnapshot", "Sample"]
 
 
@@ -15,7 +17,8 @@ class Sample(models.Model):
     while no portal runs.
     """
 
-    minute = models.BigIntegerField(primary_key=True, help_text="wall clock, in minutes since 1970")
+    node = node_field()  # whose portal asked its core
+    minute = models.BigIntegerField(help_text="wall clock, in minutes since 1970")
     at = models.FloatField()
     started_at = models.FloatField(help_text="when the counts began; they continue over restarts of the manager")
     accepted = models.BigIntegerField()
@@ -29,21 +32,33 @@ class Sample(models.Model):
     messages = models.BigIntegerField(help_text="queued")
     recipients = models.BigIntegerField(help_text="queued")
 
+    objects = OfThisNode["Sample"]()
+    everywhere = models.Manager["Sample"]()
+
     class Meta:
-        """Orders samples by their minute."""
+        """Orders samples by their minute; a node has one for each."""
 
         ordering = ("minute",)
+        constraints = (models.UniqueConstraint(fields=("node", "minute"), name="one_sample_a_minute"),)
 
     def __str__(self) -> str:
         return f"minute {self.minute}"
 
 
 class LastSnapshot(models.Model):
-    """Holds the last snapshot in one row, for a portal that starts while the core is down."""
+    """Holds the last snapshot in one row of each node, for a portal that starts while the core is down."""
 
-    id = models.SmallIntegerField(primary_key=True, default=1)
+    node = node_field()
     at = models.FloatField()
     snapshot = models.JSONField()
+
+    objects = OfThisNode["LastSnapshot"]()
+    everywhere = models.Manager["LastSnapshot"]()
+
+    class Meta:
+        """Allows one row for each node."""
+
+        constraints = (models.UniqueConstraint(fields=("node",), name="one_snapshot_a_node"),)
 
     def __str__(self) -> str:
         return f"snapshot of {self.at:.0f}"

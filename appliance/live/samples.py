@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 from django.conf import settings
 from django.db import connections
 
+from appliance.common.node import own_node
 from appliance.live.models import LastSnapshot, Sample
 from appliance.live.snapshot import COUNTS, counts_of
 from mailcore.control.unanswered import unanswered
@@ -68,7 +69,7 @@ class DatabaseKeeper:
         )
         Sample.objects.bulk_create([sample], ignore_conflicts=True)
         kept = {name: snapshot[name] for name in KEPT_NAMES}
-        LastSnapshot.objects.update_or_create(id=1, defaults={"at": at, "snapshot": kept})
+        LastSnapshot.objects.update_or_create(node=own_node(), defaults={"at": at, "snapshot": kept})
         if sample.minute % 60 == 0:
             Sample.objects.filter(minute__lt=sample.minute - settings.PORTAL.sample_days * DAY_MINUTES).delete()
 

@@ -15,6 +15,7 @@ from appliance.queue.change_forms import ChosenForm, CountForm, GoForm, RetryCou
 from appliance.queue.changing import (
     OF_RECIPIENTS,
     OPERATIONS,
+    CountedElsewhere,
     TooMany,
     change_chosen,
     count,
@@ -143,7 +144,7 @@ def start(request: HttpRequest, tag: str) -> HttpResponse:
         return _piece(request, it, status=422, form=form)
     try:
         started = start_counted(request, it, form.cleaned_data["why"])
-    except TooMany as error:
+    except (TooMany, CountedElsewhere) as error:
         return _sorry(request, str(error))
     return _piece(request, it if started else get_object_or_404(Change, pk=tag))
 

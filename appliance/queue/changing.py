@@ -26,6 +26,7 @@ from django.utils import timezone
 from appliance.audit.record import audited, record
 from appliance.common.current_settings import current_settings
 from appliance.common.door import as_outcome, door_of
+from appliance.common.node import named, own_node
 from appliance.common.templatetags.waypost import span
 from appliance.queue.models import Change, Phase
 from appliance.queue.owner_process import own
@@ -36,6 +37,7 @@ from mailcore.faults import Code, Fault
 __all__ = [
     "OF_RECIPIENTS",
     "OPERATIONS",
+    "CountedElsewhere",
     "TooMany",
     "change_chosen",
     "count",
@@ -93,6 +95,11 @@ _slots = threading.BoundedSemaphore(AT_ONCE_MAX)
 
 class TooMany(ValueError):
     """Says that too many changes are under way; its message is for the user."""
+
+
+class CountedElsewhere(ValueError):
+    """Says that another node has counted the messages: what it counted up to is a place in its lists. Its message is for the
+    user."""
 
 
 def past_of(operation: str) -> str:
@@ -197,8 +204,12 @@ def go(request: HttpRequest, change: Change) -> None:
 def start_counted(request: HttpRequest, change: Change, why: str) -> bool:
     """Starts a counted change in the background, once; returns False if another request has started it.
 
-    Raises TooMany, and then it is still counted.
+    Raises TooMany, and then it is still counted; CountedElsewhere.
     """
+    if change.node != own_node():
+        raise CountedElsewhere(
+            f"Node {named(change.node) or 'without a name'} counted these messages. Count them again here, or start it there."
+        )
     if not Change.objects.filter(pk=change.pk, phase=Phase.COUNTED).update(phase=Phase.RUNNING):
         return False
     assert isinstance(request.user, User)

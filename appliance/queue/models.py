@@ -15,6 +15,7 @@ from django.db import models
 from django.utils import timezone
 
 from appliance.common.current_settings import current_settings
+from appliance.common.node import node_field, own_node
 from appliance.queue.owner_process import WORKER_MAX, is_gone
 
 __all__ = ["Change", "Phase"]
@@ -49,6 +50,7 @@ class Change(models.Model):
     """Holds one change. ``tag`` is part of the reason in the journal, so that an undo finds exactly these messages."""
 
     tag = models.CharField(primary_key=True, max_length=TAG_CHARACTERS, default=new_tag, editable=False)
+    node = node_field()  # whose portal makes it
     who = models.CharField(max_length=150)
     operation = models.CharField(max_length=20)
     route = models.CharField(max_length=400, blank=True)
@@ -113,7 +115,7 @@ class Change(models.Model):
     @property
     def abandoned(self) -> bool:
         """Returns whether the portal ended during the change. The core stops then, because its client is gone."""
-        if self.under_way and is_gone(self.worker):
+        if self.under_way and self.node == own_node() and is_gone(self.worker):
             return True
         patience = timedelta(seconds=settings.PORTAL.change_timeout_s + SILENT_S)
         return self.under_way and timezone.now() - self.heard_at > patience

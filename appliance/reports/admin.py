@@ -10,7 +10,7 @@ from django_celery_beat.models import PeriodicTask
 
 from appliance.accounts.audited_admin import AuditedAdmin
 from appliance.common.templatetags.waypost import when
-from appliance.reports.schedules import ScheduleForm, described, shown_tasks
+from appliance.reports.schedules import ScheduleForm, described, last_starts, shown_tasks
 
 __all__ = ["ScheduleAdmin"]
 
@@ -40,7 +40,7 @@ class ScheduleAdmin(AuditedAdmin):
     @admin.display(description="Last run")
     def last(self, task: Any) -> str:
         """Returns the time of the last start."""
-        return when(task.last_run_at)
+        return when(last_starts([task])[task.name])
 
     def subject(self, obj: Any) -> str:
         """Returns the name of the task in the audit."""

@@ -8,9 +8,10 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
+from appliance.common.node import OfThisNode, node_field
 from appliance.reports.running import is_held
 
-__all__ = ["ENDED", "LOG_MAX", "NOT_EXPORTED_MAX", "Preferences", "Run", "State"]
+__all__ = ["ENDED", "LOG_MAX", "NOT_EXPORTED_MAX", "Preferences", "Run", "Started", "State"]
 
 LOG_MAX = 40_000  # characters: the end of what a run said
 NOT_EXPORTED_MAX = 1_000  # characters
@@ -32,8 +33,9 @@ ENDED = (State.DONE, State.RED, State.FAILED, State.STOPPED)
 
 
 class Run(models.Model):
-    """One time that the report of a day was made, or tried to be."""
+    """One time that the report of a day was made, or tried to be: by a node, whose disk has the report."""
 
+    node = node_field()
     day = models.DateField(db_index=True)
     state = models.CharField(max_length=10, choices=State.choices, default=State.ASKED, db_index=True)
     who = models.CharField(max_length=150)  # "the schedule", or a user
@@ -53,6 +55,9 @@ class Run(models.Model):
     mail = models.BooleanField(default=False)  # when it has ended, it is sent
     mailed_at = models.DateTimeField(null=True)
     mail_words = models.CharField(max_length=1000, blank=True)  # the queue id, or why it has not been sent
+
+    objects = OfThisNode["Run"]()
+    everywhere = models.Manager["Run"]()
 
     class Meta:
         """Sorts runs newest first."""
@@ -89,6 +94,25 @@ class Run(models.Model):
             return None
         end: datetime = self.ended_at or timezone.now()
         return (end - self.begun_at).total_seconds()
+
+
+class Started(models.Model):
+    """When the scheduler of a node last started a task. The schedules are those of all nodes, and each node keeps to them."""
+
+    node = node_field()
+    name = models.CharField(max_length=200)  # of the PeriodicTask
+    at = models.DateTimeField()
+
+    objects = OfThisNode["Started"]()
+    everywhere = models.Manager["Started"]()
+
+    class Meta:
+        """Allows one row for each node and task."""
+
+        constraints = (models.UniqueConstraint(fields=("node", "name"), name="one_start_a_task"),)
+
+    def __str__(self) -> str:
+        return f"{self.name} at {self.node}"
 
 
 class Preferences(models.Model):

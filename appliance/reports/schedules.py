@@ -8,6 +8,7 @@ every minute, so that its age shows whether the scheduler runs.
 from __future__ import annotations
 
 import zoneinfo
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from typing import Any
@@ -21,6 +22,8 @@ from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
 from appliance.accounts.audited_admin import reason_field
 from appliance.audit.record import record
+from appliance.common.node import own_node
+from appliance.reports.models import Started
 from appliance.reports.preferences import in_force
 
 __all__ = [
@@ -30,6 +33,7 @@ __all__ = [
     "Scheduled",
     "described",
     "follow",
+    "last_starts",
     "scheduled",
     "scheduler_seen",
     "shown_tasks",
@@ -54,6 +58,7 @@ class Scheduled:
     zone: str
     explanation: str
     next: datetime | None
+    last: datetime | None  # start at this node
 
     @property
     def late(self) -> bool:
@@ -61,7 +66,7 @@ class Scheduled:
         last = previous(self.task, timezone.now(), self.zone)
         if not self.task.enabled or last is None or last + SILENT > timezone.now() or self.task.date_changed > last:
             return False
-        return self.task.last_run_at is None or self.task.last_run_at < last
+        return self.last is None or self.last < last
 
 
 def shown_tasks() -> QuerySet[Any]:
@@ -70,12 +75,24 @@ def shown_tasks() -> QuerySet[Any]:
     return tasks
 
 
+def last_starts(tasks: Iterable[Any]) -> dict[str, datetime | None]:
+    """Returns when the scheduler of this node started each task, by its name; None: not known, or never.
+
+    The column of the task itself has what any node started.
+    """
+    if not own_node():
+        return {task.name: task.last_run_at for task in tasks}
+    own = dict(Started.objects.values_list("name", "at"))
+    return {task.name: own.get(task.name) for task in tasks}
+
+
 def scheduled() -> list[Scheduled]:
     """Returns all schedules with their next start."""
-    zone = in_force().zone
+    zone, tasks = in_force().zone, list(shown_tasks())
+    starts = last_starts(tasks)
     return [
-        Scheduled(task, _at(task), zone, EXPLANATIONS.get(task.name, ""), upcoming(task, zone))
-        for task in shown_tasks()
+        Scheduled(task, _at(task), zone, EXPLANATIONS.get(task.name, ""), upcoming(task, zone), starts[task.name])
+        for task in tasks
     ]
 
 
@@ -104,7 +121,7 @@ def _drop(cron: CrontabSchedule) -> None:
 
 def scheduler_seen() -> tuple[bool, datetime | None]:
     """Returns whether the scheduler runs, and when it last reported."""
-    seen = PeriodicTask.objects.filter(name=SIGN_OF_LIFE).values_list("last_run_at", flat=True).first()
+    seen = last_starts(PeriodicTask.objects.filter(name=SIGN_OF_LIFE)).get(SIGN_OF_LIFE)
     return seen is not None and timezone.now() - seen < SILENT, seen
 
 

@@ -282,6 +282,7 @@ class AlertShown(msgspec.Struct, kw_only=True):
     """An alert. Times are wall clock, in seconds since 1970."""
 
     id: int
+    node: str
     cause: str
     rule: str
     severity: str
@@ -344,6 +345,7 @@ class AuditEntry(msgspec.Struct, kw_only=True):
 
     id: int
     at: float
+    node: str
     who: str
     token: str
     address: str
@@ -1880,6 +1882,7 @@ class SilenceShown(msgspec.Struct, kw_only=True):
     id: int
     rule: str
     cause: str
+    node: str
     until: float
     made_at: float
     made_by: str
@@ -2173,6 +2176,7 @@ class WebhookShown(msgspec.Struct, kw_only=True):
     """A webhook. Times are wall clock, in seconds since 1970."""
 
     id: int
+    shard: str
     name: str
     host: str
     url: str | None

@@ -96,11 +96,11 @@ def test_a_cause_that_is_gone_before_it_has_lasted_leaves_nothing() -> None:
 def test_what_is_unknown_neither_opens_nor_ends_an_alert_nor_counts_as_checked() -> None:
     it = Book()
     it.check(DISK_IS_SHORT)
-    checked = RuleCheck.objects.get(rule="disk").checked_at
+    checked = RuleCheck.objects.get(key="disk").checked_at
     it.check(DISK_IS_UNKNOWN, times=100)
     alert = Alert.objects.get()
     assert (alert.ended_at, alert.unknown, alert.gone_s) == (None, "no answer", 0.0)
-    row = RuleCheck.objects.get(rule="disk")
+    row = RuleCheck.objects.get(key="disk")
     assert (row.checked_at, row.tried_at, row.unknown) == (checked, it.now, "no answer")
     it.check(found(held=frozenset({DISK})), times=100)
     assert Alert.objects.get().ended_at is None
@@ -265,7 +265,7 @@ def test_a_rule_that_is_turned_off_ends_its_alerts() -> None:
     it.check(found(rule="queue_age"))
     (alert,) = Alert.objects.all()
     assert (alert.cause, alert.ended_because) == (DISK, "the rule was turned off")
-    assert list(RuleCheck.objects.values_list("rule", flat=True)) == ["queue_age"]
+    assert list(RuleCheck.objects.values_list("key", flat=True)) == ["queue_age"]
 
 
 # -- the watch, and what is forgotten

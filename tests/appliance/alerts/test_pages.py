@@ -32,7 +32,7 @@ def watched() -> None:
     now = timezone.now()
     Watch.objects.create(pid=1, started_at=now, seen_at=now)
     for rule in RULES[:-2]:
-        RuleCheck.objects.create(rule=rule, checked_at=now, tried_at=now)
+        RuleCheck.objects.create(key=rule, checked_at=now, tried_at=now)
 
 
 def opened(cause: str = "disk:space:queue", **given: Any) -> Alert:
@@ -77,7 +77,7 @@ def test_a_watch_that_does_not_run_is_said_on_each_of_these_pages(settings: Any)
     now = timezone.now()
     watch = Watch.objects.create(pid=1, started_at=now, seen_at=now - timedelta(minutes=10))
     for rule in RULES[:-2]:
-        RuleCheck.objects.create(rule=rule, checked_at=now, tried_at=now)
+        RuleCheck.objects.create(key=rule, checked_at=now, tried_at=now)
     for path in ("/alerts/", "/alerts/rules/disk/"):
         assert "No rule is checked now" in page(path)
     assert "good</span>" not in page()
@@ -89,8 +89,8 @@ def test_a_watch_that_does_not_run_is_said_on_each_of_these_pages(settings: Any)
 @pytest.mark.usefixtures("watched")
 def test_a_rule_that_could_not_be_checked_is_not_good(settings: Any) -> None:
     assert page().count('badge good">good<') == len(RULES) - 2
-    RuleCheck.objects.filter(rule="disk").update(unknown=f"no answer {HOSTILE}")
-    RuleCheck.objects.filter(rule="certificate").delete()
+    RuleCheck.objects.filter(key="disk").update(unknown=f"no answer {HOSTILE}")
+    RuleCheck.objects.filter(key="certificate").delete()
     with_targets(settings, off=("balance",))
     text = page()
     assert text.count('badge good">good<') == len(RULES) - 5

@@ -12,6 +12,7 @@ from django.core.management.base import BaseCommand
 
 from appliance.common.beside import alone, end_with_parent
 from appliance.common.migrated import all_migrations_applied
+from appliance.common.shared_database import key_fault
 from appliance.webhooks.running import Runner
 
 READY_S = 1.0
@@ -41,8 +42,9 @@ class Command(BaseCommand):
 
 
 def _ready() -> bool:
-    """Returns whether the database has all its tables; the portal makes them when it starts."""
+    """Returns whether the database has all its tables, which the portal makes when it starts, and this node the key of the
+    others: with another one the receivers would refuse what it signs."""
     try:
-        return all_migrations_applied()
+        return all_migrations_applied() and not key_fault()
     except Exception:  # it is away
         return False

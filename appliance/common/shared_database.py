@@ -1,0 +1,105 @@
+"""What must hold when the portals of several nodes share a database: one changes its tables at a time, all sign with one key,
+and rows of before have the name of a node.
+
+Law: a portal whose key is another one than that of the other nodes does not start: it would end their sessions, could not read
+second factors, and would sign webhooks with other secrets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from django.db import connection, transaction
+from django.db.models import Model, QuerySet
+from django.utils.crypto import salted_hmac
+
+from appliance.accounts.models import PortalKey
+from appliance.alerts.models import Alert, Lead, Notice, RuleCheck, Watch
+from appliance.common.node import own_node, own_shard
+from appliance.live.models import LastSnapshot, Sample
+from appliance.queue.models import Change
+from appliance.reports.models import Run, Started
+from appliance.webhooks.models import Webhook
+
+__all__ = ["OtherKey", "check_key", "claim_rows", "key_fault", "one_at_a_time"]
+
+LOCK = 0x7761_7970  # "wayp": an advisory lock of PostgreSQL
+SALT = "the key of the portals that share a database"
+
+
+class OtherKey(Exception):
+    """Says that the portals of other nodes sign with another key; its message is for the operator."""
+
+
+@contextlib.contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Waits until no other portal changes the tables. A lock of the session: the database ends it with the process."""
+    if connection.vendor != "postgresql":  # SQLite has one writer at a time, and its portals have one home
+        yield
+        return
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(%s)", [LOCK])
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Exception), connection.cursor() as cursor:  # a session that was lost has let it go
+            cursor.execute("SELECT pg_advisory_unlock(%s)", [LOCK])
+
+
+def key_fault() -> str:
+    """Returns why this portal must not use the key that it has, for an operator; "" if it may."""
+    digest = _digest()
+    others = PortalKey.objects.exclude(node=own_node()).exclude(digest=digest)
+    nodes = ", ".join(sorted(others.values_list("node", flat=True)))
+    if not nodes:
+        return ""
+    return (
+        f"the portal of node {own_node() or 'without a name'} has another key than the portals that share its database "
+        f"({nodes or 'without a name'}). Copy portal/secret.key of the home there to this one, or give all the same "
+        "WAYPOST_SECRET_KEY. If this key is the right one, for all: manage.py portal_key --accept"
+    )
+
+
+def check_key(*, accept: bool = False) -> None:
+    """Notes with which key this node signs. ``accept``: others that differ are forgotten. Raises OtherKey."""
+    if accept:
+        PortalKey.objects.exclude(digest=_digest()).delete()
+    if fault := key_fault():
+        raise OtherKey(fault)
+    PortalKey.objects.update_or_create(node=own_node(), defaults={"digest": _digest()})
+
+
+def _digest() -> str:
+    return salted_hmac(SALT, "", algorithm="sha256").hexdigest()
+
+
+def claim_rows() -> None:
+    """Gives the rows that have no node, of a time before [nodes] or of an earlier release, the name of this one."""
+    node, shard = own_node(), own_shard()
+    if not node:
+        return
+    with transaction.atomic():
+        _make_room(Sample.everywhere.all(), "minute")
+        _make_room(Alert.objects.filter(ended_at__isnull=True), "cause")
+        for one_row in (Watch.everywhere.all(), LastSnapshot.everywhere.all()):
+            if one_row.filter(node=node).exists():
+                one_row.filter(node="").delete()
+        RuleCheck.everywhere.filter(node="").delete()  # made again within seconds
+        Lead.objects.filter(node="").delete()
+        Started.everywhere.filter(node="").delete()
+        PortalKey.objects.filter(node="").delete()
+        for rows in (
+            Sample.everywhere, Alert.objects, Notice.objects, Watch.everywhere, LastSnapshot.everywhere, Run.everywhere,
+            Change.objects,
+        ):  # fmt: skip
+            rows.filter(node="").update(node=node)
+        names = Webhook.everywhere.filter(shard=shard).values_list("name", flat=True)
+        Webhook.everywhere.filter(shard="", name__in=list(names)).delete()
+        Webhook.everywhere.filter(shard="").update(shard=shard)
+
+
+def _make_room(rows: QuerySet[Model], name: str) -> None:
+    """Deletes the rows without a node of which this node has one of its own."""
+    own = rows.filter(node=own_node()).values(name)
+    rows.filter(node="", **{f"{name}__in": own}).delete()

@@ -1,0 +1,75 @@
+"""The portals of two nodes on one real PostgreSQL: started at once, they make its tables and the first administrator once; and
+what holds for two portals on SQLite holds there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+
+from tests.appliance.common.test_postgresql import postgresql
+from tests.test_tidy import ROOT
+
+__all__ = ["postgresql"]  # a fixture
+
+NODE = """
+home = "."
+
+[nodes]
+database = "host=/nowhere dbname=waypost"
+node = "{node}"
+"""
+
+
+def home_of(
+    directory: Path, node: str, key: str = "one key of both, which is long enough for Django's own checks"
+) -> Path:
+    home = directory / node
+    (home / "portal" / "static").mkdir(parents=True)
+    (home / "waypost.toml").write_text(NODE.format(node=node))
+    (home / "portal" / "secret.key").write_text(key)
+    return home
+
+
+def begun(home: Path, url: str, *arguments: str) -> subprocess.Popen[str]:
+    environment = dict(os.environ) | {
+        "WAYPOST_CONFIG": str(home / "waypost.toml"), "DATABASE_URL": url, "PYTHONPATH": str(ROOT),
+        "DJANGO_SETTINGS_MODULE": "tests.appliance.production",
+    }  # fmt: skip
+    return subprocess.Popen(
+        [sys.executable, "-m", "django", *arguments], cwd=ROOT, env=environment, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def test_portals_that_start_at_once_make_the_tables_and_the_first_administrator_once(
+    postgresql: str, tmp_path: Path
+) -> None:
+    processes = [begun(home_of(tmp_path, node), postgresql, "first_password") for node in ("a", "b", "c")]
+    ended = [process.communicate(timeout=110) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0], ended
+    assert len([out for out, _ in ended if out.strip()]) == 1, "one password was printed"
+    with psycopg.connect(postgresql) as connection:
+        assert connection.execute("SELECT count(*) FROM auth_user").fetchone() == (1,)
+        keys = connection.execute("SELECT node, digest FROM accounts_portalkey ORDER BY node").fetchall()
+    assert [node for node, _ in keys] == ["a", "b", "c"]
+    home = home_of(tmp_path, "d", "another key, which is as long as the one that the others have")
+    other = begun(home, postgresql, "first_password")
+    out, error = other.communicate(timeout=110)
+    assert (other.returncode, out) == (1, "")
+    assert "the portal of node d has another key" in error
+    assert "(a, b, c)" in error
+
+
+def test_what_holds_on_sqlite_holds_there(postgresql: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "--ds", "tests.appliance.reports.on_postgresql",
+         "--create-db", "tests/appliance/common/test_shared_portals.py"],
+        cwd=ROOT, env=dict(os.environ) | {"WAYPOST_TESTS_POSTGRESQL": postgresql}, capture_output=True, text=True,
+        timeout=110, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    assert "skipped" not in done.stdout
