@@ -18,8 +18,10 @@ from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
 from appliance.common.certificate import names_of_certificate
+from appliance.common.nodes_database import NoDatabase, nodes_database
 from appliance.common.secret import secret_key
 from mailcore.config.load import ConfigError, load
+from mailcore.config.portal import OF_NODES
 from mailcore.config.values import listen_address
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -136,13 +138,16 @@ TEMPLATES: list[dict[str, Any]] = [
     }
 ]
 
-DATABASES = {
-    "default": dj_database_url.parse(
-        os.environ.get("DATABASE_URL") or PORTAL.database_url or f"sqlite:///{PORTAL_DIRECTORY}/portal.sqlite3",
-        conn_max_age=60,
-        conn_health_checks=True,
+DATABASE_URL = os.environ.get("DATABASE_URL") or PORTAL.database_url or f"sqlite:///{PORTAL_DIRECTORY}/portal.sqlite3"
+try:
+    _database = (
+        nodes_database(WAYPOST.nodes, PORTAL.database_password_file)
+        if DATABASE_URL == OF_NODES
+        else dict(dj_database_url.parse(DATABASE_URL))
     )
-}
+except NoDatabase as error:
+    raise ImproperlyConfigured(str(error)) from None
+DATABASES: dict[str, dict[str, Any]] = {"default": _database | {"CONN_MAX_AGE": 60, "CONN_HEALTH_CHECKS": True}}
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     # Writers wait for each other instead of failing; readers never wait. A transaction says at its start that it writes.
     DATABASES["default"]["OPTIONS"] = {

@@ -7,7 +7,7 @@ from django.contrib import admin
 from django.urls import include, path
 
 handler400 = "appliance.common.faults.bad_request"
-handler500 = "appliance.common.faults.server_error"
+handler500 = "appliance.status.without_database.server_error"
 handler429 = "appliance.common.faults.too_many_requests"  # allauth asks for it
 
 urlpatterns = [

@@ -19,6 +19,8 @@ from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 
+from appliance.accounts.remembered import remember
+
 __all__ = [
     "READ_BODIES",
     "Role",
@@ -87,6 +89,7 @@ def _at_least(least: Role) -> Callable[[View], View]:
                 raise PermissionDenied(f"permission denied: requires the role {least.name.lower()}")
             if least is Role.VIEWER and request.method not in _SAFE:
                 return HttpResponseNotAllowed(_SAFE)  # viewers change nothing: their pages only show
+            remember(request.session.session_key)
             return view(request, *arguments, **named)
 
         checked.least_role = least  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from django.db import transaction
 
 from appliance.accounts.first_steps import give_password
 from appliance.audit.record import record
-from appliance.common.shared_database import OtherKey, check_key, claim_rows, one_at_a_time
+from appliance.common.shared_database import OtherKey, check_key, claim_rows, one_at_a_time, schema_fault
 
 __all__ = ["ADMINISTRATOR", "first_administrator", "new_password", "prepare"]
 
@@ -22,6 +22,8 @@ GROUP = "administrator"
 def prepare() -> None:
     """Brings the database and the static files to this release. Raises CommandError if other portals have another key."""
     with one_at_a_time():
+        if fault := schema_fault():
+            raise CommandError(fault)
         call_command("migrate", interactive=False, verbosity=0)
         claim_rows()
         try:

@@ -17,12 +17,13 @@ from django.utils.crypto import salted_hmac
 from appliance.accounts.models import PortalKey
 from appliance.alerts.models import Alert, Lead, Notice, RuleCheck, Watch
 from appliance.common.node import own_node, own_shard
+from appliance.common.nodes_database import ROLE, SCHEMA
 from appliance.live.models import LastSnapshot, Sample
 from appliance.queue.models import Change
 from appliance.reports.models import Run, Started
 from appliance.webhooks.models import Webhook
 
-__all__ = ["OtherKey", "check_key", "claim_rows", "key_fault", "one_at_a_time"]
+__all__ = ["OtherKey", "check_key", "claim_rows", "key_fault", "one_at_a_time", "schema_fault"]
 
 LOCK = 0x7761_7970  # "wayp": an advisory lock of PostgreSQL
 SALT = "the key of the portals that share a database"
@@ -39,12 +40,29 @@ def one_at_a_time() -> Iterator[None]:
         yield
         return
     with connection.cursor() as cursor:
+        cursor.execute("SET statement_timeout = 0")  # others may take long, and so may a change of a large table
         cursor.execute("SELECT pg_advisory_lock(%s)", [LOCK])
     try:
         yield
     finally:
         with contextlib.suppress(Exception), connection.cursor() as cursor:  # a session that was lost has let it go
             cursor.execute("SELECT pg_advisory_unlock(%s)", [LOCK])
+            cursor.execute("RESET statement_timeout")
+
+
+def schema_fault() -> str:
+    """Returns why the tables have no place, for an administrator of the database; "" if they have one."""
+    if connection.vendor != "postgresql":
+        return ""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_schema()")
+        (schema,) = cursor.fetchone()
+    if schema is not None:
+        return ""
+    return (
+        f"the database of [nodes] has no schema {SCHEMA} that the user {ROLE} may use. As its administrator, in that database: "
+        f"CREATE SCHEMA {SCHEMA} AUTHORIZATION {ROLE};"
+    )
 
 
 def key_fault() -> str:

@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 from django.conf import settings
 from django.db import connections
 
+from appliance.accounts.remembered import forget_ended
 from appliance.common.node import own_node
 from appliance.live.models import LastSnapshot, Sample
 from appliance.live.snapshot import COUNTS, counts_of
@@ -52,10 +53,12 @@ class DatabaseKeeper:
 
     @in_thread
     def keep(self, snapshot: dict[str, Any]) -> None:
-        """Keeps the sample of a minute, which the first of several portal processes writes, and the snapshot.
+        """Keeps the sample of a minute, which the first of several portal processes writes, and the snapshot. Forgets sessions
+        that were ended.
 
         Nothing is kept while a shard does not answer: a part would look like a queue that shrank.
         """
+        forget_ended()
         if snapshot["core"].get("unanswered"):
             return
         at, totals, queue = snapshot["core"]["as_of"], snapshot["totals"], snapshot["queue"]

@@ -35,6 +35,7 @@ from mailcore.config.kept_files import DIRECTORY as KEPT
 from mailcore.config.known_shards import DRAINED
 from mailcore.config.managed import HISTORY
 from mailcore.config.managed import NAME as MANAGED
+from mailcore.config.portal import OF_NODES
 from mailcore.config.settings import Settings
 from mailcore.config.shards import all_of
 from mailcore.log.disk import Disk
@@ -94,7 +95,11 @@ def make_backup(
         _configuration(writer, settings, config, environment)
         url = database_url(settings, environment)
         copy = copy_database(url, settings.home, writer.folder)
-        if copy is None:
+        if url == OF_NODES:
+            notes.append(
+                "the portal's data is in the database of [nodes], and not in this backup: back up PostgreSQL itself"
+            )
+        elif copy is None:
             where = sqlite_path(url, settings.home)
             notes.append(f"no database of a portal: there is no {where}, and DATABASE_URL names no other")
         writer.add_folder("home", settings.home)

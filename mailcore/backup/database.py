@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from mailcore.backup.postgresql import DUMP, DatabaseFailed, Postgresql, is_postgresql
+from mailcore.config.portal import OF_NODES
 from mailcore.config.settings import Settings
 
 __all__ = ["SQLITE", "copy_database", "database_url", "portal_environment", "sqlite_path"]
@@ -54,8 +55,10 @@ def sqlite_path(url: str, home: Path) -> Path:
 
 
 def copy_database(url: str, home: Path, into: Path) -> Path | None:
-    """Makes a consistent copy of the database below ``into``; returns its path, None if there is no database yet.
-    Raises DatabaseFailed."""
+    """Makes a consistent copy of the database below ``into``; returns its path, None if there is no database yet, or if it
+    is that of [nodes], of which one node must not bring back an earlier state. Raises DatabaseFailed."""
+    if url == OF_NODES:
+        return None
     if is_postgresql(url):
         Postgresql(url).dump(into / DUMP)
         return into / DUMP

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from mailcore.bounds import BadValue, shown
-from mailcore.config import alerts, client_auth, nodes, oidc, recipients, route_maps, tls, traces, values
+from mailcore.config import alerts, client_auth, nodes, oidc, portal, recipients, route_maps, tls, traces, values
 from mailcore.config.arc import arc_faults
 from mailcore.config.beside import of_programs_beside
 from mailcore.config.dkim import DkimKey, check_key_file, dkim_faults
@@ -176,6 +176,7 @@ class _Reading(Document):
         route_maps.absolute(sections["route_maps"], self._base)
         traces.settle(sections, self._fault)
         nodes.settle(sections["nodes"], self._base, self._fault)
+        portal.settle(sections["portal"], sections["nodes"], self._base, self._fault)
         if sections["nodes"].get("database") and sections["core"].get("shards", 1) > 1:
             self._fault(("core", "shards"), "must be 1 with [nodes] database: it keeps one queue of a node")
         oidc.settle(sections["oidc"], self._base, self._fault)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from mailcore.bounds import DAY_S, bad, flag, number, text, texts, whole
 from mailcore.config import values
 from mailcore.config.portal_metrics import PortalMetrics
 
-__all__ = ["ROLES", "Portal"]
+__all__ = ["OF_NODES", "ROLES", "Portal", "settle"]
 
+OF_NODES = "nodes"  # database_url: the database of [nodes]
 ROLES = ("viewer", "operator", "administrator")
 
 
@@ -42,7 +46,16 @@ class Portal(PortalMetrics):
     database_url: str = text(
         "",
         "postgresql://…; the environment variable DATABASE_URL overrides it",
-        special={"": "an SQLite database below home"},
+        special={
+            "": "an SQLite database below home",
+            OF_NODES: "the schema waypost_portal of the database of [nodes], as the user waypost_portal: one for all nodes",
+        },
+    )
+    database_password_file: str = text(
+        "",
+        "file with the password of the user waypost_portal in its first line, for the database of [nodes]; only the portal's "
+        "user needs to read it",
+        special={"": "none is needed"},
     )
     session_idle_s: int = whole(
         12 * 3600, 300, 30 * DAY_S, "seconds", "time without a request after which a person is signed out"
@@ -95,3 +108,13 @@ class Portal(PortalMetrics):
     api_body_bytes_max: int = whole(
         33_554_432, 65_536, 1 << 30, "bytes", "maximum size of a request that hands in a message; a larger one gets 413"
     )
+
+
+def settle(
+    section: dict[str, Any], nodes: Mapping[str, Any], base: Path, fault: Callable[[tuple[str, str], str], None]
+) -> None:
+    """Makes the path of the password absolute; a relative one starts at ``base``. Reports a setting that lacks another one."""
+    if section.get("database_password_file"):
+        section["database_password_file"] = str(base / section["database_password_file"])
+    if section.get("database_url") == OF_NODES and not nodes.get("database"):
+        fault(("portal", "database_url"), 'must have [nodes] database if it is "nodes"')

@@ -315,3 +315,15 @@ def test_root_asks_as_who_signs_in_where_a_socket_goes_by_that(
     told: Callable[[str], list[str]], url: str, user: str
 ) -> None:
     assert told(url)[1] == user
+
+
+def test_the_database_of_the_nodes_is_in_no_backup_and_the_backup_says_so(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A node that is restored must not bring back what all nodes had then."""
+    name_database(place, "nodes")
+    with (place / "waypost.toml").open("a") as config:
+        config.write('[nodes]\ndatabase = "host=db1.example.org dbname=waypost"\n')
+    assert main(["backup", "b"]) == 0
+    captured = capsys.readouterr()
+    assert "the portal's data is in the database of [nodes], and not in this backup" in captured.out + captured.err
