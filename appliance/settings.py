@@ -38,7 +38,6 @@ OIDC = WAYPOST.oidc
 PORTAL_DIRECTORY = WAYPOST.home / "portal"
 # As the core names them; "" without [nodes]. Portals of several nodes may share a database, in which rows have the name.
 NODE = (WAYPOST.nodes.node or socket.gethostname())[:64] if WAYPOST.nodes.is_on else ""
-SHARD = WAYPOST.nodes.shard or NODE
 CONTROL_SOCKET = WAYPOST.run_directory / "control.sock"
 REPORTS = WAYPOST.reports
 REPORTS_DIRECTORY = WAYPOST.reports_directory

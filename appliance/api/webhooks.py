@@ -47,7 +47,6 @@ class WebhookShown(msgspec.Struct, kw_only=True):
     """A webhook. Times are wall clock, in seconds since 1970."""
 
     id: int
-    shard: str  # in whose log its place is; there is one such webhook for each. "" without [nodes]
     name: str
     host: str
     url: str | None  # None: for administrators only
@@ -168,7 +167,7 @@ def _change(
 @_look("/webhooks", WebhookList)
 def webhooks(request: HttpRequest) -> WebhookList:
     """Lists all webhooks with their state."""
-    return WebhookList(webhooks=[_shown(request, each) for each in Webhook.everywhere.all()])
+    return WebhookList(webhooks=[_shown(request, each) for each in Webhook.objects.all()])
 
 
 @_look("/webhooks/{number}", WebhookShown)
@@ -251,7 +250,7 @@ def test_webhook(request: HttpRequest, number: Path[Number], body: WebhookWhyBod
 
 def _of(number: int) -> Webhook:
     """Returns the webhook. Raises Http404."""
-    found = Webhook.everywhere.filter(pk=number).first()
+    found = Webhook.objects.filter(pk=number).first()
     if found is None:
         raise Http404("There is no such webhook.")
     return found
@@ -270,7 +269,6 @@ def _shown(request: HttpRequest, hook: Webhook) -> WebhookShown:
     may_administer = role_of(request.user) is Role.ADMINISTRATOR
     return WebhookShown(
         id=hook.pk,
-        shard=hook.shard,
         host=hook.host,
         url=hook.url if may_administer else None,
         kinds=list(hook.kinds),

@@ -142,13 +142,13 @@ def _insert(entries: list[Entry]) -> None:
     """Stores entries with their own times, and not with that of now."""
     times = [entry.at for entry in entries]
     at = Entry._meta.get_field("at")
-    was, at.auto_now_add = at.auto_now_add, False  # type: ignore[union-attr]
+    was, at.auto_now_add = at.auto_now_add, False
     try:
         for entry, time in zip(entries, times, strict=True):
             entry.at = time
         Entry.objects.bulk_create(entries)
     finally:
-        at.auto_now_add = was  # type: ignore[union-attr]
+        at.auto_now_add = was
     entries.clear()
 
 

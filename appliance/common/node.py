@@ -10,7 +10,7 @@ from typing import TypeVar
 from django.conf import settings
 from django.db import models
 
-__all__ = ["ALL_NODES", "NODE_MAX", "OfThisNode", "named", "node_field", "own_node", "own_shard"]
+__all__ = ["ALL_NODES", "NODE_MAX", "OfThisNode", "named", "node_field", "own_node"]
 
 ALL_NODES = "*"  # no node has this name: what is about the mail of all nodes
 NODE_MAX = 64  # characters, as of [nodes] node
@@ -20,11 +20,6 @@ M = TypeVar("M", bound=models.Model)
 def own_node() -> str:
     """Returns the name of this node; "" without [nodes]."""
     return str(settings.NODE)
-
-
-def own_shard() -> str:
-    """Returns the name of the shard of this node's home, which has one log; "" without [nodes]. A spare has the same."""
-    return str(settings.SHARD)
 
 
 def named(node: str) -> str:

@@ -8,24 +8,32 @@ second factors, and would sign webhooks with other secrets.
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
+import threading
+import time
 from collections.abc import Iterator
 
-from django.db import connection, transaction
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection, connections, transaction
 from django.db.models import Model, QuerySet
 from django.utils.crypto import salted_hmac
 
 from appliance.accounts.models import PortalKey
 from appliance.alerts.models import Alert, Lead, Notice, RuleCheck, Watch
-from appliance.common.node import own_node, own_shard
+from appliance.common.node import own_node
 from appliance.common.nodes_database import ROLE, SCHEMA
 from appliance.live.models import LastSnapshot, Sample
 from appliance.queue.models import Change
 from appliance.reports.models import Run, Started
-from appliance.webhooks.models import Webhook
 
-__all__ = ["OtherKey", "check_key", "claim_rows", "key_fault", "one_at_a_time", "schema_fault"]
+__all__ = ["WEBHOOKS", "OtherKey", "check_key", "claim_rows", "key_fault", "one_at_a_time", "schema_fault", "take_turn"]
 
 LOCK = 0x7761_7970  # "wayp": an advisory lock of PostgreSQL
+WEBHOOKS = 0x7761_7977  # "wayw": another, of the process that sends events to webhooks for all nodes
+TURN_S = 1.0
+# A machine that is gone without a word: the server ends its session after 10 + 3 * 5 seconds, and another has the turn.
+KEEPALIVE = "SET tcp_keepalives_idle = 10", "SET tcp_keepalives_interval = 5", "SET tcp_keepalives_count = 3"
+_log = logging.getLogger("waypost.portal")
 SALT = "the key of the portals that share a database"
 
 
@@ -48,6 +56,45 @@ def one_at_a_time() -> Iterator[None]:
         with contextlib.suppress(Exception), connection.cursor() as cursor:  # a session that was lost has let it go
             cursor.execute("SELECT pg_advisory_unlock(%s)", [LOCK])
             cursor.execute("RESET statement_timeout")
+
+
+def take_turn(lock: int) -> None:
+    """Waits until this process is the only one of all nodes that share the database; it ends when it is that no more.
+
+    The lock is of a session of its own, and ends with it. Without [nodes] there are no others.
+    """
+    if not own_node() or connection.vendor != "postgresql":
+        return
+    taken = threading.Event()
+    threading.Thread(target=_keep_turn, args=(lock, taken), daemon=True, name="turn").start()
+    taken.wait()
+
+
+def _keep_turn(lock: int, taken: threading.Event) -> None:
+    session = connections[DEFAULT_DB_ALIAS].copy()
+    while not taken.is_set():
+        try:
+            with session.cursor() as cursor:
+                for statement in KEEPALIVE:
+                    cursor.execute(statement)
+                cursor.execute("SELECT pg_try_advisory_lock(%s), pg_backend_pid()", [lock])
+                is_ours, backend = cursor.fetchone()
+            if is_ours:
+                taken.set()
+        except DatabaseError:
+            session.close()
+        time.sleep(TURN_S)
+    try:
+        while True:
+            with session.cursor() as cursor:
+                cursor.execute("SELECT pg_backend_pid()")
+                (now,) = cursor.fetchone()
+            if now != backend:
+                break
+            time.sleep(TURN_S)
+    except DatabaseError as error:
+        _log.warning("the session of the lock is gone: %s", error)
+    os._exit(1)  # another may have the turn by now, and this process is in the middle of something; it is started again
 
 
 def schema_fault() -> str:
@@ -94,7 +141,7 @@ def _digest() -> str:
 
 def claim_rows() -> None:
     """Gives the rows that have no node, of a time before [nodes] or of an earlier release, the name of this one."""
-    node, shard = own_node(), own_shard()
+    node = own_node()
     if not node:
         return
     with transaction.atomic():
@@ -112,9 +159,6 @@ def claim_rows() -> None:
             Change.objects,
         ):  # fmt: skip
             rows.filter(node="").update(node=node)
-        names = Webhook.everywhere.filter(shard=shard).values_list("name", flat=True)
-        Webhook.everywhere.filter(shard="", name__in=list(names)).delete()
-        Webhook.everywhere.filter(shard="").update(shard=shard)
 
 
 def _make_room(rows: QuerySet[Model], name: str) -> None:

@@ -8,23 +8,20 @@ Keeps law: webhooks-miss-nothing (docs/laws.md).
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
-from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import F
 from django.http import HttpRequest
 from django.utils import timezone
 
 from appliance.audit.record import audited
 from appliance.common.door import door
 from appliance.webhooks.forms import PAST, WebhookForm
-from appliance.webhooks.models import LogEnd, Webhook, new_salt
+from appliance.webhooks.models import Webhook, new_salt
 from mailcore.control.protocol.events import NOW, EventBatch
 
 __all__ = ["ask_for_test", "changed", "deleted", "enabled", "made", "moved", "with_another_secret"]
 
-KNOWN = timedelta(days=7)  # a shard whose log was not read for longer begins when it is read again
 STILL = {  # of what is being sent, when the position or the conditions are changed
     "sending": "", "sending_from": "", "sending_count": 0, "attempt": 0, "next_event_at": None, "lost": "",
 }  # fmt: skip
@@ -35,13 +32,8 @@ def made(request: HttpRequest, form: WebhookForm) -> Webhook:
     hook: Webhook = form.save(commit=False)
     hook.cursor = _now(request)
     hook.made_by = request.user.get_username()[:150]
-    with (
-        audited(request, "webhook.make", hook.name, after=hook.described(), why=form.cleaned_data["why"]),
-        transaction.atomic(),
-    ):
+    with audited(request, "webhook.make", hook.name, after=hook.described(), why=form.cleaned_data["why"]):
         hook.save()
-        lately = LogEnd.objects.filter(at__gt=timezone.now() - KNOWN).exclude(shard=hook.shard)
-        Webhook.everywhere.bulk_create([hook.for_shard(end.shard, end.cursor) for end in lately])
     return hook
 
 
@@ -49,7 +41,7 @@ def changed(request: HttpRequest, hook: Webhook, form: WebhookForm, before: dict
     """Changes a webhook as its valid form says. ``before``: as it was described before the form was made."""
     given = {name: form.cleaned_data[name] for name in WebhookForm.Meta.fields}
     with audited(request, "webhook.change", hook.name, before=before, why=form.cleaned_data["why"]) as entry:
-        _set(Webhook.of_name(before["name"]), **given)
+        _set(hook, **given)
         hook.refresh_from_db()
         entry.after = hook.described()
 
@@ -58,38 +50,32 @@ def with_another_secret(request: HttpRequest, hook: Webhook, why: str) -> None:
     """Makes another secret. Requests are signed with it from now on."""
     with audited(request, "webhook.secret", hook.name, why=why):
         hook.salt = new_salt()
-        Webhook.of_name(hook.name).update(salt=hook.salt)
+        Webhook.objects.filter(pk=hook.pk).update(salt=hook.salt)
 
 
 def deleted(request: HttpRequest, hook: Webhook, why: str) -> None:
     """Deletes a webhook."""
     with audited(request, "webhook.delete", hook.name, before=hook.described(), why=why):
-        Webhook.of_name(hook.name).delete()
+        hook.delete()
 
 
 def enabled(request: HttpRequest, hook: Webhook, *, on: bool, why: str) -> None:
     """Stops sending, or sends on from where it was, at once."""
     with audited(request, "webhook.resume" if on else "webhook.pause", hook.name, why=why):
-        Webhook.of_name(hook.name).update(enabled=on, next_try_at=timezone.now())
+        Webhook.objects.filter(pk=hook.pk).update(enabled=on, next_try_at=timezone.now())
 
 
 def moved(request: HttpRequest, hook: Webhook, place: str, why: str) -> None:
-    """Sets the position from which a webhook continues in the log of its shard, one of PLACES. Raises ControlError."""
-    cursor = hook.cursor if place == PAST else _now(request) if place == NOW and hook.is_here else place
+    """Sets the position from which a webhook continues, one of PLACES. Raises ControlError."""
+    cursor = hook.cursor if place == PAST else _now(request) if place == NOW else place
     with audited(request, "webhook.move", hook.name, after={"to": place}, why=why):
-        _set(
-            Webhook.everywhere.filter(pk=hook.pk),
-            cursor=cursor,
-            past_lost=place != NOW,
-            failing_since=None,
-            next_try_at=timezone.now(),
-        )
+        _set(hook, cursor=cursor, past_lost=place != NOW, failing_since=None, next_try_at=timezone.now())
 
 
 def ask_for_test(request: HttpRequest, hook: Webhook, why: str = "Send a test") -> None:
     """Leaves a test, which the process that sends webhooks posts within a second."""
     with audited(request, "webhook.test", hook.name, why=why):
-        Webhook.everywhere.filter(pk=hook.pk).update(
+        Webhook.objects.filter(pk=hook.pk).update(
             test_asked_at=timezone.now(), test_asked_by=request.user.get_username()[:150], test_at=None, test_words=""
         )
 
@@ -99,6 +85,6 @@ def _now(request: HttpRequest) -> str:
     return door(request).ask("events", EventBatch, {"after": NOW, "limit": 1}).cursor
 
 
-def _set(rows: QuerySet[Webhook], **values: object) -> None:
+def _set(hook: Webhook, **values: object) -> None:
     """Changes a webhook; the batch that is being sent is read again, and a request that is under way moves nothing."""
-    rows.update(moves=F("moves") + 1, **STILL, **values)
+    Webhook.objects.filter(pk=hook.pk).update(moves=F("moves") + 1, **STILL, **values)

@@ -78,8 +78,6 @@ class WebhookForm(forms.ModelForm):  # type: ignore[type-arg]  # it has no type 
         name = str(self.cleaned_data["name"])
         if not name.isprintable():
             raise forms.ValidationError("Must have no line end and no other control character.")
-        if name != self.instance.name and Webhook.of_name(name).exists():  # at any node
-            raise forms.ValidationError("Webhook with this Name already exists.")
         return name
 
     def clean_url(self) -> str:

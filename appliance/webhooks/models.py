@@ -16,11 +16,10 @@ from django.db import models
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
-from appliance.common.node import NODE_MAX, own_shard
 from mailcore.control.protocol.events import NOW
 from mailcore.tag import TAG_CHARACTERS
 
-__all__ = ["TEXT_MAX", "Failure", "LogEnd", "Webhook"]
+__all__ = ["TEXT_MAX", "Failure", "Webhook"]
 
 NAME_MAX = 60
 URL_MAX = 1_000
@@ -28,10 +27,6 @@ DOMAIN_MAX = 253
 LOGIN_MAX = 256
 TEXT_MAX = 1_000
 SALT = "the secret of a webhook"
-# What the rows of one webhook have in common.
-DEFINITION = (
-    "name", "url", "salt", "kinds", "tag", "sender_domain", "recipient_domain", "login", "enabled", "made_at", "made_by",
-)  # fmt: skip
 
 
 def new_salt() -> str:
@@ -39,24 +34,8 @@ def new_salt() -> str:
     return secrets.token_hex(16)
 
 
-class OfThisShard(models.Manager["Webhook"]):
-    """Finds the webhooks with their places in the log of this home's shard."""
-
-    def get_queryset(self) -> models.QuerySet[Webhook]:
-        """Returns the rows of this shard."""
-        return super().get_queryset().filter(shard=own_shard())
-
-
-def shard_field() -> models.CharField[str, str]:
-    """Returns the column with the name of a shard. A portal of an earlier release, which knows none, writes ""."""
-    return models.CharField(max_length=NODE_MAX, blank=True, default=own_shard, db_default="", editable=False)
-
-
 class Webhook(models.Model):
-    """One receiver of events, and its place in the log of one shard. Times are wall clock.
-
-    Portals of several nodes that share a database have a row for each shard, of one name, with the same address, secret and
-    conditions (``of_name``). The node that owns the shard sends from it, a spare that has taken it over, too.
+    """One receiver of events. Times are wall clock.
 
     ``cursor`` is the position behind the last event that the receiver took. ``sending_…`` say what is being sent: from
     ``sending_from`` on, ``sending_count`` events, whose delivery has the id ``sending``; ``attempt`` counts its requests. They
@@ -64,8 +43,7 @@ class Webhook(models.Model):
     ``moves`` counts how often an operator set the cursor: a request that is under way then moves it no more.
     """
 
-    name = models.CharField(max_length=NAME_MAX)
-    shard = shard_field()
+    name = models.CharField(max_length=NAME_MAX, unique=True)
     url = models.CharField(max_length=URL_MAX)
     salt = models.CharField(
         max_length=64, default=new_salt, help_text="the secret is made of it and of the portal's key"
@@ -100,32 +78,13 @@ class Webhook(models.Model):
     test_words = models.CharField(max_length=TEXT_MAX, blank=True)
     test_good = models.BooleanField(default=False)
 
-    objects = OfThisShard()
-    everywhere = models.Manager["Webhook"]()
-
     class Meta:
-        """Sorts webhooks by name; each has one row for each shard."""
+        """Sorts webhooks by name."""
 
-        ordering = ("name", "shard")
-        constraints = (models.UniqueConstraint(fields=("name", "shard"), name="one_place_a_shard"),)
+        ordering = ("name",)
 
     def __str__(self) -> str:
         return self.name
-
-    @classmethod
-    def of_name(cls, name: str) -> models.QuerySet[Webhook]:
-        """Returns the rows of one webhook, of all shards."""
-        return cls.everywhere.filter(name=name)
-
-    def for_shard(self, shard: str, cursor: str) -> Webhook:
-        """Returns a new row for another shard, which is not saved."""
-        same = {name: getattr(self, name) for name in DEFINITION}
-        return Webhook(shard=shard, cursor=cursor, **same)
-
-    @property
-    def is_here(self) -> bool:
-        """Returns whether it is of this home's shard."""
-        return self.shard == own_shard()
 
     @property
     def host(self) -> str:
@@ -188,15 +147,3 @@ class Failure(models.Model):
 
     def __str__(self) -> str:
         return self.words
-
-
-class LogEnd(models.Model):
-    """The end of a shard's log a short time ago: a webhook that is made at another node begins there, however long the node
-    that owns the shard sends nothing."""
-
-    shard = models.CharField(max_length=NODE_MAX, unique=True)
-    cursor = models.TextField()
-    at = models.DateTimeField()
-
-    def __str__(self) -> str:
-        return self.shard

@@ -1,9 +1,6 @@
 """Runs the senders of all webhooks, each in a thread of its own, and the tests that operators ask for.
 
-Laws
-- A receiver that does not answer delays no other receiver, and no test.
-- The events of a shard are sent by the node that owns it, from the place in its own log; of nodes that share a database each
-  makes its row of a webhook that another node made.
+Law: a receiver that does not answer delays no other receiver, and no test.
 """
 
 from __future__ import annotations
@@ -17,18 +14,14 @@ from django.db import DatabaseError, connections
 from django.utils import timezone
 
 from appliance.common.door import door_of
-from appliance.common.node import own_shard
 from appliance.common.templatetags.waypost import visible
 from appliance.webhooks.batch import headers_of, test_request
-from appliance.webhooks.models import TEXT_MAX, LogEnd, Webhook
+from appliance.webhooks.models import TEXT_MAX, Webhook
 from appliance.webhooks.sender import Sender, send
-from mailcore.control.client import ControlError
-from mailcore.control.protocol.events import NOW, EventBatch
+from mailcore.control.protocol.events import EventBatch
 
 __all__ = ["Runner"]
 
-END_S = 30.0  # between two notes of the end of the log
-END_ANSWER_S = 5.0
 LOOK_S = 0.5  # at which webhooks there are, and which tests
 WHO = "webhooks"
 ANSWER_S = 30.0  # of the core; it waits a second for events
@@ -41,7 +34,6 @@ class Runner:
 
     def __init__(self) -> None:
         self._threads: dict[int, threading.Thread] = {}
-        self._ended_at = float("-inf")  # when the end of the log was noted, monotonic
 
     def run(self) -> None:
         """Looks for webhooks until the process ends."""
@@ -57,9 +49,6 @@ class Runner:
 
     def look(self) -> None:
         """Starts the threads that are missing. Raises DatabaseError."""
-        if own_shard():
-            self._note_end()
-            _join()
         self._threads = {number: thread for number, thread in self._threads.items() if thread.is_alive()}
         for number in Webhook.objects.filter(enabled=True, lost="").values_list("pk", flat=True):
             if number not in self._threads:
@@ -69,28 +58,6 @@ class Runner:
         for number in Webhook.objects.filter(test_asked_at__isnull=False).values_list("pk", flat=True):
             if Webhook.objects.filter(pk=number, test_asked_at__isnull=False).update(test_asked_at=None):
                 threading.Thread(target=_test, args=(number,), daemon=True, name=f"test {number}").start()
-
-    def _note_end(self) -> None:
-        """Notes the end of the log now and then, for webhooks that are made at other nodes. Raises DatabaseError."""
-        if time.monotonic() - self._ended_at < END_S:
-            return
-        self._ended_at = time.monotonic()
-        try:
-            (batch,) = door_of(WHO).ask_parts("events", EventBatch, {"after": NOW, "limit": 1}, timeout_s=END_ANSWER_S)
-        except ControlError as error:
-            _log.info("the end of the log: %s", error)
-            return
-        LogEnd.objects.update_or_create(shard=own_shard(), defaults={"cursor": batch.cursor, "at": timezone.now()})
-
-
-def _join() -> None:
-    """Makes the rows of this shard for webhooks that have none: they were made while nothing was known of it, and begin with
-    what happens from now on. Raises DatabaseError."""
-    known = set(Webhook.objects.values_list("name", flat=True))
-    others = {hook.name: hook for hook in Webhook.everywhere.exclude(name__in=known).order_by("-pk")}
-    Webhook.everywhere.bulk_create(
-        [hook.for_shard(own_shard(), NOW) for hook in others.values()], ignore_conflicts=True
-    )
 
 
 class _Core:

@@ -27,7 +27,7 @@ from appliance.common.templatetags.waypost import visible
 from appliance.webhooks.batch import Request, headers_of, request_of
 from appliance.webhooks.models import TEXT_MAX, Failure, Webhook
 from mailcore.control.client import ControlError, Refused
-from mailcore.control.protocol.events import Event, EventBatch
+from mailcore.control.protocol.events import NOW, OLDEST, Event, EventBatch
 from mailcore.faults import Code
 
 __all__ = ["BACKOFF_S", "FAILURES_KEPT", "Core", "Sender", "send"]
@@ -144,7 +144,7 @@ class Sender:
     def _passed(self, hook: Webhook, batch: EventBatch) -> None:
         """Saves the cursor behind events that are not wanted, now and then: a kill reads them again."""
         now = self._monotonic()
-        first = hook.cursor != batch.cursor and not hook.cursor.startswith("1")  # "now" must not be a later now
+        first = hook.cursor in (NOW, OLDEST) and hook.cursor != batch.cursor  # "now" must not be a later now
         if first or batch.lost or (hook.cursor != batch.cursor and now - self._saved_at >= SAVE_S):
             self._saved_at = now
             self._update(hook, cursor=batch.cursor, past_lost=False)
@@ -220,5 +220,5 @@ class Sender:
             hook.failures.filter(pk__lte=old, pk__lt=made.pk).delete()
 
     def _update(self, hook: Webhook, **values: Any) -> bool:
-        """Saves values, unless an operator has set the cursor meanwhile, or has removed the webhook."""
-        return bool(Webhook.objects.filter(pk=hook.pk, moves=hook.moves).update(**values))
+        """Saves values, unless an operator or another process has set the cursor meanwhile, or the webhook is removed."""
+        return bool(Webhook.objects.filter(pk=hook.pk, moves=hook.moves, cursor=hook.cursor).update(**values))

@@ -29,7 +29,7 @@ FAILURES_SHOWN = 50
 @never_cache
 def webhooks(request: HttpRequest) -> HttpResponse:
     """Renders all webhooks."""
-    return render(request, "webhooks/webhooks.html", {"webhooks": Webhook.everywhere.all()})
+    return render(request, "webhooks/webhooks.html", {"webhooks": Webhook.objects.all()})
 
 
 @viewer
@@ -37,7 +37,7 @@ def webhooks(request: HttpRequest) -> HttpResponse:
 @never_cache
 def webhook(request: HttpRequest, pk: int) -> HttpResponse:
     """Renders one webhook; for htmx its state, which refreshes while a test is under way."""
-    hook = get_object_or_404(Webhook.everywhere, pk=pk)
+    hook = get_object_or_404(Webhook, pk=pk)
     if request.headers.get("HX-Request"):
         return render(request, "webhooks/state.html", {"hook": hook})
     return _page(request, hook)
@@ -72,7 +72,7 @@ def new(request: HttpRequest) -> HttpResponse:
 @never_cache
 def edit(request: HttpRequest, pk: int) -> HttpResponse:
     """Renders the form of a webhook; a POST changes it. It continues where it is."""
-    hook = get_object_or_404(Webhook.everywhere, pk=pk)
+    hook = get_object_or_404(Webhook, pk=pk)
     before = hook.described()
     form = WebhookForm(request.POST if request.method == "POST" else None, instance=hook)
     if request.method == "POST" and form.is_valid():
@@ -86,7 +86,7 @@ def edit(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 def secret(request: HttpRequest, pk: int) -> HttpResponse:
     """Makes another secret, and shows it once. Requests are signed with it from now on."""
-    hook = get_object_or_404(Webhook.everywhere, pk=pk)
+    hook = get_object_or_404(Webhook, pk=pk)
     form = ReasonForm(request.POST, prefix="act")
     if not form.is_valid():
         return _page(request, hook, acting=form)
@@ -98,7 +98,7 @@ def secret(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 def delete(request: HttpRequest, pk: int) -> HttpResponse:
     """Deletes a webhook."""
-    hook = get_object_or_404(Webhook.everywhere, pk=pk)
+    hook = get_object_or_404(Webhook, pk=pk)
     form = ReasonForm(request.POST, prefix="act")
     if not form.is_valid():
         return _page(request, hook, acting=form)
@@ -122,7 +122,7 @@ def resume(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _enable(request: HttpRequest, pk: int, *, enabled: bool) -> HttpResponse:
-    hook = get_object_or_404(Webhook.everywhere, pk=pk)
+    hook = get_object_or_404(Webhook, pk=pk)
     form = ReasonForm(request.POST, prefix="act")
     if not form.is_valid():
         return _page(request, hook, acting=form)
@@ -135,7 +135,7 @@ def _enable(request: HttpRequest, pk: int, *, enabled: bool) -> HttpResponse:
 @require_POST
 def move(request: HttpRequest, pk: int) -> HttpResponse:
     """Sets the position from which a webhook continues."""
-    hook = get_object_or_404(Webhook.everywhere, pk=pk)
+    hook = get_object_or_404(Webhook, pk=pk)
     form = MoveForm(request.POST, prefix="move")
     if not form.is_valid():
         return _page(request, hook, moving=form)
@@ -148,7 +148,7 @@ def move(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 def test(request: HttpRequest, pk: int) -> HttpResponse:
     """Leaves a test, which the process that sends webhooks posts within a second."""
-    hook = get_object_or_404(Webhook.everywhere, pk=pk)
+    hook = get_object_or_404(Webhook, pk=pk)
     changing.ask_for_test(request, hook)
     messages.success(request, "The test is sent now; the answer is shown below.")
     return redirect("webhooks:webhook", pk=pk)

@@ -2176,7 +2176,6 @@ class WebhookShown(msgspec.Struct, kw_only=True):
     """A webhook. Times are wall clock, in seconds since 1970."""
 
     id: int
-    shard: str
     name: str
     host: str
     url: str | None

@@ -38,17 +38,12 @@ from appliance.reports import runs
 from appliance.reports.models import Run, Started, State
 from appliance.reports.scheduler import NodeEntry, NodeScheduler
 from appliance.reports.schedules import SIGN_OF_LIFE, scheduled, scheduler_seen
-from appliance.webhooks import running
-from appliance.webhooks.models import LogEnd, Webhook
-from appliance.webhooks.sender import Sender
 from mailcore.config.alerts import Alerts
 from tests.appliance.accounts.sample_users import client_of
 from tests.appliance.alerts.sample_facts import cause, found
 from tests.appliance.api.asking import client_with
-from tests.appliance.fake_core import FakeCore
 from tests.appliance.live.test_samples import NOW, snapshot
 from tests.appliance.reports.made import reports_directory
-from tests.appliance.webhooks.test_sender import Log, Receiver
 
 __all__ = ["reports_directory"]  # a fixture
 pytestmark = pytest.mark.django_db
@@ -60,11 +55,11 @@ DAY = date(2026, 11, 18)
 
 
 @contextmanager
-def at(node: str, shard: str = "", *, joined: bool = True, key: str = "") -> Iterator[None]:
+def at(node: str, *, joined: bool = True, key: str = "") -> Iterator[None]:
     """The portal of this node; ``joined``: each node shows the mail of all."""
     waypost = settings.WAYPOST
     nodes = replace(waypost.nodes, listen="127.0.0.1:2526" if joined else "")
-    given: dict[str, Any] = {"NODE": node, "SHARD": shard or node, "WAYPOST": replace(waypost, nodes=nodes)}
+    given: dict[str, Any] = {"NODE": node, "WAYPOST": replace(waypost, nodes=nodes)}
     with override_settings(**given, **({"SECRET_KEY": key} if key else {})):
         yield
 
@@ -287,81 +282,6 @@ def test_a_night_that_one_node_has_begun_is_not_begun_for_the_other() -> None:
         assert new[SIGN_OF_LIFE] >= now, "a new node begins with the next night"
 
 
-# -- webhooks
-
-
-GIVEN = {"name": "crm", "url": "https://crm.example/", "why": "asked for"}
-
-
-def test_each_shard_has_its_place_and_its_events_are_sent_by_its_own_node() -> None:
-    LogEnd.objects.create(shard="b", cursor="1:4", at=timezone.now())
-    with at("a"), FakeCore({"events": {"events": [], "start": "1:2", "cursor": "1:2", "more": False, "lost": []}}):
-        assert client_of("administrator").post("/webhooks/new/", GIVEN).status_code == 200
-    assert sorted(Webhook.everywhere.values_list("shard", "cursor")) == [("a", "1:2"), ("b", "1:4")]
-    receivers, numbers = {"a": Receiver(), "b": Receiver()}, {}
-    for node, log in (("a", Log(5)), ("b", Log(6))):
-        with at(node):
-            numbers[node] = Webhook.objects.get().pk
-            senders = [
-                Sender(each, log, receivers[node].post) for each in Webhook.everywhere.values_list("pk", flat=True)
-            ]
-            for _ in range(4):
-                for each in senders:
-                    each.step()
-    events = {node: [name for _, _, ids in it.got for name in ids] for node, it in receivers.items()}
-    assert events == {"a": ["journal:2:0", "journal:3:0", "journal:4:0"], "b": ["journal:4:0", "journal:5:0"]}
-    assert sorted(Webhook.everywhere.values_list("shard", "cursor")) == [("a", "1:5"), ("b", "1:6")]
-    assert len({each.secret for each in Webhook.everywhere.all()}) == 1
-    with at("b"):
-        assert client_of("viewer").get("/webhooks/").content.decode().count("shard <bdi>") == 2
-        assert client_of("operator").get(f"/webhooks/{numbers['a']}/").status_code == 200
-
-
-def test_a_change_of_a_webhook_is_of_all_nodes_and_a_move_is_of_one_log() -> None:
-    with at("a"):
-        hook = Webhook.objects.create(name="crm", url="https://crm.example/", cursor="1:2")
-        other = hook.for_shard("b", "1:4")
-        other.save()
-        operator, administrator = client_of("operator"), client_of("administrator")
-        operator.post(f"/webhooks/{other.pk}/pause/", {"act-why": "asked for"})
-        assert set(Webhook.everywhere.values_list("enabled", flat=True)) == {False}
-        administrator.post(f"/webhooks/{other.pk}/edit/", GIVEN | {"tag": "news", "name": "erp"})
-        assert set(Webhook.everywhere.values_list("name", "tag")) == {("erp", "news")}
-        operator.post(f"/webhooks/{other.pk}/move/", {"move-place": "now", "move-why": "asked for"})
-        assert sorted(Webhook.everywhere.values_list("shard", "cursor")) == [("a", "1:2"), ("b", "now")]
-        old = hook.salt
-        administrator.post(f"/webhooks/{hook.pk}/secret/", {"act-why": "asked for"})
-        assert len(set(Webhook.everywhere.values_list("salt", flat=True)) - {old}) == 1
-        answer = administrator.post("/webhooks/new/", GIVEN | {"name": "erp"})
-        assert answer.status_code == 422, "the name is taken, also at another node"
-        administrator.post(f"/webhooks/{hook.pk}/delete/", {"act-why": "asked for"})
-    assert not Webhook.everywhere.exists()
-
-
-def test_a_node_that_is_new_begins_with_what_happens_from_now_on() -> None:
-    with at("a"):
-        Webhook.objects.create(name="crm", url="https://crm.example/", cursor="1:2", tag="news")
-    with at("b"):
-        running._join()
-        running._join()
-        own = Webhook.objects.get()
-    assert (own.shard, own.cursor, own.tag) == ("b", "now", "news")
-    with at("a2", shard="a"):  # a spare of the shard: it continues where a has been
-        running._join()
-        assert Webhook.objects.get().cursor == "1:2"
-
-
-def test_the_end_of_a_log_is_noted_for_webhooks_that_are_made_elsewhere() -> None:
-    answer = {"events": [], "start": "1:9", "cursor": "1:9", "more": False, "lost": []}
-    with at("b"):
-        it = running.Runner()
-        with FakeCore({"events": answer}) as core:
-            it.look()
-            it.look()
-            assert len(core.asked("events")) == 1, "now and then"
-    assert [(each.shard, each.cursor) for each in LogEnd.objects.all()] == [("b", "1:9")]
-
-
 # -- changes of messages
 
 
@@ -450,20 +370,13 @@ def test_rows_of_before_get_the_name_of_the_node() -> None:
         watch.check(DISK_IS_SHORT)
         keep(snapshot(NOW))
         Run.objects.create(day=DAY, who="x")
-        Webhook.objects.create(name="crm", url="https://crm.example/", cursor="1:2")
-        Webhook.objects.create(name="erp", url="https://erp.example/", cursor="1:2")
     with at("a"):  # a release of before was installed again for some time
         keep(snapshot(NOW))
-        Webhook.objects.create(name="erp", url="https://erp.example/", cursor="1:9")
         claim_rows()
         claim_rows()
     for rows in (Sample.everywhere.all, LastSnapshot.everywhere.all, Run.everywhere.all, Watch.everywhere.all,
                  Alert.objects.all, Notice.objects.all):  # fmt: skip
         assert claimed(rows) == {"a"}
-    assert sorted(Webhook.everywhere.values_list("name", "shard", "cursor")) == [
-        ("crm", "a", "1:2"),
-        ("erp", "a", "1:9"),
-    ]
     watch = Watching("a", joined=False)
     watch.check(DISK_IS_GOOD, times=6)
     assert Alert.objects.get().ended_at is not None

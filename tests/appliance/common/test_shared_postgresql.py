@@ -4,13 +4,17 @@ what holds for two portals on SQLite holds there."""
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
+from typing import IO
 
 import psycopg
 
+from appliance.common.shared_database import TURN_S
 from tests.appliance.common.test_postgresql import postgresql
+from tests.eventually import PATIENCE_S
 from tests.test_tidy import ROOT
 
 __all__ = ["postgresql"]  # a fixture
@@ -73,3 +77,50 @@ def test_what_holds_on_sqlite_holds_there(postgresql: str) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     assert "skipped" not in done.stdout
+
+
+TURN = """
+import sys, time
+import django; django.setup()
+from appliance.common.shared_database import WEBHOOKS, take_turn
+take_turn(WEBHOOKS)
+print("turn", flush=True)
+time.sleep(600)
+"""
+
+
+def test_one_process_of_all_nodes_has_the_turn_and_the_next_one_follows_it(postgresql: str, tmp_path: Path) -> None:
+    """It follows a process that is killed, and one whose session the database has ended: that one ends."""
+    processes: dict[str, subprocess.Popen[str]] = {}
+    said: dict[str, IO[str]] = {}
+
+    def begin(node: str) -> None:
+        processes[node] = begun(home_of(tmp_path, node), postgresql, "shell", "--no-imports", "-c", TURN)
+        pipe = processes[node].stdout
+        assert pipe is not None
+        said[node] = pipe
+
+    def has_turn(*nodes: str) -> str:
+        ready, _, _ = select.select([said[node] for node in nodes], [], [], PATIENCE_S)
+        assert ready, "none has the turn"
+        assert ready[0].readline() == "turn\n"
+        return next(node for node in nodes if said[node] is ready[0])
+
+    try:
+        begin("a")
+        begin("b")
+        first = has_turn("a", "b")
+        other = "b" if first == "a" else "a"
+        assert not select.select([said[other]], [], [], 3 * TURN_S)[0], "both have it"
+        processes[first].kill()
+        assert has_turn(other) == other
+        begin("c")
+        with psycopg.connect(postgresql, autocommit=True) as connection:
+            query = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
+            assert connection.execute(query).fetchall() == [(True,)]
+        assert processes[other].wait(PATIENCE_S) == 1
+        assert has_turn("c") == "c"
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.communicate()

@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand
 
 from appliance.common.beside import alone, end_with_parent
 from appliance.common.migrated import all_migrations_applied
-from appliance.common.shared_database import key_fault
+from appliance.common.shared_database import WEBHOOKS, key_fault, take_turn
 from appliance.webhooks.running import Runner
 
 READY_S = 1.0
@@ -29,13 +29,15 @@ class Command(BaseCommand):
         parser.add_argument("--with-parent", type=int, default=0, metavar="PID", help="end when this process ends")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        """Waits until no other process sends and the database has its tables, then sends until it is stopped."""
+        """Waits until no other process sends, at any node that shares the database, and this has its tables; then sends until
+        it is stopped."""
         if options["with_parent"] and not end_with_parent(options["with_parent"]):
             return
         hold = alone(settings.PORTAL_DIRECTORY / "webhooks.lock")
         try:
             while not _ready():
                 time.sleep(READY_S)
+            take_turn(WEBHOOKS)
             Runner().run()
         finally:
             os.close(hold)
