@@ -13,7 +13,7 @@ from django.shortcuts import render
 from django.utils import timezone
 
 from appliance.common.faults import title_of
-from mailcore.control.client import ControlError, NotRunning, Refused, TimedOut
+from mailcore.control.client import ControlError, NotRunning, Refused, TimedOut, Waits
 from mailcore.faults import Code
 
 __all__ = ["CoreErrorsMiddleware", "TimeZoneMiddleware", "zone_of"]
@@ -22,6 +22,10 @@ ZONE_COOKIE = "waypost_zone"  # set by static/appliance/page.js from the browser
 START = (
     "Start it on the host: ./run does, or the service waypost-core. If it does not stay up, waypost doctor says why. Clients "
     "keep mail that is not accepted, and try again."
+)
+SPARE = (
+    "Nothing is wrong with a spare: its pages have something to show when the shard comes here. Open the portal of the node "
+    "that has it."
 )
 LOOK = "Try again in a moment. If it stays so, waypost doctor on the host says what is wrong."
 _log = logging.getLogger("waypost.portal")
@@ -72,6 +76,8 @@ class CoreErrorsMiddleware:
         if isinstance(exception, OperationalError):
             _log.error("%s: %s", request.path, exception)
             title, remedy = title_of(exception, request.method), ""
+        elif isinstance(exception, Waits):
+            title, remedy = "This node waits for its shard", SPARE
         elif isinstance(exception, NotRunning):
             title, remedy = "The core is not running", START
         elif isinstance(exception, Refused) and exception.code is Code.UNAVAILABLE:

@@ -60,13 +60,13 @@ from appliance.live.snapshot import (
     trouble_of,
 )
 from mailcore.control.async_client import AsyncControlClient
-from mailcore.control.client import ControlError, NotRunning, NotUnderstood, Refused, TimedOut
+from mailcore.control.client import ControlError, NotRunning, NotUnderstood, Refused, TimedOut, Waits
 from mailcore.control.protocol.messages import AgesPart
 from mailcore.control.protocol.state import Disks, Processes
 from mailcore.control.unanswered import answering, unanswered
 from mailcore.manager_answers import Destinations, Size, State
 
-__all__ = ["Hub", "Keeper", "TooManyReaders", "nothing_known"]
+__all__ = ["WAITS", "Hub", "Keeper", "TooManyReaders", "nothing_known"]
 
 TICK_S = 1.0
 IDLE_TICK_S = 10.0  # while no page is open: enough for one sample a minute
@@ -81,6 +81,8 @@ HEARTBEAT_S = 15.0  # proxies close connections that are silent for a minute
 RATE_S = 60.0
 PACE_S = 10.0
 DESTINATION_LINES = ("queued", "window", "limit", "busy", "success", "failure")
+
+WAITS = "waits"  # words of a core whose shard is at another node, or is not there yet
 
 _log = logging.getLogger("waypost.live")
 
@@ -195,8 +197,11 @@ class Hub:
         """Asks one round of questions, and publishes a snapshot of the answers."""
         try:
             async with asyncio.timeout(ROUND * self._patience_s):
-                processes = await self._client.ask("processes", Processes)
-                self.snapshot["processes"] = processes_of(processes.children)
+                try:
+                    processes = await self._client.ask("processes", Processes)
+                    self.snapshot["processes"] = processes_of(processes.children)
+                except Waits:  # the other nodes may answer for theirs
+                    self.snapshot["processes"] = []
                 state = await self._client.ask("state", State)
                 size = await self._client.ask("size", Size)
                 destinations = await self._client.ask("destinations", Destinations, {"limit": DESTINATIONS_MAX})
@@ -206,7 +211,7 @@ class Hub:
         except (ControlError, TimeoutError) as error:
             words, notice = _words(error)
             self.snapshot["core"] = _down(words, notice, self.snapshot["core"]["as_of"], self._wall())
-            if isinstance(error, NotRunning):
+            if isinstance(error, NotRunning) and not isinstance(error, Waits):
                 self.snapshot["processes"] = [each | {"pid": None} for each in self.snapshot["processes"]]
         else:
             self._heard(self._wall(), state, size, destinations)
@@ -402,6 +407,8 @@ def _pace(times: list[float | None], values: list[float | None]) -> list[float |
 
 
 def _words(error: ControlError | TimeoutError) -> tuple[str, str]:
+    if isinstance(error, Waits):
+        return WAITS, visible(error)
     if isinstance(error, NotRunning):
         return "not running", "The core is not running."
     if isinstance(error, TimedOut | TimeoutError):

@@ -9,13 +9,14 @@ import time
 import msgspec
 
 from mailcore.config.certificates import CertificateError, load_pair
+from mailcore.config.known_nodes import CURRENT_S, read_seen
 from mailcore.config.known_shards import UNKNOWN
 from mailcore.config.maps import map_faults, recipient_faults
 from mailcore.config.rewriting import REGEXP
 from mailcore.config.route_files import FAULT_MEANS, route_faults
 from mailcore.config.settings import Settings
 from mailcore.config.shared_settings import status_in
-from mailcore.control.client import Refused
+from mailcore.control.client import Refused, Waits
 from mailcore.control.protocol.nodes import Nodes
 from mailcore.control.protocol.state import Certificate, Certificates, Disk, Disks, Processes
 from mailcore.counted import counted
@@ -43,7 +44,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     remote = is_remote(arguments)
     with control_client(arguments) as control:
-        processes = control.ask("processes", Processes)
+        try:
+            processes = control.ask("processes", Processes)
+        except Waits as waits:
+            return _waiting(arguments, waits)
         state: State | None = None
         size: Size | None = None
         disks = control.ask("disks", Disks).disks
@@ -77,6 +81,31 @@ def _run(arguments: argparse.Namespace) -> int:
         if remote:
             complain("problems of files and certificates are shown by waypost status on the host only")
     return NOT_DONE if error else DONE
+
+
+def _waiting(arguments: argparse.Namespace, error: Waits) -> int:
+    """Prints what this node waits for, and where the shards are, as it has seen them. A spare is in order."""
+    try:
+        seen = read_seen(settings_of(arguments).node_run_directory)
+    except (OSError, ValueError):
+        seen = None
+    is_current = seen is not None and abs(time.time() - seen.at) < CURRENT_S
+    if arguments.json:
+        print_json({"waits": str(error), "nodes": seen if is_current else None})
+        return DONE if is_current else NOT_DONE
+    rows: list[tuple[str, object]] = [("waypost", str(error))]
+    if seen is not None and is_current:
+        rows += [
+            (
+                f"shard {each.number} {each.name}",
+                f"{each.state}, at {each.node or 'no node'}; lease renewed {each.renewed_s_ago:.0f} s ago",
+            )
+            for each in seen.shards
+        ]
+        rows += [("nodes", trouble) for trouble in seen.troubles]
+    for line in rows_to_lines(rows):
+        say(line)
+    return DONE if is_current else NOT_DONE
 
 
 def _problems(settings: Settings, processes: Processes) -> list[str]:

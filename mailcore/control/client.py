@@ -19,12 +19,22 @@ import itertools
 import os
 import socket
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
 import msgspec
 
-from mailcore.control.control_errors import ControlError, NotRunning, NotUnderstood, Refused, TimedOut
+from mailcore.config.waiting import waits_in
+from mailcore.control.control_errors import (
+    ControlError,
+    NotRunning,
+    NotUnderstood,
+    Refused,
+    TimedOut,
+    Waits,
+    waiting_words,
+)
 from mailcore.control.shard_clients import Several
 from mailcore.faults import Code
 from mailcore.frames import Frame, FrameDecoder, Request, Response, WireError, encode
@@ -38,6 +48,7 @@ __all__ = [
     "NotUnderstood",
     "Refused",
     "TimedOut",
+    "Waits",
     "broken",
     "encoded",
     "no_connection",
@@ -53,6 +64,8 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 def no_connection(path: str, error: OSError) -> NotRunning:
     """Returns the error of a socket that cannot be connected to, with what to do about it."""
+    if isinstance(error, FileNotFoundError | ConnectionRefusedError) and (why := waits_in(Path(path).parent)):
+        return Waits(waiting_words(why))
     if isinstance(error, FileNotFoundError):
         missing = f"Waypost is not running: no control socket at {path}"
         return NotRunning(f"{missing}. If it runs with another home, pass --config FILE.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mailcore.faults import Code, Fault, FaultError
 
-__all__ = ["ControlError", "NotRunning", "NotUnderstood", "Refused", "TimedOut"]
+__all__ = ["ControlError", "NotRunning", "NotUnderstood", "Refused", "TimedOut", "Waits", "waiting_words"]
 
 
 class ControlError(FaultError):
@@ -17,6 +17,15 @@ class NotRunning(ControlError):
     """No process listens on the socket, or this user may not use it. Nothing was done."""
 
     default = Code.UNAVAILABLE
+
+
+class Waits(NotRunning):
+    """Waypost runs on this node, and its shard is not there: the words say what it waits for, and where the shard is."""
+
+
+def waiting_words(why: str) -> str:
+    """Returns the words of ``Waits``."""
+    return f"This node waits: {why}."
 
 
 class TimedOut(ControlError):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mailcore.config.known_shards import KnownShard, all_shards, known_shards
+from mailcore.config.waiting import waits_in
 from mailcore.control.control_errors import ControlError, NotRunning
 from mailcore.faults import Code
 
@@ -53,7 +54,9 @@ class Several(Generic[C]):
 
         if self._session is None:
             self._session = Session()
-        return Taking(steps_of(self._shards, self._session, operation, arguments))
+        is_here = any(each.is_here for each in self._shards)
+        waits = "" if is_here or self._directory is None else waits_in(self._directory)
+        return Taking(steps_of(self._shards, self._session, operation, arguments, waits))
 
     def client(self, shard: int, make: Callable[[str], C]) -> C:
         """Returns the client of a shard."""

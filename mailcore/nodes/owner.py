@@ -35,6 +35,7 @@ from collections.abc import Callable
 import msgspec
 
 from mailcore.config.settings import Settings
+from mailcore.config.waiting import OWNER_WAITS
 from mailcore.counted import counted
 from mailcore.faults import Code, Fault, FaultError
 from mailcore.log.disk import Disk
@@ -72,7 +73,7 @@ from mailcore.replication.shard import (
 )
 from mailcore.replication.snapshot import Snapshot, snapshot
 from mailcore.replication.writer import StoreWriter, is_transient
-from mailcore.supervisor.ending import OWNER_WAITS, SHARD_GONE
+from mailcore.supervisor.ending import SHARD_GONE
 
 __all__ = ["LOST", "WRITER", "Gone", "OwnerStep", "main"]
 
@@ -340,14 +341,17 @@ class _Saying:
 def main(settings: Settings, _: int) -> None:
     """Runs until the shard is ours; the supervisor then starts the other processes."""
     log = MailLog(settings.log_directory)
-    with contextlib.suppress(OSError):
-        (settings.run_directory / OWNER_WAITS).write_text("looking at the database", encoding="utf-8")
+
+    def write(words: str) -> None:
+        with contextlib.suppress(OSError):  # for people, as control.sock
+            path = settings.run_directory / OWNER_WAITS
+            path.write_text(words, encoding="utf-8")
+            path.chmod(0o644)
+
+    write("looking at the database")
 
     def tell(words: str) -> None:
-        with contextlib.suppress(OSError):  # for people
-            (settings.run_directory / OWNER_WAITS).write_text(
-                words or "making the files of the shard", encoding="utf-8"
-            )
+        write(words or "making the files of the shard")
         print(f"waypost: {words}" if words else "waypost: the shard is ours", file=sys.stderr, flush=True)
 
     began = time.monotonic()

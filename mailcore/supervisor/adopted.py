@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from mailcore.supervisor.ending import OWNER_WAITS
+from mailcore.config.waiting import OWNER_WAITS
 
 __all__ = ["TAKEN", "TakenOver", "forget_taken", "number_lent", "read_taken", "shard_waits", "write_taken"]
 

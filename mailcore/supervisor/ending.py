@@ -14,14 +14,13 @@ import signal
 import sys
 from typing import NoReturn
 
-__all__ = ["END", "OWNER_WAITS", "SHARD_BACK", "SHARD_GONE", "SHARD_LOST", "SHARD_MOVED", "asked_to_end", "end_at_once"]
+__all__ = ["END", "SHARD_BACK", "SHARD_GONE", "SHARD_LOST", "SHARD_MOVED", "asked_to_end", "end_at_once"]
 
 # Exit statuses of a child whose queue a database keeps: all children end, and the owner step follows (mailcore/nodes).
 SHARD_LOST = 79  # the shard is another owner's, or cannot be kept here
 SHARD_BACK = 80  # the database has less than it once confirmed
 SHARD_MOVED = 81  # of the manager: it delivers nothing any more, and the shard is to be handed over
 SHARD_GONE = 82  # of the owner step and the supervisor of an adopted shard: another node has it
-OWNER_WAITS = "owner.txt"  # in the run directory: why the owner step waits, in one line, for systemctl status
 END = signal.SIGUSR1  # to a child; a child that does not wait for it yet, or is of another role, ends at once
 
 

@@ -26,6 +26,7 @@ from typing import Any
 from mailcore.config.known_shards import forget_known, name_of
 from mailcore.config.settings import Settings
 from mailcore.config.values import listen_address
+from mailcore.config.waiting import OWNER_WAITS
 from mailcore.counted import counted
 from mailcore.log.disk import Disk, is_full
 from mailcore.maillog.maillog import MailLog
@@ -34,7 +35,7 @@ from mailcore.queue.identity import Held, IdentityError
 from mailcore.queue.shard_copy import refuse_copy
 from mailcore.queue.versions import NotOurs, look_at_versions
 from mailcore.supervisor.child import IDENTITY, SETTINGS_NAME, identity_variable, store_settings
-from mailcore.supervisor.ending import END, OWNER_WAITS, SHARD_BACK, SHARD_GONE, SHARD_LOST, SHARD_MOVED
+from mailcore.supervisor.ending import END, SHARD_BACK, SHARD_GONE, SHARD_LOST, SHARD_MOVED
 from mailcore.supervisor.fresh_addresses import SOCKETS_GIVEN
 from mailcore.supervisor.kept_pairs import KEPT, make_kept
 from mailcore.supervisor.listen import listen

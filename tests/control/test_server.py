@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
+from mailcore.config.known_shards import KnownShard, Others, OtherShard, write_known, write_others
 from mailcore.control import access, changes
 from mailcore.control import server as server_module
 from mailcore.control.async_client import AsyncControlClient
-from mailcore.control.client import ControlClient, ControlError, NotRunning, Refused, TimedOut
+from mailcore.control.client import ControlClient, ControlError, NotRunning, Refused, TimedOut, Waits
 from mailcore.control.protocol.scope import OF_THE_NODE
 from mailcore.control.protocol.table import OPERATIONS
 from mailcore.control.server import ControlServer
@@ -27,6 +28,7 @@ from mailcore.events.read.archive import open_archive
 from mailcore.faults import Code
 from mailcore.frames import ForClient, FrameDecoder, Hello, Request, Response, encode
 from mailcore.log.disk import Locked
+from tests.config.test_waiting import written
 from tests.control.fake_manager import Silence
 from tests.control.running_control import RunningControl, open_control, stop
 from tests.eventually import PATIENCE_S, eventually
@@ -419,6 +421,23 @@ async def test_nobody_there_is_said_clearly() -> None:
                 await AsyncControlClient(path).call("ping")
         with pytest.raises(NotRunning, match="path too long"):
             ControlClient("/" + "x" * 200).call("ping")
+
+
+async def test_a_spare_says_that_it_is_one(tmp_path: Path) -> None:
+    written(tmp_path, os.getpid(), "owner")
+    path = tmp_path / "control.sock"
+    with pytest.raises(Waits, match="This node waits: shard north belongs to mx1; this node is its spare"):
+        ControlClient(path).call("ping")
+    with pytest.raises(Waits, match="this node is its spare"):
+        await AsyncControlClient(path).call("ping")
+    own = tmp_path / "shards" / "00"
+    written(own, os.getpid(), "owner")
+    write_known(tmp_path, [KnownShard(0, own, True, 1)])
+    with pytest.raises(Waits, match="this node is its spare"):
+        ControlClient(path).call("processes")
+    write_others(tmp_path, Others("mx2", 1, [OtherShard(1, "north", "mx1")]))
+    with pytest.raises(Waits, match="this node is its spare"):
+        ControlClient(path).call("processes")
 
 
 async def test_waiting_for_an_answer_ends() -> None:

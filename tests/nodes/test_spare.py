@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from pathlib import Path
@@ -18,6 +19,8 @@ from tests.replication.cluster import Cluster
 from tests.replication.writing import SHARD
 from tests.running.running_core import recipients_of
 from tests.supervisor.test_watchdog import Systemd
+
+SPARE = f"This node waits: shard {SHARD} belongs to other; this node is its spare."
 
 
 def has_driver(pid: int) -> bool:
@@ -50,6 +53,11 @@ async def test_systemd_hears_from_a_spare_that_waits_and_its_supervisor_loads_no
                 return status in heard
 
             await eventually(told, lambda: str(heard))
+            code, said, _ = await node._run("status")
+            assert (code, json.loads(said)["waits"]) == (0, SPARE)
+            assert [(each["name"], each["node"]) for each in json.loads(said)["nodes"]["shards"]] == [(SHARD, "other")]
+            code, _, said = await node._run("queue", "size")
+            assert (code, json.loads(said)["error"]["message"]) == (3, SPARE)
             pid = node.processes()["supervisor"]
             assert len(os.listdir(f"/proc/{pid}/task")) == 1
             assert not has_driver(pid)

@@ -83,6 +83,8 @@ WAYS: dict[str, Way] = {
 }
 
 
-def steps_of(shards: Sequence[KnownShard], session: Session, operation: str, arguments: dict[str, Any]) -> Steps:
+def steps_of(
+    shards: Sequence[KnownShard], session: Session, operation: str, arguments: dict[str, Any], waits: str = ""
+) -> Steps:
     """Returns the steps of a question; of an operation that is not known those of the first shard, which says so."""
-    return WAYS.get(operation, _of_the_node)(Question(shards, operation, dict(arguments), session))
+    return WAYS.get(operation, _of_the_node)(Question(shards, operation, dict(arguments), session, waits))

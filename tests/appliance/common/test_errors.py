@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.db import OperationalError, connection
 from django.http import HttpResponse
 from django.test import Client, RequestFactory
@@ -18,6 +21,7 @@ from mailcore.faults import Code
 from tests.appliance.accounts.sample_users import PASSWORD, client_of, sign_in, user
 from tests.appliance.databases import full_disk
 from tests.appliance.fake_core import FakeCore, Refusal
+from tests.config.test_waiting import written
 
 pytestmark = pytest.mark.django_db
 
@@ -41,6 +45,20 @@ def test_a_full_disk_is_told_and_nothing_is_sent() -> None:
     assert answer.status_code == 503
     assert "cannot write to its database; mail delivery continues. Nothing was changed" in text
     assert "database or disk is full" in text
+
+
+def test_a_page_of_a_spare_says_what_it_waits_for() -> None:
+    run = Path(settings.CONTROL_SOCKET).parent
+    written(run, os.getpid(), "owner")
+    try:
+        answer = client_of("operator").get("/nodes/")
+    finally:
+        (run / "children.json").unlink()
+    text = answer.content.decode()
+    assert answer.status_code == 503
+    assert "This node waits for its shard" in text
+    assert "shard north belongs to mx1; this node is its spare" in text
+    assert "is not running" not in text
 
 
 @pytest.mark.usefixtures("full")

@@ -27,6 +27,7 @@ from mailcore.manager_answers import Destinations, Size, State
 from tests.answers import sample
 from tests.appliance.fake_core import FakeCore, Refusal, Silence
 from tests.appliance.live.answers import ages, answers, row, state
+from tests.config.test_waiting import written
 from tests.eventually import PATIENCE_S
 from tests.running.running_core import running
 
@@ -200,6 +201,18 @@ async def test_a_core_that_never_was_there_is_told_as_such() -> None:
     assert not snapshot["core"]["running"]
     assert snapshot["core"]["as_of"] is None
     assert snapshot["queue"] is None
+
+
+async def test_a_spare_says_that_it_waits_and_where_its_shard_is() -> None:
+    run = Path(settings.CONTROL_SOCKET).parent
+    written(run, os.getpid(), "owner")
+    try:
+        async with listening(quick()) as hub:
+            snapshot = await until(hub, lambda told: told["core"]["words"] == "waits")
+    finally:
+        (run / "children.json").unlink()
+    assert snapshot["core"]["notice"] == "This node waits: shard north belongs to mx1; this node is its spare."
+    assert snapshot["processes"] == []
 
 
 async def test_a_manager_that_is_away_is_told_and_what_was_known_stays_with_its_age() -> None:

@@ -36,6 +36,13 @@ def texts(
     return [each.text for each in needs]
 
 
+def test_a_spare_is_in_order_and_says_what_it_is() -> None:
+    notice = "This node waits: shard north belongs to mx1; this node is its spare."
+    core = {"running": False, "words": "waits", "notice": notice, "as_of": None}
+    (need,), _ = needs_of(snapshot(core=core), OpenAlerts((), 0, away=False), "", 0)
+    assert (need.text, need.urgent) == (notice, False)
+
+
 def test_nothing_is_needed_where_nothing_is_wrong() -> None:
     calm = snapshot(
         processes=[{"name": "receiver-0", "pid": 7, "restarts": 3}],

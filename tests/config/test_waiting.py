@@ -1,0 +1,44 @@
+"""What the shard of a home waits for, as those who ask read it: only while its processes live, and its owner step runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from mailcore.config.waiting import OWNER_WAITS, waits_in
+
+WORDS = "shard north belongs to mx1; this node is its spare"
+
+
+def written(place: Path, pid: int, *names: str) -> None:
+    place.mkdir(parents=True, exist_ok=True)
+    children = {"supervisor": {"pid": pid}} | {name: {"pid": None} for name in names}
+    (place / "children.json").write_text(json.dumps(children))
+    (place / OWNER_WAITS).write_text(f"{WORDS}\n")
+
+
+@pytest.mark.parametrize("below", [".", "shards/00"])
+def test_it_says_what_it_waits_for_while_the_owner_step_runs(tmp_path: Path, below: str) -> None:
+    assert waits_in(tmp_path) == ""
+    written(tmp_path / below, os.getpid(), "owner")
+    assert waits_in(tmp_path) == WORDS
+    written(tmp_path / below, os.getpid(), "manager", "control")
+    assert waits_in(tmp_path) == "", "the shard is here"
+
+
+def test_a_waypost_that_was_killed_waits_for_nothing(tmp_path: Path) -> None:
+    pid = os.fork()
+    if not pid:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    written(tmp_path, pid, "owner")
+    assert waits_in(tmp_path) == ""
+
+
+def test_what_cannot_be_read_is_nothing(tmp_path: Path) -> None:
+    written(tmp_path, os.getpid(), "owner")
+    (tmp_path / "children.json").write_text('{"owner": 1, "supervisor": []}')
+    assert waits_in(tmp_path) == ""
