@@ -289,7 +289,7 @@ def _note_absence(since: datetime, now: datetime, settings: Alerts, targets: Seq
 
 def forget(now: datetime, settings: Alerts) -> int:
     """Deletes alerts, notices of tests and silences that ended before ``keep_days``; returns how many. A notice that is not
-    sent yet keeps its alert. Ends the alerts of nodes whose watch has not run for a day, which nobody else may end."""
+    sent yet keeps its alert. Ends the alerts of nodes whose watch has not run for a day, because no other watch would."""
     _end_of_gone(now)
     before = now - timedelta(days=settings.keep_days)
     waiting = Notice.objects.filter(sent_at__isnull=True, dropped_at__isnull=True)

@@ -53,7 +53,7 @@ class SilenceShown(msgspec.Struct, kw_only=True):
     id: int
     rule: str
     cause: str  # "": each cause of the rule
-    node: str  # whose alerts it is about; "": of any node; "*": about the mail of all nodes
+    node: str  # of the alert; "": any node; "*": the mail of all nodes
     until: float
     made_at: float
     made_by: str

@@ -32,7 +32,7 @@ class AuditFilter(BaseModel):
     outcome: Literal["done", "refused", "unknown"] = optional()
     since: str = optional(min_length=1, max_length=40, description="such as 2026-11-21T10:00, in UTC")
     until: str = optional(min_length=1, max_length=40, description="such as 2026-11-21T10:00, in UTC")
-    node: str = optional(min_length=1, max_length=64, description="whose portal was asked; with [nodes]")
+    node: str = optional(min_length=1, max_length=64, description="the node of the portal that was asked; with [nodes]")
     text: str = optional(min_length=1, max_length=200, description="a part of the reason, the result or the subject")
 
 
@@ -41,7 +41,7 @@ class AuditEntry(msgspec.Struct, kw_only=True):
 
     id: int
     at: float  # seconds since 1970
-    node: str  # whose portal was asked; "" without [nodes]
+    node: str  # of the portal that was asked; "" without [nodes]
     who: str
     token: str  # by which it was asked; "": in the portal
     address: str  # "" if it is not known

@@ -43,7 +43,7 @@ class Entry(models.Model):
     sign_in.failed)."""
 
     at = models.DateTimeField(auto_now_add=True, db_index=True)
-    node = node_field()  # whose portal was asked
+    node = node_field()  # of the portal that was asked
     user = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     who = models.CharField(max_length=150)  # stays when the user is gone
     address = models.GenericIPAddressField(null=True)

@@ -48,8 +48,8 @@ class NotMovedIn(Exception):
 
 @dataclass
 class MovedIn:
-    """What was taken. ``known``: names of users who were there, and whose tokens were left; ``disabled``: of those whose second
-    factor cannot be read."""
+    """Counts what was taken. ``known``: names of users who were there, and whose tokens were left; ``disabled``: of those
+    whose second factor cannot be read."""
 
     users: int = 0
     tokens: int = 0

@@ -1,7 +1,7 @@
-"""The portal's place in the database of [nodes]: a schema and a role of its own, on whichever server takes writes.
+"""The portal's place in the database of [nodes]: a schema and a role of its own, on the server that takes writes.
 
-Law: the portal does not have the role of the nodes. That one reads and changes all mail, and receivers, which strangers speak
-with, know its password; this one owns the schema, which the nodes' role cannot read.
+Law: the portal does not have the role of the nodes. That one reads and changes all mail, and receivers, which speak with the
+Internet, know its password; this one owns the schema, which the nodes' role cannot read.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What must hold when the portals of several nodes share a database: one changes its tables at a time, all sign with one key,
-and rows of before have the name of a node.
+"""Lets the portals of several nodes share a database: one changes its tables at a time, all sign with one key, and rows of
+before have the name of a node.
 
 Law: a portal whose key is another one than that of the other nodes does not start: it would end their sessions, could not read
 second factors, and would sign webhooks with other secrets.

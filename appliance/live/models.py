@@ -17,7 +17,7 @@ class Sample(models.Model):
     while no portal runs.
     """
 
-    node = node_field()  # whose portal asked its core
+    node = node_field()  # of the portal that asked its core
     minute = models.BigIntegerField(help_text="wall clock, in minutes since 1970")
     at = models.FloatField()
     started_at = models.FloatField(help_text="when the counts began; they continue over restarts of the manager")

@@ -50,7 +50,7 @@ class Change(models.Model):
     """Holds one change. ``tag`` is part of the reason in the journal, so that an undo finds exactly these messages."""
 
     tag = models.CharField(primary_key=True, max_length=TAG_CHARACTERS, default=new_tag, editable=False)
-    node = node_field()  # whose portal makes it
+    node = node_field()  # of the portal that makes it
     who = models.CharField(max_length=150)
     operation = models.CharField(max_length=20)
     route = models.CharField(max_length=400, blank=True)

@@ -1,4 +1,4 @@
-"""The scheduler of Celery: the schedules in the database are those of all nodes, and each node keeps to them by itself.
+"""The scheduler of Celery: the schedules in the database are those of all nodes, and each node keeps to them.
 
 Law: what one node started does not count at another: each makes its own report, and a scheduler that is dead is seen at its
 node.
