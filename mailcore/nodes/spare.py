@@ -154,7 +154,12 @@ class Spare:
             self._take(connection, row, "it was handed over")
         elif watch.is_silent() and (self._settings.nodes.takes_over or is_for_us):
             self._take(connection, row, f"{row.node} is silent")
-        elif row.placed == self._node != row.node and not row.wanted and not row.is_released:
+        elif (
+            row.placed == self._node != row.node
+            and not row.wanted
+            and not row.is_released
+            and self._is_free(self._derived(row), row)
+        ):
             want(connection, row, self._node)
 
     def _is_ours(self, row: ShardRow) -> bool:

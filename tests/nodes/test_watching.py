@@ -255,3 +255,25 @@ def test_why_a_shard_is_not_taken_is_told_until_its_place_is_free(cluster: Clust
     watcher.look_for(1)
     assert watcher.troubles == []
     watcher.close()
+
+
+def test_a_shard_that_is_placed_here_is_not_asked_for_before_its_place_is_free(
+    cluster: Cluster, watcher: Watcher
+) -> None:
+    """Before, its owner handed it over each ten seconds, and nobody took it."""
+    place = adopted(watcher._settings, 4, "x").queue_directory / "journal"
+    place.mkdir(parents=True)
+    segment = place / "00000000000000000000.seg"
+    segment.write_bytes(b"mail of before")
+    cluster.primary.sql("update waypost.shard set placed = 'a'")
+    for _ in range(5):
+        beaten(cluster)
+        watcher.look_for(1)
+    assert row_of(cluster) == ("dead", "1", "open", "")
+    (trouble,) = watcher.troubles
+    assert "shard x is not taken over by this node" in trouble
+    segment.unlink()
+    beaten(cluster)
+    watcher.look_for(1)
+    assert row_of(cluster) == ("dead", "1", "open", "a")
+    watcher.close()
