@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from mailcore.routing.resolve import Routing
     from mailcore.supervisor.users import Users
 
-__all__ = ["ROLES", "checks_of", "main", "run_shards"]
+__all__ = ["ROLES", "checks_of", "main", "run_shards", "shared_settings"]
 
 
 def _receiver() -> Main:
@@ -92,7 +92,7 @@ def checks_of(settings: Settings, *parts: Any) -> Any:
 def _manager() -> Main:
     from mailcore.manager import manager
 
-    return partial(manager.main, _held_shard, _shared_settings)
+    return partial(manager.main, _held_shard, shared_settings)
 
 
 def _held_shard(settings: Settings) -> HeldShard | None:
@@ -146,7 +146,7 @@ def _control() -> Main:
     beside = tuple(partial(_once_on_a_node, work) for work in works)
     return partial(
         server.main, open_archive, open_feed, _open_rewriting, beside, open_filter=_open_filter, files=_settings_files(),
-        open_stores=open_stores, open_shared=_shared_settings,
+        open_stores=open_stores, open_shared=shared_settings,
     )  # fmt: skip
 
 
@@ -157,7 +157,8 @@ def _settings_files() -> SettingsFiles:
     return SettingsFiles(partial(load, look_at_certificate=False), load_managed, managed_path)
 
 
-def _shared_settings(settings: Settings) -> Shared | None:
+def shared_settings(settings: Settings) -> Shared | None:
+    """Returns what all nodes have once (``OpenShared``); None without a database."""
     if not settings.nodes.is_on:  # else it is not loaded
         return None
     from mailcore.nodes.settings_store import SettingsStore

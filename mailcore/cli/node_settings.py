@@ -1,4 +1,6 @@
-"""``waypost node settings``: what each node has of the settings that all nodes share, and what becomes of those that differ."""
+"""``waypost node settings``: what each node has of the settings and users that all nodes share, and what becomes of those that
+differ.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import sys
 
 from mailcore.cli.database import asked
 from mailcore.config.settings import Settings
-from mailcore.config.shared_settings import KINDS
+from mailcore.config.shared_settings import KINDS, NAMES
 from mailcore.nodes.decision import GIVE, TAKE, Decision, decide
 from mailcore.nodes.parameters import node_of
 from mailcore.nodes.settings_store import SettingsStore
@@ -20,10 +22,10 @@ from mailcore.terminal.output import plain, print_json, say, whole_table, width
 
 __all__ = ["add_settings_command"]
 
-SETTINGS_HELP = "show which version of the common settings each node has; decide about a node that has others"
+SETTINGS_HELP = "show which version of the common settings and users each node has; decide about a node that has others"
 _LINES = {
-    GIVE: "the {kind} settings of this node become those of all nodes",
-    TAKE: "this node takes over the {kind} settings of all nodes, and puts its own aside",
+    GIVE: "the {} of this node become those of all nodes",
+    TAKE: "this node takes over the {} of all nodes, and puts its own aside",
 }
 
 
@@ -37,13 +39,16 @@ def add_settings_command(commands: argparse._SubParsersAction[argparse.ArgumentP
     )
     which = command.add_mutually_exclusive_group()
     which.add_argument(
-        "--give", metavar="KIND", choices=KINDS, help="make the managed or tuned settings of this node those of all"
+        "--give",
+        metavar="KIND",
+        choices=KINDS,
+        help="make the managed or tuned settings, or the users, of this node those of all",
     )
     which.add_argument(
         "--take",
         metavar="KIND",
         choices=KINDS,
-        help="take the managed or tuned ones of all nodes, and put those of this node aside",
+        help="take those of all nodes, and put those of this node aside",
     )
     command.add_argument("--why", default="", metavar="TEXT", help="reason, recorded with your user name")
     add_common(command)
@@ -105,7 +110,7 @@ def _decide(arguments: argparse.Namespace, settings: Settings) -> int:
         decide(settings, kind, Decision(what, _who(), arguments.why, version))
     except OSError as error:
         raise UsageError(f"node: {error.filename or ''}: {error.strerror or error}") from None
-    words = _LINES[what].format(kind=kind)
+    words = _LINES[what].format(NAMES[kind])
     if arguments.json:
         print_json({"decision": what, "kind": kind})
     else:

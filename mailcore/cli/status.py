@@ -15,7 +15,7 @@ from mailcore.config.maps import map_faults, recipient_faults
 from mailcore.config.rewriting import REGEXP
 from mailcore.config.route_files import FAULT_MEANS, route_faults
 from mailcore.config.settings import Settings
-from mailcore.config.shared_settings import status_in
+from mailcore.config.shared_settings import MANAGED, TUNED, USERS, status_in
 from mailcore.control.client import Refused, Waits
 from mailcore.control.protocol.nodes import Nodes
 from mailcore.control.protocol.state import Certificate, Certificates, Disk, Disks, Processes
@@ -133,7 +133,8 @@ def _problems(settings: Settings, processes: Processes) -> list[str]:
         except OSError:
             pass  # this user may not read it
     if settings.nodes.is_on and (status := status_in(settings.run_directory)) is not None:
-        problems += [f"settings of all nodes: {why}" for why in status.troubles()]
+        problems += [f"settings of all nodes: {why}" for why in status.troubles((MANAGED, TUNED))]
+        problems += [f"users of all nodes: {why}" for why in status.troubles_of(USERS)]
     return [plain(problem) for problem in [*problems, *_map_problems(settings)]]
 
 

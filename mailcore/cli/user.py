@@ -1,5 +1,7 @@
 """``waypost user``: the users who log in to send mail. Receivers use a change within a second, without a restart.
 
+While Waypost runs here its core changes them; otherwise this command does, where nodes share them in the database.
+
 A password is read from the terminal, twice, or from stdin with --password-stdin: never from the command line, which other users
 of this host can read. Only its verifier leaves this process.
 
@@ -10,22 +12,25 @@ from __future__ import annotations
 
 import argparse
 import getpass
+import os
+import pwd
 import secrets
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
 
+from mailcore.control.changing_users import change_users
 from mailcore.control.client import NotRunning, Refused
 from mailcore.control.protocol.users import KnownUser, UserChanged, Users
-from mailcore.faults import Code, Fault
+from mailcore.faults import Code, Fault, FaultError
+from mailcore.processes import shared_settings
 from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client, is_remote, settings_of
-from mailcore.terminal.output import JsonLines, complain_fault, plain, print_json, say, whole_table, width
+from mailcore.terminal.output import JsonLines, complain, complain_fault, plain, print_json, say, whole_table, width
 from mailcore.users.scram import PREFIX, SALT_BYTES
 from mailcore.users.user import User, name_of, sender_pattern
-from mailcore.users.user_file import UserFileError, changing, read_users
+from mailcore.users.user_file import UserFileError, read_users
 from mailcore.users.verifier import argon2_verifier, is_scram, scram_verifier
 
 __all__ = ["configure"]
@@ -108,15 +113,24 @@ def _limit(text: str) -> int | None:
     return int(text)
 
 
-@contextmanager
-def _changing(arguments: argparse.Namespace) -> Iterator[dict[str, User]]:
-    """Yields the users and writes them. Raises UsageError if the file has a fault."""
+def _changed_here(arguments: argparse.Namespace, edit: Callable[[dict[str, User]], User]) -> User:
+    """Changes the users without a core. Raises UsageError if the file has a fault, or the database refuses."""
     settings = settings_of(arguments)
     try:
-        with changing(settings.users_file, settings.queue_directory / "incoming.0") as users:
-            yield users
+        return change_users(settings, shared_settings(settings), edit, _who())
     except UserFileError as error:
         raise UsageError(f"{error}; correct the file first") from None
+    except UsageError:
+        raise
+    except FaultError as error:
+        raise UsageError(str(error), code=error.code) from None
+
+
+def _who() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
 
 
 def _asked(arguments: argparse.Namespace, operation: str, result: type[R], given: dict[str, Any]) -> R | None:
@@ -215,11 +229,14 @@ def _add(arguments: argparse.Namespace) -> int:
     given = {"new": True, "verifier": user.verifier, **fields}
     if (status := _changed_by_core(arguments, "user_put", given, "added")) is not None:
         return status
-    with _changing(arguments) as users:
+
+    def add(users: dict[str, User]) -> User:
         if name in users:  # added while the password was typed
             raise UsageError(f"user {name!r} exists already", argument="NAME")
         users[name] = user
-    return _done(arguments, user, "added")
+        return user
+
+    return _done(arguments, _changed_here(arguments, add), "added")
 
 
 def _read_known(arguments: argparse.Namespace) -> dict[str, User]:
@@ -258,10 +275,12 @@ def _enable(arguments: argparse.Namespace) -> int:
 def _change(arguments: argparse.Namespace, done: str, **fields: Any) -> int:
     if (status := _changed_by_core(arguments, "user_put", fields, done)) is not None:
         return status
-    with _changing(arguments) as users:
-        user = msgspec.structs.replace(_known(users, arguments.name), **fields)
-        users[user.name] = user
-    return _done(arguments, user, done)
+
+    def change(users: dict[str, User]) -> User:
+        user = users[arguments.name] = msgspec.structs.replace(_known(users, arguments.name), **fields)
+        return user
+
+    return _done(arguments, _changed_here(arguments, change), done)
 
 
 def _remove(arguments: argparse.Namespace) -> int:
@@ -274,10 +293,11 @@ def _remove(arguments: argparse.Namespace) -> int:
             return NOT_DONE
     if (status := _changed_by_core(arguments, "user_remove", {}, "was removed")) is not None:
         return status
-    with _changing(arguments) as users:
-        user = _known(users, name)
-        del users[name]
-    return _done(arguments, user, "was removed")
+
+    def remove(users: dict[str, User]) -> User:
+        return users.pop(_known(users, name).name)
+
+    return _done(arguments, _changed_here(arguments, remove), "was removed")
 
 
 def _done(arguments: argparse.Namespace, user: User, done: str) -> int:
@@ -289,10 +309,13 @@ def _done(arguments: argparse.Namespace, user: User, done: str) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    """Ends with NOT_DONE if a line of the file has a fault; the other lines are listed."""
+    """Ends with NOT_DONE if a line of the file has a fault, or all nodes have other users; what is here is listed."""
     if (found := _asked(arguments, "users", Users, {})) is not None:
         users_of_core = [_of_core(each) for each in found.users]
-        return _print(arguments, users_of_core, found.faults, found.messages_per_hour, found.recipients_per_hour)
+        if found.nodes:
+            complain(f"not as all nodes: {plain(found.nodes)}")
+        status = _print(arguments, users_of_core, found.faults, found.messages_per_hour, found.recipients_per_hour)
+        return NOT_DONE if found.nodes else status
     settings = settings_of(arguments)
     faults: list[str] = []
     try:

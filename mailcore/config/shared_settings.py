@@ -1,4 +1,4 @@
-"""The settings that all nodes have once, as processes of a node see them: values set live, and managed settings.
+"""The settings that all nodes have once, and the users who log in, as processes of a node see them: those set live, and managed.
 
 A change is written into the database of the nodes before it is in this node's file; the file is a copy. Here is what a process
 is given that makes changes, what is written down for those who ask, and which keys are each node's own.
@@ -9,7 +9,7 @@ Must not know: a database.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,14 +20,17 @@ from mailcore.config.lines import Path as Key
 from mailcore.config.managed import keys_of, removed_keys
 from mailcore.config.managed_history import State
 from mailcore.config.settings import Settings
+from mailcore.faults import Code, FaultError
 
 __all__ = [
-    "KINDS", "MANAGED", "STATUS", "TUNED", "WHY_OF_EACH_NODE", "Changing", "KindStatus", "Newest", "OpenShared", "Shared",
-    "SharedStatus", "is_of_each_node", "none_shared", "of_each_node", "status_in",
+    "KINDS", "MANAGED", "NAMES", "STATUS", "TUNED", "USERS", "WHY_OF_EACH_NODE", "ChangedMeanwhile", "Changing",
+    "KindStatus", "Newest", "OpenShared", "Shared", "SharedStatus", "is_of_each_node", "none_shared", "of_each_node",
+    "status_in",
 ]  # fmt: skip
 
-MANAGED, TUNED = "managed", "tuned"
-KINDS = (MANAGED, TUNED)
+MANAGED, TUNED, USERS = "managed", "tuned", "users"
+KINDS = (MANAGED, TUNED, USERS)
+NAMES = {MANAGED: "managed settings", TUNED: "tuned settings", USERS: "users"}  # for people, and for what is sealed
 STATUS = "settings-of-nodes.json"  # in the run directory of the node; without it settings are this node's alone
 _OF_EACH_NODE = (
     ("receiver", "listen"),
@@ -46,6 +49,12 @@ class Newest(msgspec.Struct, frozen=True):
     state: State
 
 
+class ChangedMeanwhile(FaultError):
+    """Raised if another node was faster: nothing was changed."""
+
+    default = Code.CONFLICT
+
+
 class Changing(Protocol):
     """A change that is being made: no other process of this node makes one meanwhile."""
 
@@ -56,6 +65,12 @@ class Changing(Protocol):
     def taken_states(self) -> Iterator[State]:
         """Yields the states that are not older than what this node has taken over. Raises FaultError."""
 
+    def is_ours(self, text: str) -> bool:
+        """Returns whether all nodes had what the file of this node has, and not before this node took over what it has.
+
+        Otherwise it was changed by hand. Raises FaultError, OSError.
+        """
+
     def keep(self, reference: Reference, content: bytes) -> None:
         """Gives a kept file to all nodes. Raises FaultError."""
 
@@ -63,8 +78,11 @@ class Changing(Protocol):
         """Makes a state the newest one, and returns it with its version. Raises FaultError; then nothing has changed, unless
         its code is OUTCOME_UNKNOWN."""
 
-    def taken(self, version: int) -> None:
-        """Writes down that this node has a version. Raises OSError."""
+    def taking(self, text: str) -> None:
+        """Writes down what the file of this node is about to be. Raises OSError."""
+
+    def taken(self, version: int, text: str | None = None) -> None:
+        """Writes down that this node has a version, and what its file has, if ``is_ours`` is asked. Raises OSError."""
 
 
 class Shared(Protocol):
@@ -107,13 +125,17 @@ class SharedStatus(msgspec.Struct):
     trouble: str = ""
     kinds: dict[str, KindStatus] = {}
 
-    def troubles(self) -> Iterator[str]:
-        """Yields why this node has other settings than the database, or may have."""
+    def troubles(self, kinds: Collection[str] = KINDS) -> Iterator[str]:
+        """Yields why this node has something else of these kinds than the database, or may have."""
         if self.trouble:
             yield self.trouble
-        for each in self.kinds.values():
-            if each.trouble:
-                yield each.trouble
+        yield from self.troubles_of(*kinds)
+
+    def troubles_of(self, *kinds: str) -> Iterator[str]:
+        """Yields why this node has something else of these kinds than the database."""
+        for kind in kinds:
+            if kind in self.kinds and self.kinds[kind].trouble:
+                yield self.kinds[kind].trouble
 
 
 def status_in(run_directory: Path) -> SharedStatus | None:

@@ -1,4 +1,4 @@
-"""Answers the operations about the users who log in to send mail: reads and replaces their file, as ``waypost user`` does.
+"""Answers the operations about the users who log in to send mail: reads and changes them, as ``waypost user`` does.
 
 A change is in force within a second, because receivers read the file when it changes. Passwords become verifiers here; neither
 is in any answer or log.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
 from mailcore.config.settings import Settings
+from mailcore.config.shared_settings import USERS, Shared, status_in
+from mailcore.control.changing_users import change_users
 from mailcore.control.operations import Answers
 from mailcore.control.protocol.operation import Arguments
 from mailcore.control.protocol.settings import KeyFault
@@ -24,7 +26,7 @@ from mailcore.control.view import View
 from mailcore.faults import Code, FaultError
 from mailcore.users.scram import SALT_BYTES
 from mailcore.users.user import User, check_user, name_of, sender_pattern
-from mailcore.users.user_file import UserFileError, changing, read_users
+from mailcore.users.user_file import UserFileError, read_users
 from mailcore.users.verifier import argon2_verifier, is_scram, scram_verifier
 
 __all__ = ["PASSWORD_MIN", "MailUsers", "revision_of_user"]
@@ -47,11 +49,12 @@ class _Wrong(ValueError):
 
 
 class MailUsers:
-    """Answers the operations about users."""
+    """Answers the operations about users. ``shared``: what all nodes have once; None without a database."""
 
-    def __init__(self, view: View, settings: Settings) -> None:
+    def __init__(self, view: View, settings: Settings, shared: Shared | None = None) -> None:
         self._view = view
         self._settings = settings
+        self._shared = shared
         self.answers: dict[str, Answers] = {
             "users": self._list,
             "user_put": self._put,
@@ -62,10 +65,10 @@ class MailUsers:
         yield await self._view.in_thread(self._known)
 
     async def _put(self, session: Session, arguments: UserPutArguments) -> AsyncGenerator[Any, None]:
-        yield await self._view.in_thread(self._changed, arguments)
+        yield await self._view.in_thread(self._changed, session, arguments)
 
     async def _remove(self, session: Session, arguments: UserRemoveArguments) -> AsyncGenerator[Any, None]:
-        yield await self._view.in_thread(self._removed, arguments)
+        yield await self._view.in_thread(self._removed, session, arguments)
 
     # -- in threads
 
@@ -85,25 +88,33 @@ class MailUsers:
             mechanisms=users.mechanisms,
             listeners=[each.address for each in self._settings.all_listeners if each.auth != "off"],
             faults=list(faults),
+            nodes=self._trouble(),
         )
 
-    def _changed(self, arguments: UserPutArguments) -> UserChanged:
+    def _trouble(self) -> str:
+        status = status_in(self._settings.node_run_directory) if self._shared is not None else None
+        return "; ".join(status.troubles((USERS,))) if status is not None else ""
+
+    def _changed(self, session: Session, arguments: UserPutArguments) -> UserChanged:
+        def put(users: dict[str, User]) -> User:
+            user = users[name] = _after(users, name, arguments, dict(fields))
+            return user
+
         try:
             name, fields = _name(arguments.name), _fields(arguments)
-            with changing(self._settings.users_file, self._settings.queue_directory / "incoming.0") as users:
-                user = _after(users, name, arguments, fields)
-                users[name] = user
         except _Wrong as wrong:
             return UserChanged(faults=[KeyFault(key=wrong.argument, reason=str(wrong))])
-        except UserFileError as error:
-            raise NotChanged(f"{error}; correct the file first") from None
-        return UserChanged(faults=[], user=_shown(user))
+        return self._change(session, put)
 
-    def _removed(self, arguments: UserRemoveArguments) -> UserChanged:
+    def _removed(self, session: Session, arguments: UserRemoveArguments) -> UserChanged:
+        def remove(users: dict[str, User]) -> User:
+            return users.pop(_there(users, _name(arguments.name), arguments.revision).name)
+
+        return self._change(session, remove)
+
+    def _change(self, session: Session, edit: Callable[[dict[str, User]], User]) -> UserChanged:
         try:
-            with changing(self._settings.users_file, self._settings.queue_directory / "incoming.0") as users:
-                user = _there(users, _name(arguments.name), arguments.revision)
-                del users[user.name]
+            user = change_users(self._settings, self._shared, edit, session.who, session.why)
         except _Wrong as wrong:
             return UserChanged(faults=[KeyFault(key=wrong.argument, reason=str(wrong))])
         except UserFileError as error:

@@ -45,7 +45,15 @@ from mailcore.config.managed import (
 from mailcore.config.managed_history import ManagedHistory, State
 from mailcore.config.settings import Settings
 from mailcore.config.settings_files import SettingsFiles
-from mailcore.config.shared_settings import MANAGED, WHY_OF_EACH_NODE, Shared, is_of_each_node, of_each_node, status_in
+from mailcore.config.shared_settings import (
+    MANAGED,
+    TUNED,
+    WHY_OF_EACH_NODE,
+    Shared,
+    is_of_each_node,
+    of_each_node,
+    status_in,
+)
 from mailcore.config.tuned import Timed, Values
 from mailcore.config.tuned import read as read_tuned
 from mailcore.control.change_faults import change_faults
@@ -342,7 +350,7 @@ class Managing:
 
     def _trouble(self) -> str:
         status = status_in(self._settings.node_run_directory)
-        return "; ".join(status.troubles()) if status is not None else ""
+        return "; ".join(status.troubles((MANAGED, TUNED))) if status is not None else ""
 
     def _put(self, path: Path, text: str) -> None:
         self._disk.write_whole(str(path), text.encode())

@@ -168,7 +168,7 @@ class ControlServer:
         events = EventAnswers(self.view, feed)
         self.nodes = NodesAnswers(self.view, settings, None if stores is None else stores.orders)
         log = LogAnswers(self.view, settings.log_directory)
-        past_queue, users = PastQueueAnswers(self.view, settings), MailUsers(self.view, settings)
+        past_queue, users = PastQueueAnswers(self.view, settings), MailUsers(self.view, settings, shared)
         others = (tables, positions, self.ages, past, whatif, log, past_queue, users, events, self.nodes)
         families = [each.answers for each in others]
         if files is not None:

@@ -1,10 +1,12 @@
-"""The settings that all nodes share: whether this node has what the database has, as the process that takes them over says."""
+"""The settings and users that all nodes share: whether this node has what the database has, as the process that takes them over
+says.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mailcore.config.shared_settings import status_in
+from mailcore.config.shared_settings import NAMES, status_in
 from mailcore.doctor.finding import AFTER_PROCESSES, Finding, bad, good, not_known, warn
 from mailcore.doctor.host import Host
 
@@ -20,7 +22,9 @@ def look(host: Host) -> Iterator[Finding]:
         return
     status = status_in(host.settings.run_directory)
     if status is None:
-        yield good(WHAT, "not shared: this node has not joined; values set live and managed settings are its own")
+        yield good(
+            WHAT, "not shared: this node has not joined; values set live, managed settings and users are its own"
+        )
         return
     if host.wall() - status.at > SILENT_S:
         yield not_known(WHAT, f"nothing has looked at them for {host.wall() - status.at:.0f} s", AFTER_PROCESSES)
@@ -32,11 +36,10 @@ def look(host: Host) -> Iterator[Finding]:
             "Look at the servers of the database.",
         )
     for kind, each in status.kinds.items():
+        what = f"{NAMES[kind]} of all nodes"
         if each.trouble:
-            yield bad(f"{kind} {WHAT}", each.trouble, "Run waypost node settings; docs/nodes.md says what to do.")
+            yield bad(what, each.trouble, "Run waypost node settings; docs/nodes.md says what to do.")
         elif each.version != each.newest:
-            yield warn(
-                f"{kind} {WHAT}", f"this node has version {each.version} of {each.newest}", "Run it again in seconds."
-            )
+            yield warn(what, f"this node has version {each.version} of {each.newest}", "Run it again in seconds.")
         else:
-            yield good(f"{kind} {WHAT}", f"version {each.version}, the newest")
+            yield good(what, f"version {each.version}, the newest")

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from mailcore.config.settings import Settings
+from mailcore.config.shared_settings import KINDS
 from mailcore.nodes.node_files import directory_of
 
 __all__ = ["GIVE", "TAKE", "Decision", "decide", "decisions", "forget_decision"]
@@ -45,7 +46,7 @@ def decide(settings: Settings, kind: str, decision: Decision) -> None:
 def decisions(settings: Settings) -> dict[str, Decision]:
     """Returns the decisions that are not carried out, by kind."""
     found = {}
-    for kind in ("managed", "tuned"):
+    for kind in KINDS:
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             found[kind] = msgspec.json.decode(_path(settings, kind).read_bytes(), type=Decision)
     return found

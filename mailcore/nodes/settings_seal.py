@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import hashes, hmac
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
@@ -38,11 +38,18 @@ class Seal:
     def __init__(self, authority: Authority) -> None:
         key = HKDF(hashes.SHA256(), 32, None, b"waypost settings of nodes").derive(authority.key)
         self._cipher = ChaCha20Poly1305(key)
+        self._key_of_marks = HKDF(hashes.SHA256(), 32, None, b"waypost texts of nodes").derive(authority.key)
 
     def seal(self, plain: bytes, about: str) -> bytes:
         """Returns what the database gets."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         return nonce + self._cipher.encrypt(nonce, plain, about.encode())
+
+    def mark(self, plain: bytes) -> str:
+        """Returns a short name of a text. Under another authority the text has another one."""
+        digest = hmac.HMAC(self._key_of_marks, hashes.SHA256())
+        digest.update(plain)
+        return digest.finalize().hex()
 
     def open(self, sealed: bytes, about: str) -> bytes:
         """Returns what was sealed. Raises NotSealed."""

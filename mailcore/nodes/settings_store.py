@@ -14,6 +14,7 @@ import os
 import secrets
 import ssl
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -22,7 +23,7 @@ import msgspec
 from mailcore.config.kept_files import Reference
 from mailcore.config.managed_history import State
 from mailcore.config.settings import Settings
-from mailcore.config.shared_settings import Newest, status_in
+from mailcore.config.shared_settings import NAMES, USERS, ChangedMeanwhile, Newest, status_in
 from mailcore.faults import Code, FaultError
 from mailcore.log.disk import Disk
 from mailcore.nodes.node_files import CERTIFICATE, directory_of, read_authority
@@ -41,7 +42,11 @@ NOTES = "settings.json"  # there, too: the versions that this node has taken ove
 LOCK_WAIT_S = 15.0
 DECIDE_S = 20.0  # for an outcome that is unknown
 AGAIN_S = 0.5
-_PAGE = 50  # states that are read at once
+# A state of the users has all of them: up to 64 MB of text, of which a third to a half is left when it is compressed.
+USERS_BOUNDS = rows.Bounds(states_max=100, bytes_max=128 << 20, timeout_s=30.0, page=1)
+_BOUNDS = {USERS: USERS_BOUNDS}
+_MARKS_MAX = 8  # after that many files that could not be written the oldest goes
+_STATE_BYTES_MAX = 160 << 20  # of one that is compressed: JSON in JSON needs more than the file
 EMPTY = State("", 0.0, "", "", [], "")
 
 
@@ -55,6 +60,7 @@ class Notes(msgspec.Struct):
     """The versions that this node has taken over, by kind; a kind is missing if it never took any."""
 
     versions: dict[str, int] = {}
+    files: dict[str, list[str]] = {}  # by kind: the marks of what the file has, or is about to have (``Seal.mark``)
 
 
 def why_not_in(connection: Connection, settings: Settings) -> str:
@@ -74,7 +80,8 @@ def states_in(connection: Connection, seal: Seal, kind: str, above: int = 0) -> 
 
     Those that this authority has not sealed are skipped: after ``waypost node begin --again`` they are of the one before.
     """
-    while found := rows.read_states(connection, kind, above, _PAGE):
+    bounds = _bounds(kind)
+    while found := rows.read_states(connection, kind, above, bounds.page, bounds):
         for row in found:
             above = row.version
             with contextlib.suppress(NotSealed):
@@ -83,16 +90,23 @@ def states_in(connection: Connection, seal: Seal, kind: str, above: int = 0) -> 
 
 def _state_at(connection: Connection, seal: Seal, kind: str, version: int) -> State:
     """Returns the state of a version. Raises NotSealed, StoreError."""
-    found = rows.read_states(connection, kind, version - 1, 1)
+    found = rows.read_states(connection, kind, version - 1, 1, _bounds(kind))
     if not found or found[0].version != version:
-        raise NotSealed(f"the database lacks version {version} of the {kind} settings; {GIVE_AGAIN}")
+        raise NotSealed(f"the database lacks version {version} of the {NAMES[kind]}; {GIVE_AGAIN}")
     return _opened(seal, kind, found[0])
 
 
 def _opened(seal: Seal, kind: str, row: rows.StateRow) -> State:
-    state = msgspec.json.decode(seal.open(row.sealed, _place(kind, row.version)), type=State)
+    plain = seal.open(row.sealed, _place(kind, row.version))
+    if kind == USERS:
+        plain = zlib.decompressobj().decompress(plain, _STATE_BYTES_MAX)
+    state = msgspec.json.decode(plain, type=State)
     state.version = row.version
     return state
+
+
+def _bounds(kind: str) -> rows.Bounds:
+    return _BOUNDS.get(kind, rows.SMALL)
 
 
 class Change:
@@ -103,7 +117,8 @@ class Change:
         self.connection = connection
         self.seal = seal
         self._kind = kind
-        self._head = rows.ask_head(connection, kind)
+        self._bounds = _bounds(kind)
+        self._head = rows.ask_head(connection, kind, self._bounds)
         self._newest: Newest | None = None
 
     @property
@@ -123,18 +138,31 @@ class Change:
             self._newest = Newest(version, state)
         return self._newest
 
-    def can_open(self, version: int) -> bool:
-        """Returns whether the database has a version that a node of this authority has written. Raises StoreError."""
-        try:
-            _state_at(self.connection, self.seal, self._kind, version)
-        except NotSealed:
-            return False
-        return True
+    def is_of_another_authority(self, version: int) -> bool:
+        """Returns whether the database has a version that no node of this authority has written. Raises StoreError."""
+        for row in rows.read_states(self.connection, self._kind, version - 1, 1, self._bounds):
+            with contextlib.suppress(NotSealed):
+                _opened(self.seal, self._kind, row)
+                return False
+            return row.version == version
+        return False
 
     def taken_states(self) -> Iterator[State]:
         """Yields the states that are not older than what this node has taken over. Raises StoreError, OSError."""
         noted = self._store.notes().versions.get(self._kind, 0)
         return states_in(self.connection, self.seal, self._kind, max(0, noted - 1))
+
+    def is_ours(self, text: str) -> bool:
+        """Returns whether all nodes had this text, so that it is not a hand edit. Raises StoreError, OSError.
+
+        The states of large users are few, so what this node has taken over itself is known without them.
+        """
+        return self._mark(text) in self._store.notes().files.get(self._kind, []) or any(
+            each.text == text for each in self.taken_states()
+        )
+
+    def _mark(self, text: str) -> str:
+        return self.seal.mark(text.encode(errors="surrogateescape"))
 
     def keep(self, reference: Reference, content: bytes) -> None:
         """Gives a kept file to all nodes, if they cannot read one of this name. Raises StoreError."""
@@ -158,25 +186,29 @@ class Change:
         for version, each in enumerate(states, first):
             each.version = version
             plain = msgspec.json.encode(each)
+            if self._kind == USERS:
+                if len(plain) > _STATE_BYTES_MAX:
+                    raise FaultError(
+                        f"the users would take {len(plain)} bytes: too many for all nodes", code=Code.CONFLICT
+                    )
+                plain = zlib.compress(plain, 1)
             sealed.append((secrets.token_hex(8), self.seal.seal(plain, _place(self._kind, version))))
         until = time.monotonic() + DECIDE_S
         while True:
             if self._is_written(sealed):
                 self._newest = Newest(states[-1].version, states[-1])
                 return states[-1]
-            head = rows.ask_head(self.connection, self._kind)
+            head = rows.ask_head(self.connection, self._kind, self._bounds)
             if head.version != self._head.version:
-                raise FaultError(
-                    "the settings of all nodes were changed at this moment; look again", code=Code.CONFLICT
-                )
+                raise ChangedMeanwhile(f"the {NAMES[self._kind]} of all nodes were changed at this moment; look again")
             if time.monotonic() > until:
-                raise FaultError("the settings of all nodes are busy: nothing was changed", code=Code.BUSY)
+                raise FaultError(f"the {NAMES[self._kind]} of all nodes are busy: nothing was changed", code=Code.BUSY)
             self._head = head  # another node has asked meanwhile
 
     def _is_written(self, sealed: Sequence[tuple[str, bytes]]) -> bool:
         """Writes, and finds out what became of it if the connection is lost. Raises FaultError for what stays unknown."""
         try:
-            return rows.write_states(self.connection, self._kind, self._head, sealed)
+            return rows.write_states(self.connection, self._kind, self._head, sealed, self._bounds)
         except Lost as error:
             lost = error
         until = time.monotonic() + DECIDE_S
@@ -185,7 +217,7 @@ class Change:
             with contextlib.suppress(StoreError):
                 self.connection.close()
                 self.connection = self._store.connect()
-                if rows.is_written(self.connection, self._kind, self._head, sealed):
+                if rows.is_written(self.connection, self._kind, self._head, sealed, self._bounds):
                     return True
                 raise FaultError(
                     f"the database was away: nothing was changed ({lost.fault.message})", code=Code.UNAVAILABLE
@@ -195,9 +227,13 @@ class Change:
             code=Code.OUTCOME_UNKNOWN,
         )
 
-    def taken(self, version: int) -> None:
-        """Writes down that this node has a version. Raises OSError."""
-        self._store.note(self._kind, version)
+    def taking(self, text: str) -> None:
+        """Writes down what the file of this node is about to be: a process may be killed behind it. Raises OSError."""
+        self._store.note_file(self._kind, self._mark(text))
+
+    def taken(self, version: int, text: str | None = None) -> None:
+        """Writes down that this node has a version; ``text``: and what its file has. Raises OSError."""
+        self._store.note(self._kind, version, None if text is None else self._mark(text))
 
 
 class SettingsStore:
@@ -222,7 +258,7 @@ class SettingsStore:
         status = status_in(self.settings.node_run_directory)
         known = status.kinds.get(kind) if status is not None else None
         return (known.trouble if known is not None else "") or (
-            "this node has not taken over the settings of all nodes yet; try again in a few seconds"
+            f"this node has not taken over the {NAMES[kind]} of all nodes yet; try again in a few seconds"
         )
 
     def seal(self) -> Seal:
@@ -259,6 +295,9 @@ class SettingsStore:
         """Keeps other processes of this node from changing these settings. Raises Busy, OSError."""
         descriptor = os.open(self._directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
+            if os.geteuid() == 0:  # a command of root's: Waypost may run as another user
+                owner = self._directory.stat()
+                os.fchown(descriptor, owner.st_uid, owner.st_gid)
             until = time.monotonic() + wait_s
             while True:
                 try:
@@ -266,7 +305,7 @@ class SettingsStore:
                     break
                 except BlockingIOError:
                     if time.monotonic() >= until:
-                        raise Busy("another change of settings is under way on this node; try again") from None
+                        raise Busy("another change of settings or users is under way on this node; try again") from None
                     time.sleep(0.05)
             yield
         finally:
@@ -279,17 +318,35 @@ class SettingsStore:
         except (FileNotFoundError, msgspec.MsgspecError):
             return Notes()
 
-    def note(self, kind: str, version: int) -> None:
-        """Writes down that this node has a version. Raises OSError."""
+    def note(self, kind: str, version: int, mark: str | None = None) -> None:
+        """Writes down that this node has a version; ``mark``: of what its file has. Raises OSError."""
         notes = self.notes()
-        if notes.versions.get(kind) != version:
+        marks = notes.files.get(kind, []) if mark is None else [mark]
+        if (notes.versions.get(kind), notes.files.get(kind, [])) != (version, marks):
             notes.versions[kind] = version
-            self._disk.write_whole(str(self._directory / NOTES), msgspec.json.encode(notes) + b"\n")
+            if marks:
+                notes.files[kind] = marks
+            self._write(notes)
+
+    def note_file(self, kind: str, mark: str) -> None:
+        """Writes down the mark of what the file is about to have. Raises OSError."""
+        notes = self.notes()
+        known = notes.files.get(kind, [])
+        if mark not in known:
+            notes.files[kind] = [*known, mark][-_MARKS_MAX:]
+            self._write(notes)
+
+    def _write(self, notes: Notes) -> None:
+        path = self._directory / NOTES
+        self._disk.write_whole(str(path), msgspec.json.encode(notes) + b"\n")
+        if os.geteuid() == 0:  # a command of root's: Waypost may run as another user
+            owner = self._directory.stat()
+            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def _place(kind: str, version: int) -> str:
     """Returns the place that a state is sealed for: it counts at no other."""
-    return f"{kind} settings of version {version}"
+    return f"{NAMES[kind]} of version {version}"
 
 
 def _away(error: StoreError | OSError) -> FaultError:

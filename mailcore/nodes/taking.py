@@ -1,4 +1,4 @@
-"""Takes over the settings that all nodes have once: values set live, and managed settings with their history.
+"""Takes over what all nodes have once: values set live, managed settings with their history, and the users who log in.
 
 The process that watches for the node looks twice a second whether the database has another version, writes it into the file of
 this node, and lets it come into force as a change made here would: by a reload, or by the managers, which follow their file.
@@ -34,8 +34,10 @@ from mailcore.config.settings_files import SettingsFiles
 from mailcore.config.shared_settings import (
     KINDS,
     MANAGED,
+    NAMES,
     STATUS,
     TUNED,
+    USERS,
     KindStatus,
     SharedStatus,
     of_each_node,
@@ -49,6 +51,7 @@ from mailcore.nodes.node_files import CERTIFICATE, directory_of
 from mailcore.nodes.parameters import node_of, parameters_of
 from mailcore.nodes.settings_seal import Seal
 from mailcore.nodes.settings_store import Busy, Change, SettingsStore, states_in, why_not_in
+from mailcore.nodes.users_taken import UsersFile
 from mailcore.replication import settings_rows as rows
 from mailcore.replication.connection import Connection
 from mailcore.replication.faults import StoreError
@@ -66,7 +69,7 @@ FAILED_S = 5.0  # after a failure, if nothing that was looked at has changed
 RELOAD_S = 10.0  # a reload that has not begun by then is asked for again: its signal was lost
 PUBLISH_S = 2.0  # those who ask see that this process lives
 OWN_WHO = "waypost"
-FIRST_WHY = "the settings of the first node"
+FIRST_WHY = "the {} of the first node"
 DECIDE = "decide with waypost node settings --take or --give"
 
 
@@ -130,6 +133,7 @@ class Taking:
         self._clock = clock
         self._store = SettingsStore(settings, self._disk)
         self._history = ManagedHistory(settings.home, self._disk)
+        self._users = UsersFile(settings)
         self._source = Path(settings.source)
         self._source_read: object = None  # of which file this is known
         self._is_managed = settings.portal.manages
@@ -172,7 +176,7 @@ class Taking:
                 if not isinstance(error, StoreError):  # a decision that cannot be carried out is not tried again
                     forget_decision(self._settings, kind)
             if trouble and trouble != status.trouble:
-                self._say(f"{kind} settings of all nodes: {trouble}")
+                self._say(f"{NAMES[kind]} of all nodes: {trouble}")
             status.trouble = trouble
             status.version = self._store.notes().versions.get(kind, 0)
             if is_in and (noted := msgspec.structs.replace(status, newest=0)) != self._noted.get(kind):
@@ -249,14 +253,18 @@ class Taking:
         of_managed = (self._source, run / SETTINGS_NAME, run / RESULT)
         certificate = directory_of(self._settings) / CERTIFICATE  # another authority seals otherwise
         paths = (self._path(kind), certificate, *(of_managed if kind == MANAGED else ()))
-        ended = () if kind == MANAGED else (self._text(kind),)  # a value that ends changes it, too
+        ended = (self._text(kind),) if kind == TUNED else ()  # a value that ends changes it, too
         return (newest, *map(_signature, paths), *ended)
 
     def _path(self, kind: str) -> Path:
+        if kind == USERS:
+            return self._settings.users_file
         return self._settings.tuned_file if kind == TUNED else self._settings.home / "managed.toml"
 
     def _text(self, kind: str) -> str:
-        """Returns what the file of this node has, without values that have ended. Raises OSError, ValueError."""
+        """Returns what the file of this node has, without values that have ended. Raises OSError, ValueError, FaultError."""
+        if kind == USERS:
+            return self._users.text()
         if kind == MANAGED:
             return Managed.read(self._path(kind)).text
         try:
@@ -266,11 +274,13 @@ class Taking:
 
     def _plain(self, kind: str, text: str) -> str:
         """Returns a text as texts are compared. Raises ValueError."""
-        if kind == MANAGED:
+        if kind != TUNED:
             return text
         return text_of(*in_force(*parsed(text), SUSPENDED_UNTIL, self._wall()))
 
     def _is_empty(self, kind: str, text: str) -> bool:
+        if kind == USERS:
+            return self._users.is_empty(text)
         return not (Managed(Path(), text, _document(text)).document if kind == MANAGED else any(parsed(text)))
 
     def _compare(self, connection: Connection, kind: str, decision: Decision | None) -> str:
@@ -286,7 +296,7 @@ class Taking:
         own = self._text(kind)
         if decision is not None and decision.what == GIVE and decision.version != change.version:
             self._say(
-                f"{kind} settings of all nodes: what was decided for version {decision.version} is dropped, because there is"
+                f"{NAMES[kind]} of all nodes: what was decided for version {decision.version} is dropped, because there is"
                 f" version {change.version} by now; look at it, and decide again"
             )
             decision = None
@@ -296,7 +306,7 @@ class Taking:
         noted = self._store.notes().versions.get(kind)
         if self._plain(kind, newest.text) == own:
             self._forget_ended(kind, own)
-            change.taken(change.version)
+            change.taken(change.version, own if kind == USERS else None)
             return ""
         if decision is None:
             if noted is not None and change.version < noted:
@@ -304,10 +314,10 @@ class Taking:
                     f"the database has version {change.version} of them, and this node has taken over version {noted}: the"
                     f" database was restored to an earlier time; {DECIDE}"
                 )
-            # Without values nothing is lost, but a managed file that was taken away by hand says something.
-            is_own = (noted is not None and kind == MANAGED) or not self._is_empty(kind, own)
-            if is_own and not self._is_state(connection, change.seal, kind, own, noted or 0):
-                if noted is not None and not change.can_open(noted):
+            # Without values nothing is lost, but a managed file, or users, that were taken away by hand say something.
+            is_own = (noted is not None and kind != TUNED) or not self._is_empty(kind, own)
+            if is_own and not self._is_state(connection, change, kind, own, noted or 0):
+                if noted is not None and change.is_of_another_authority(noted):
                     return (
                         f"{self._path(kind)} differs from version {change.version}; version {noted}, which this node has taken"
                         f" over, is of an authority before: waypost node settings --take {kind} takes version"
@@ -324,11 +334,12 @@ class Taking:
             if kind == TUNED and self._path(kind).read_text(encoding="utf-8") != own:
                 self._disk.write_whole(str(self._path(kind)), own.encode())
 
-    def _is_state(self, connection: Connection, seal: Seal, kind: str, own: str, noted: int) -> bool:
+    def _is_state(self, connection: Connection, change: Change, kind: str, own: str, noted: int) -> bool:
         """Returns whether what this node has is what the database had in a version that is not older than ours."""
-        return any(
-            self._plain(kind, state.text) == own for state in states_in(connection, seal, kind, max(0, noted - 1))
-        )
+        if kind == USERS:
+            return change.is_ours(own)
+        states = states_in(connection, change.seal, kind, max(0, noted - 1))
+        return any(self._plain(kind, state.text) == own for state in states)
 
     def _take(
         self, connection: Connection, change: Change, kind: str, newest: State, own: str, decision: Decision | None
@@ -337,17 +348,23 @@ class Taking:
         if kind == MANAGED:
             self._fetch_kept(connection, change.seal, text)
             self._check(text, newest)
+        elif kind == USERS:
+            if why := self._users.why_not(text):
+                raise _NotTaken(_unusable(newest, why))
         else:
             text = self._plain(kind, text)
         if decision is not None:
             self._put_aside(kind, own, decision)
-        path = self._path(kind)
-        self._disk.write_whole(str(path), text.encode())
-        if kind == MANAGED:
-            os.chmod(path, 0o644)  # every command reads it
-        change.taken(change.version)
+        if kind == USERS:
+            self._users.take(change, text, own)
+        else:
+            path = self._path(kind)
+            self._disk.write_whole(str(path), text.encode())
+            if kind == MANAGED:
+                os.chmod(path, 0o644)  # every command reads it
+            change.taken(change.version)
         of_whom = f"{newest.who or 'unknown'} at node {newest.node}" + (f": {newest.why}" if newest.why else "")
-        self._say(f"{kind} settings of all nodes: version {change.version} is taken over ({of_whom})")
+        self._say(f"{NAMES[kind]} of all nodes: version {change.version} is taken over ({of_whom})")
 
     def _check(self, text: str, newest: State) -> None:
         """Raises _NotTaken: where the change was made, other disks and addresses were asked."""
@@ -388,6 +405,8 @@ class Taking:
             revision = revision_of(self._source.read_text(encoding="utf-8"), own)
             state = State(revision, self._wall(), decision.who, words, [], own, node=node_of(self._settings))
             self._history.append(state)
+        elif kind == USERS:
+            self._users.put_aside(own, self._wall())
         else:
             self._disk.write_whole(f"{self._path(kind)}.aside.{round(self._wall())}", own.encode())
 
@@ -395,6 +414,8 @@ class Taking:
         """Makes what this node has the settings of all; returns why not."""
         node = node_of(self._settings)
         states: list[State] = []
+        if kind == USERS and (why := self._users.why_not(own)):
+            return f"{why}; correct the file first"
         if kind == MANAGED:
             document = _document(own)
             if keys := of_each_node(document):
@@ -411,15 +432,16 @@ class Taking:
                 for each in states:
                     each.node = node
         if not states or states[-1].text != own:
-            who, why = (OWN_WHO, FIRST_WHY) if decision is None else (decision.who, decision.why)
+            first = FIRST_WHY.format(NAMES[kind])
+            who, why = (OWN_WHO, first) if decision is None else (decision.who, decision.why)
             revision = revision_of(self._source.read_text(encoding="utf-8"), own)
             states.append(State(revision, self._wall(), who, why, [], own, node=node))
         states = states[-rows.STATES_MAX :]
         written = change.write_all(states)
         if kind == MANAGED:
             self._history.append(written)
-        change.taken(written.version)
-        self._say(f"{kind} settings of all nodes: version {written.version} is what this node had")
+        change.taken(written.version, own if kind == USERS else None)
+        self._say(f"{NAMES[kind]} of all nodes: version {written.version} is what this node had")
         return ""
 
     def _bring_into_force(self) -> str | None:

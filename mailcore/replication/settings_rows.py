@@ -26,7 +26,9 @@ from mailcore.replication.statements import (
     KEPT_TOUCH,
     SETTINGS_ADD,
     SETTINGS_ASK,
+    SETTINGS_CHANGE,
     SETTINGS_FORGET,
+    SETTINGS_FORGET_LARGE,
     SETTINGS_HEADS,
     SETTINGS_NODES,
     SETTINGS_NOTE,
@@ -37,6 +39,7 @@ from mailcore.replication.values import as_int, as_text
 
 __all__ = [
     "STATES_MAX",
+    "Bounds",
     "Head",
     "NodeTaken",
     "StateRow",
@@ -56,6 +59,21 @@ __all__ = [
 
 STATES_MAX = 1_000  # of each kind; older ones go
 _TIMEOUT_S = RENEWAL_TIMEOUT_S
+
+
+class Bounds(NamedTuple):
+    """How many states of a kind are kept, how many bytes they have together, and how long the database may take for one.
+
+    The newest one is kept, however large it is.
+    """
+
+    states_max: int = STATES_MAX
+    bytes_max: int = 0  # 0: only the number counts
+    timeout_s: float = _TIMEOUT_S
+    page: int = 50  # states that are read at once
+
+
+SMALL = Bounds()
 
 
 class Head(NamedTuple):
@@ -88,47 +106,55 @@ def read_heads(connection: Connection) -> dict[str, int]:
     return {as_text(kind): as_int(version) for kind, version in rows}
 
 
-def ask_head(connection: Connection, kind: str) -> Head:
+def ask_head(connection: Connection, kind: str, bounds: Bounds = SMALL) -> Head:
     """Returns the newest version behind a write of our own: it is on two servers, and no change of before is under way."""
-    written = check_kept(connection.execute(SETTINGS_ASK, [kind], _TIMEOUT_S))
+    written = check_kept(connection.execute(SETTINGS_ASK, [kind], bounds.timeout_s))
     assert written is not None
     return Head(as_int(written[0]), as_int(written[1]))
 
 
-def read_states(connection: Connection, kind: str, above: int = 0, limit: int = STATES_MAX) -> list[StateRow]:
+def read_states(
+    connection: Connection, kind: str, above: int = 0, limit: int = STATES_MAX, bounds: Bounds = SMALL
+) -> list[StateRow]:
     """Returns the states of versions above one, the oldest first."""
-    rows = connection.execute(SETTINGS_STATES, [kind, above, limit], _TIMEOUT_S).rows
+    rows = connection.execute(SETTINGS_STATES, [kind, above, limit], bounds.timeout_s).rows
     return [StateRow(as_int(version), as_text(change), sealed or b"") for version, change, sealed in rows]
 
 
-def write_states(connection: Connection, kind: str, seen: Head, states: Sequence[tuple[str, bytes]]) -> bool:
+def write_states(
+    connection: Connection, kind: str, seen: Head, states: Sequence[tuple[str, bytes]], bounds: Bounds = SMALL
+) -> bool:
     """Writes states (change and what is sealed) behind the version that was seen. Returns False if another is there by now.
 
     The last one is the newest. After Lost, ``is_written`` of another connection decides.
     """
     try:
-        connection.run("begin", _TIMEOUT_S)
+        timeout_s = bounds.timeout_s
+        connection.run("begin", timeout_s)
         newest = seen.version + len(states)
-        if not connection.execute(SETTINGS_RAISE, [kind, seen.version, seen.asked, newest], _TIMEOUT_S).rows:
-            connection.run("rollback", _TIMEOUT_S)
+        if not connection.execute(SETTINGS_RAISE, [kind, seen.version, seen.asked, newest], timeout_s).rows:
+            connection.run("rollback", timeout_s)
             return False
         for number, (change, sealed) in enumerate(states, seen.version + 1):
-            connection.execute(SETTINGS_ADD, [kind, number, change, sealed], _TIMEOUT_S)
-        connection.execute(SETTINGS_FORGET, [kind, newest - STATES_MAX], _TIMEOUT_S)
-        connection.run("commit", _TIMEOUT_S)
+            connection.execute(SETTINGS_ADD, [kind, number, change, sealed], timeout_s)
+        connection.execute(SETTINGS_FORGET, [kind, newest - bounds.states_max], timeout_s)
+        if bounds.bytes_max:
+            connection.execute(SETTINGS_FORGET_LARGE, [kind, newest, bounds.bytes_max], timeout_s)
+        connection.run("commit", timeout_s)
     except StoreError:
         with contextlib.suppress(StoreError):
             connection.run("rollback", _TIMEOUT_S)
         raise
-    return is_written(connection, kind, seen, states)
+    return is_written(connection, kind, seen, states, bounds)
 
 
-def is_written(connection: Connection, kind: str, seen: Head, states: Sequence[tuple[str, bytes]]) -> bool:
+def is_written(
+    connection: Connection, kind: str, seen: Head, states: Sequence[tuple[str, bytes]], bounds: Bounds = SMALL
+) -> bool:
     """Returns whether a change was made, behind a write of our own: if not, it will not be made any more."""
-    ask_head(connection, kind)
-    newest = seen.version + len(states)
-    found = read_states(connection, kind, newest - 1, 1)
-    return bool(found) and (found[0].version, found[0].change) == (newest, states[-1][0])
+    ask_head(connection, kind, bounds)
+    rows = connection.execute(SETTINGS_CHANGE, [kind, seen.version + len(states)], bounds.timeout_s).rows
+    return bool(rows) and as_text(rows[0][0]) == states[-1][0]
 
 
 def note_taken(connection: Connection, taken: NodeTaken) -> None:

@@ -19,7 +19,7 @@ __all__ = [
     "KEPT_READ", "KEPT_REMOVE", "KEPT_TOUCH", "LETTERS_REMOVE", "LETTER_MAKE", "LETTER_READ", "LETTER_TAKE",
     "LIST", "LOOK", "NODE_BEAT", "NODE_CONFIRM", "NODE_DRAINED", "NODE_LIST", "NODE_SET", "NODE_STATE",
     "PLACE", "PLACE_AWAY", "READ", "READ_ALL", "REGISTER", "RENEW", "RESERVE", "SETTINGS_ADD", "SETTINGS_ASK",
-    "SETTINGS_FORGET",
+    "SETTINGS_CHANGE", "SETTINGS_FORGET", "SETTINGS_FORGET_LARGE",
     "SETTINGS_HEADS", "SETTINGS_NODES", "SETTINGS_NOTE", "SETTINGS_RAISE", "SETTINGS_STATES", "SET_STATE",
     "STANDBYS", "STATES", "TAKE", "TAKE_WRITERS", "TOKEN_ADD", "TOKEN_TAKE", "TRUST_ADD", "TRUST_MOVE",
     "TRUST_READ", "TRUST_REMOVE", "WANT", "WRITERS", "Statement",
@@ -391,6 +391,17 @@ SETTINGS_ADD = Statement(
 )
 SETTINGS_FORGET = Statement(
     "settings_forget", "delete from waypost.settings_state where kind = $1 and version <= $2", (TEXT, INT8)
+)
+# Of large states: those that the newer ones leave no room for, and never the newest.
+SETTINGS_FORGET_LARGE = Statement(
+    "settings_forget_large",
+    "delete from waypost.settings_state where kind = $1 and version < $2 and version <= (select max(version) from"
+    " (select version, sum(octet_length(sealed)) over (order by version desc) as bytes from waypost.settings_state"
+    " where kind = $1) as counted where bytes > $3)",
+    (TEXT, INT8, INT8),
+)
+SETTINGS_CHANGE = Statement(
+    "settings_change", "select change from waypost.settings_state where kind = $1 and version = $2", (TEXT, INT8)
 )
 SETTINGS_STATES = Statement(
     "settings_states",

@@ -5,6 +5,9 @@
 
 Receivers read it whenever it changes; ``waypost user`` writes it. It is not on the way of mail: no other process needs it.
 
+Nodes that have joined have one set of users: then the database has the text, and the file is this node's copy of it
+(``mailcore.control.changing_users``, ``mailcore.nodes.users_taken``).
+
 Laws
 - It is replaced atomically, and synced with its directory before the command reports the change.
 - A line that cannot be used is reported with its number and the reason, and never gives anyone a login.
@@ -18,14 +21,19 @@ import contextlib
 import fcntl
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
+from mailcore.faults import Code, FaultError
 from mailcore.users.user import User, Users, check_user
 
-__all__ = ["FILE_BYTES_MAX", "MODE", "UserFileError", "changing", "read_users"]
+__all__ = [
+    "FILE_BYTES_MAX", "MODE", "TooLarge", "UserFileError", "UserTable", "changing", "locked", "read_text", "read_users",
+    "replace_file", "table_of", "text_of",
+]  # fmt: skip
 
 FILE_BYTES_MAX = 64 << 20  # two hundred thousand users
 FAULTS_SHOWN_MAX = 20
@@ -49,23 +57,61 @@ class UserFileError(Exception):
         self.usable = usable
 
 
+class TooLarge(FaultError):
+    """Raised for users that would make the file larger than it may be; it is not changed."""
+
+    default = Code.CONFLICT
+
+
+class UserTable(NamedTuple):
+    """The content of a file: the users by name, the key of made-up salts, and a fault for each line that cannot be used."""
+
+    users: dict[str, User]
+    salt_key: str
+    faults: list[str]
+
+
 def read_users(path: Path) -> Users:
     """Reads the file; without a file there are no users. Raises UserFileError, and OSError if it cannot be read."""
-    found, key, faults = _read(path)
-    users = Users(found, key.encode())
-    if faults:
-        raise UserFileError(faults, users)
+    found = _table(_read(path), path)
+    users = Users(found.users.values(), found.salt_key.encode())
+    if found.faults:
+        raise UserFileError(found.faults, users)
     return users
 
 
-def _read(path: Path) -> tuple[list[User], str, list[str]]:
+def read_text(path: Path) -> str:
+    """Returns the text of the file; "" without one. Bytes that are not UTF-8 stay as they are. Raises UserFileError, OSError."""
+    return _read(path).decode(errors="surrogateescape")
+
+
+def table_of(text: str, path: Path) -> UserTable:
+    """Returns what a text has. ``path`` is named in the faults."""
+    return _table(text.encode(errors="surrogateescape"), path)
+
+
+def text_of(users: Mapping[str, User], salt_key: str) -> str:
+    """Returns the text of a file with these users. Without a ``salt_key`` it gets a new one. Raises TooLarge."""
+    encode = msgspec.json.Encoder().encode
+    head = _Head(salt_key=salt_key or secrets.token_hex(32))
+    data = b"\n".join([encode(head), *(encode(user) for _, user in sorted(users.items())), b""])
+    if len(data) > FILE_BYTES_MAX:
+        raise TooLarge(f"the users would take {len(data)} bytes; at most {FILE_BYTES_MAX} are allowed")
+    return data.decode()
+
+
+def _read(path: Path) -> bytes:
     try:
         with open(path, "rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
     except FileNotFoundError:
-        return [], "", []
+        return b""
     if len(data) > FILE_BYTES_MAX:
         raise UserFileError([f"{path}: the file is larger than {FILE_BYTES_MAX} bytes"])
+    return data
+
+
+def _table(data: bytes, path: Path) -> UserTable:
     users: dict[str, User] = {}
     faults = []
     key = ""
@@ -86,33 +132,39 @@ def _read(path: Path) -> tuple[list[User], str, list[str]]:
             users[user.name] = user
         except (ValueError, msgspec.MsgspecError) as error:  # a verifier is never part of the text
             faults.append(f"{path}:{number}: {error}")
-    return list(users.values()), key, faults
+    return UserTable(users, key, faults)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keeps other processes of this host from changing the file. Raises OSError."""
+    lock = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 @contextlib.contextmanager
 def changing(path: Path, like: Path) -> Iterator[dict[str, User]]:
     """Yields the users by name, and writes them at the end of the block. One change at a time; nothing after an exception.
 
-    A new file gets the owner of the home and the group of ``like``, a directory of the receivers. Raises UserFileError (a file
-    with a fault is not written over) and OSError.
+    Raises UserFileError (a file with a fault is not written over), TooLarge and OSError.
     """
-    lock = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        found, key, faults = _read(path)
-        if faults:
-            raise UserFileError(faults)
-        users = {user.name: user for user in found}
-        yield users
-        encode = msgspec.json.Encoder().encode
-        head = _Head(salt_key=key or secrets.token_hex(32))
-        lines = [encode(head), *(encode(user) for _, user in sorted(users.items())), b""]
-        _replace(path, b"\n".join(lines), lock, like)
-    finally:
-        os.close(lock)
+    with locked(path):
+        found = _table(_read(path), path)
+        if found.faults:
+            raise UserFileError(found.faults)
+        yield found.users
+        replace_file(path, text_of(found.users, found.salt_key), like)
 
 
-def _replace(path: Path, data: bytes, directory: int, like: Path) -> None:
+def replace_file(path: Path, text: str, like: Path) -> None:
+    """Replaces the file, and syncs it with its directory. Raises OSError.
+
+    A new file gets the owner of the home and the group of ``like``, a directory of the receivers.
+    """
     new = path.with_name(f"{path.name}.new")
     new.unlink(missing_ok=True)
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -123,7 +175,7 @@ def _replace(path: Path, data: bytes, directory: int, like: Path) -> None:
             os.fchown(fd, owner if owner != status.st_uid else -1, group)
         os.fchmod(fd, MODE)
         with open(fd, "wb", closefd=False) as file:
-            file.write(data)
+            file.write(text.encode(errors="surrogateescape"))
         os.fsync(fd)
         new.replace(path)
     except BaseException:
@@ -131,7 +183,11 @@ def _replace(path: Path, data: bytes, directory: int, like: Path) -> None:
         raise
     finally:
         os.close(fd)
-    os.fsync(directory)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
 
 
 def _owner(path: Path, like: Path) -> tuple[int, int]:

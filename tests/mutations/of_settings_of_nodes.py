@@ -9,6 +9,7 @@ __all__ = ["MUTATIONS"]
 ROWS = "tests/replication/test_settings_rows.py"
 TAKING = "tests/nodes/test_taking.py"
 NODES = "tests/nodes/test_settings.py"
+USERS = "tests/nodes/test_users_taken.py"
 
 MUTATIONS = [
     Mutation(
@@ -28,22 +29,22 @@ MUTATIONS = [
     Mutation(
         "a file that was changed by hand is replaced",
         "mailcore/nodes/taking.py",
-        "self._is_state(connection, change.seal, kind, own, noted or 0)",
-        "self._is_state(connection, change.seal, kind, own, noted or 0) and noted is None",
+        "self._is_state(connection, change, kind, own, noted or 0)",
+        "self._is_state(connection, change, kind, own, noted or 0) and noted is None",
         TAKING,
     ),
     Mutation(
         "a second node's own settings are replaced",
         "mailcore/nodes/taking.py",
-        "(noted is not None and kind == MANAGED) or not self._is_empty(kind, own)",
-        "noted is not None and kind == MANAGED",
+        "(noted is not None and kind != TUNED) or not self._is_empty(kind, own)",
+        "noted is not None and kind != TUNED",
         TAKING,
     ),
     Mutation(
         "a sealed state counts at any version",
         "mailcore/nodes/settings_store.py",
-        '    return f"{kind} settings of version {version}"\n',
-        '    return f"{kind} settings"\n',
+        '    return f"{NAMES[kind]} of version {version}"\n',
+        "    return NAMES[kind]\n",
         TAKING,
     ),
     Mutation(
@@ -80,5 +81,33 @@ MUTATIONS = [
         "            state = State(",
         "            self.take(*new)\n            state = State(",
         NODES,
+    ),
+    Mutation(
+        "a change of one user undoes that of another at another node",
+        "mailcore/control/changing_users.py",
+        "    found = table_of(newest.state.text, path)\n",
+        "    found = table_of(own, path)\n",
+        f"{USERS} -k goes_together",
+    ),
+    Mutation(
+        "users change here before all nodes have them",
+        "mailcore/control/changing_users.py",
+        "            try:\n                written",
+        "            replace_file(path, state.text, like)\n            try:\n                written",
+        f"{USERS} -k only_when_all_nodes",
+    ),
+    Mutation(
+        "users that were edited by hand are replaced",
+        "mailcore/nodes/taking.py",
+        "            return change.is_ours(own)\n",
+        "            return True\n",
+        f"{USERS} -k by_hand",
+    ),
+    Mutation(
+        "users of an earlier version that were put back by hand are replaced",
+        "mailcore/nodes/settings_store.py",
+        "if mark is None else [mark]",
+        "if mark is None else [*notes.files.get(kind, []), mark]",
+        f"{USERS} -k put_back_by_hand",
     ),
 ]

@@ -8,7 +8,7 @@ import os
 import signal
 import smtplib
 import subprocess
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -204,13 +204,17 @@ async def joined(
     sink: CountingSink,
     names: str = "abc",
     sections: Mapping[str, Mapping[str, object]] | None = None,
+    prepare: Callable[[JoinedNode], None] = lambda node: None,
 ) -> AsyncIterator[Joined]:
+    """``prepare``: before a node is started."""
     cables = {name: Cable() for name in names}
     nodes = []
     for name, cable in cables.items():
         port = free_pair()
         await cable.plug(port)
         nodes.append(JoinedNode(tmp_path, name, cluster, sink, sections or {}, f"127.0.0.1:{cable.port}", port))
+    for node in nodes:
+        prepare(node)
     try:
         await nodes[0].start()  # makes the tables
         await nodes[0].does("node", "begin")

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from mailcore.config.kept_files import Reference
 from mailcore.config.load import load
 from mailcore.config.managed_history import ManagedHistory, State
-from mailcore.config.shared_settings import MANAGED, TUNED, KindStatus, status_in
+from mailcore.config.shared_settings import MANAGED, TUNED, USERS, KindStatus, status_in
 from mailcore.config.tuned import Tuned
 from mailcore.control.access import Peer
 from mailcore.control.change_faults import faults_here
@@ -326,7 +326,7 @@ def test_law_settings_a_second_node_keeps_its_own_until_a_person_decides(made: M
     b.settings.tuned_file.write_text('["smtp"]\nprocess_limit = 7\n')
     assert "is this node's own, and differs from version 1" in b.look().trouble
     assert "is this node's own" in b.status(TUNED).trouble
-    assert (b.limit(), b.store.notes().versions) == (44, {})
+    assert (b.limit(), b.store.notes().versions) == (44, {USERS: 1})
     assert "this node's own" in b.store.why_not(MANAGED)
     b.give(why="b is right")
     decide(b.settings, TUNED, Decision(TAKE, "dora"))

@@ -2130,7 +2130,9 @@ class UserShown(msgspec.Struct, kw_only=True):
 
 
 class Users(msgspec.Struct, kw_only=True):
-    """All users, with the limits of [auth]."""
+    """All users, with the limits of [auth]. ``nodes``: why this node has other users than the database of the nodes,
+    or may have.
+    """
 
     users: list[KnownUser]
     messages_per_hour: int
@@ -2138,6 +2140,7 @@ class Users(msgspec.Struct, kw_only=True):
     mechanisms: str
     listeners: list[str]
     faults: list[str] = []
+    nodes: str = ""
 
 
 class WebhookBody(msgspec.Struct, kw_only=True):

@@ -56,7 +56,10 @@ class KnownUser(Result):
 
 
 class Users(Result):
-    """All users, with the limits of [auth]."""
+    """All users, with the limits of [auth].
+
+    ``nodes``: why this node has other users than the database of the nodes, or may have.
+    """
 
     users: list[KnownUser]
     messages_per_hour: int
@@ -64,6 +67,7 @@ class Users(Result):
     mechanisms: str  # that clients are offered
     listeners: list[str]  # addresses where users can log in
     faults: list[str] = []  # of lines of the file; then no user can be changed
+    nodes: str = ""
 
 
 class UserChanged(Result):
