@@ -1,4 +1,4 @@
-"""The settings that all nodes have once, and the users who log in, as processes of a node see them: those set live, and managed.
+"""The settings that all nodes have once, and the users who log in, as processes of a node see them.
 
 A change is written into the database of the nodes before it is in this node's file; the file is a copy. Here is what a process
 is given that makes changes, what is written down for those who ask, and which keys are each node's own.

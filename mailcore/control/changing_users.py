@@ -48,6 +48,8 @@ def change_users(settings: Settings, shared: Shared | None, edit: Edit[T], who: 
             found = _newest(change, path)
             result = edit(found.users)
             state.at, state.text = time.time(), text_of(found.users, found.salt_key)
+            if state.text == change.newest.state.text:
+                return result
             try:
                 written = change.write(state)
             except ChangedMeanwhile:

@@ -81,7 +81,7 @@ def read_users(path: Path) -> Users:
 
 
 def read_text(path: Path) -> str:
-    """Returns the text of the file; "" without one. Bytes that are not UTF-8 stay as they are. Raises UserFileError, OSError."""
+    """Returns the text of the file; "" without one. Other bytes than UTF-8 stay as they are. Raises UserFileError, OSError."""
     return _read(path).decode(errors="surrogateescape")
 
 

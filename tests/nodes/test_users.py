@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,9 @@ class Submission:
 
 
 @contextlib.asynccontextmanager
-async def submission(tmp_path: Path, cluster: Cluster) -> AsyncIterator[Submission]:
+async def submission(
+    tmp_path: Path, cluster: Cluster, more: Mapping[str, Mapping[str, object]] | None = None
+) -> AsyncIterator[Submission]:
     pem, ports = certificate(tmp_path, "mail.example.org", 90), dict[str, int]()
 
     def prepare(node: JoinedNode) -> None:
@@ -62,7 +64,7 @@ async def submission(tmp_path: Path, cluster: Cluster) -> AsyncIterator[Submissi
         with node.config.open("a") as file:
             file.write(f"\n[[listener]]\naddress = '127.0.0.1:{ports[node.name]}'\npurpose = 'submission'\n")
 
-    sections = {"receiver": {"tls_certificate": str(pem), "tls_key": str(pem)}}
+    sections = {"receiver": {"tls_certificate": str(pem), "tls_key": str(pem)}, **(more or {})}
     async with sinking() as sink, joined(tmp_path, cluster, sink, "ab", sections, prepare) as nodes:
         for node in nodes.nodes.values():
             await has_taken(node)

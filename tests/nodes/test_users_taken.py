@@ -19,6 +19,7 @@ from mailcore.faults import Code, FaultError
 from mailcore.nodes import joining, settings_store
 from mailcore.nodes.decision import TAKE, Decision, decide
 from mailcore.nodes.settings_store import SettingsStore
+from mailcore.nodes.users_taken import UsersFile
 from mailcore.replication import settings_rows
 from mailcore.replication.connection import Connection
 from mailcore.replication.settings_rows import Bounds, Head, read_states, read_taken
@@ -26,6 +27,7 @@ from mailcore.users import user_file
 from mailcore.users.user import User
 from mailcore.users.user_file import changing, read_users
 from mailcore.users.verifier import DECOY
+from tests.eventually import eventually_blocking
 from tests.nodes.settings_home import Home, Made
 from tests.replication.cluster import Cluster
 
@@ -280,8 +282,12 @@ def test_law_settings_of_an_unknown_outcome_both_nodes_have_the_same(
     cluster.standby.resume_receiver()
     a.connection.close()
     a.connection = cluster.connect()
-    looked(a, b)
-    assert names(a) == names(b) == ["anna"], "the database has it"
+
+    def both_have_it() -> bool:  # the commit counts when the standby has it
+        looked(a, b)
+        return names(a) == names(b) == ["anna"]
+
+    eventually_blocking(both_have_it, "the change at both")
 
 
 # -- what is not taken over
@@ -311,6 +317,26 @@ def test_law_settings_users_that_were_edited_by_hand_are_not_overwritten(made: M
     b.give(USERS, "it is right")
     assert looked(b, a) == [KindStatus(version=4, newest=4)] * 2
     assert names(a) == ["anna", "bert", "hand"]
+
+
+def test_law_settings_a_hand_edit_at_the_moment_of_taking_over_is_not_overwritten(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = both(made)
+    add(a, "anna")
+    why_not = UsersFile.why_not
+
+    def edit_and_check(file: UsersFile, text: str) -> str:
+        had(b, "hand")
+        return why_not(file, text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(UsersFile, "why_not", edit_and_check)
+        b.taking.look(b.connection)
+    assert names(b) == ["hand"]
+    (status,) = looked(b)
+    assert "was changed by hand" in status.trouble
+    assert names(b) == ["hand"]
 
 
 def test_law_settings_a_file_that_was_removed_by_hand_does_not_come_back_unasked(made: Made) -> None:
@@ -427,6 +453,26 @@ def test_users_that_this_node_cannot_read_are_not_taken_over(made: Made) -> None
     assert names(b) == ["anna"]
     with pytest.raises(FaultError, match=r"of a newer Waypost.*nothing was changed"):
         add(b, "bert")
+
+
+def test_a_change_that_changes_nothing_is_no_version(made: Made) -> None:
+    a, b = both(made)
+    add(a, "anna")
+    looked(b)
+    add(b, "anna")
+    assert looked(a, b) == [KindStatus(version=2, newest=2)] * 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root may be another user than that of the home")
+def test_files_that_a_command_of_root_writes_belong_to_the_user_of_the_home(made: Made) -> None:
+    a, _ = both(made)
+    home = a.settings.home
+    for path in (home, home / "nodes"):
+        os.chown(path, 4711, 4712)
+    (home / "nodes" / "settings.lock").unlink()
+    add(a, "anna")
+    for path in (home / "users.jsonl", home / "nodes" / "settings.json", home / "nodes" / "settings.lock"):
+        assert path.stat().st_uid == 4711, path
 
 
 # -- bounds
