@@ -59,8 +59,8 @@ MUTATIONS = [
     Mutation(
         "the directory of the users is not synced",
         "mailcore/users/user_file.py",
-        "    os.fsync(directory)\n",
-        "",
+        "        os.fsync(directory)\n",
+        "        pass\n",
         "tests/users/test_user_file.py -k on_disk",
     ),
     Mutation(

@@ -8,6 +8,7 @@ __all__ = ["MUTATIONS"]
 
 ROWS = "tests/replication/test_settings_rows.py"
 TAKING = "tests/nodes/test_taking.py"
+SEALED = "tests/nodes/test_sealed_settings.py"
 NODES = "tests/nodes/test_settings.py"
 USERS = "tests/nodes/test_users_taken.py"
 
@@ -45,14 +46,14 @@ MUTATIONS = [
         "mailcore/nodes/settings_store.py",
         '    return f"{NAMES[kind]} of version {version}"\n',
         "    return NAMES[kind]\n",
-        TAKING,
+        SEALED,
     ),
     Mutation(
         "a version without a state counts as an empty one",
         "mailcore/nodes/settings_store.py",
         '        raise NotSealed(f"the database lacks',
         '        return EMPTY\n        raise NotSealed(f"the database lacks',
-        f"{TAKING} -k without_a_state",
+        f"{SEALED} -k without_a_state",
     ),
     Mutation(
         "a change counts for another state than it was checked with",
