@@ -68,8 +68,8 @@ def _newest(change: Changing, path: Path) -> UserTable:
     own = read_text(path)
     if own != newest.state.text and not change.is_ours(own):
         raise FaultError(
-            f"{path} was changed by hand, and differs from what all nodes have; waypost node settings --take users, or"
-            " --give users, decides; nothing was changed",
+            f"{path} was changed by hand, or the database was restored to an earlier time: it differs from what all nodes"
+            " have; waypost node settings --take users, or --give users, decides; nothing was changed",
             code=Code.CONFLICT,
         )
     found = table_of(newest.state.text, path)

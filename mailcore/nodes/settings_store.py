@@ -155,11 +155,17 @@ class Change:
     def is_ours(self, text: str) -> bool:
         """Returns whether all nodes had this text, so that it is not a hand edit. Raises StoreError, OSError.
 
-        The states of large users are few, so what this node has taken over itself is known without them.
+        The database may have forgotten the version that this node has: the states of large users are few. Then what this node
+        has written down of its file counts. While it has it, that does not: after a restore the same number is another state.
         """
-        return self._mark(text) in self._store.notes().files.get(self._kind, []) or any(
-            each.text == text for each in self.taken_states()
-        )
+        notes = self._store.notes()
+        noted = notes.versions.get(self._kind, 0)
+        if self.version < noted:  # the database was restored to an earlier time
+            return False
+        is_marked = self._mark(text) in notes.files.get(self._kind, [])
+        if is_marked and not rows.has_state(self.connection, self._kind, noted):
+            return True
+        return any(each.text == text for each in self.taken_states())
 
     def _mark(self, text: str) -> str:
         return self.seal.mark(text.encode(errors="surrogateescape"))

@@ -45,6 +45,7 @@ __all__ = [
     "StateRow",
     "add_kept",
     "ask_head",
+    "has_state",
     "is_written",
     "note_taken",
     "old_kept",
@@ -153,8 +154,17 @@ def is_written(
 ) -> bool:
     """Returns whether a change was made, behind a write of our own: if not, it will not be made any more."""
     ask_head(connection, kind, bounds)
-    rows = connection.execute(SETTINGS_CHANGE, [kind, seen.version + len(states)], bounds.timeout_s).rows
-    return bool(rows) and as_text(rows[0][0]) == states[-1][0]
+    return _change_of(connection, kind, seen.version + len(states)) == states[-1][0]
+
+
+def has_state(connection: Connection, kind: str, version: int) -> bool:
+    """Returns whether the database still has a version."""
+    return _change_of(connection, kind, version) is not None
+
+
+def _change_of(connection: Connection, kind: str, version: int) -> str | None:
+    rows = connection.execute(SETTINGS_CHANGE, [kind, version], _TIMEOUT_S).rows
+    return as_text(rows[0][0]) if rows else None
 
 
 def note_taken(connection: Connection, taken: NodeTaken) -> None:

@@ -111,4 +111,11 @@ MUTATIONS = [
         "if mark is None else [*notes.files.get(kind, []), mark]",
         f"{USERS} -k put_back_by_hand",
     ),
+    Mutation(
+        "users are replaced by those of a database that was restored",
+        "mailcore/nodes/settings_store.py",
+        "not rows.has_state(self.connection, self._kind, noted)",
+        "noted",
+        f"{USERS} -k restored_to_an_earlier",
+    ),
 ]

@@ -303,7 +303,9 @@ def test_law_settings_users_that_were_edited_by_hand_are_not_overwritten(made: M
     add(a, "bert")
     (status,) = looked(b)
     assert (status.version, names(b)) == (2, ["anna", "hand"])
-    with pytest.raises(FaultError, match=r"was changed by hand.*--take users, or --give users, decides; nothing was"):
+    with pytest.raises(
+        FaultError, match=r"was changed by hand, or.*--take users, or --give users, decides; nothing was"
+    ):
         add(b, "carl")
     assert [(each.node, each.kind) for each in read_taken(a.connection) if each.trouble] == [("b", USERS)]
     decide(b.settings, USERS, Decision(TAKE, "dora", "it was a trial"))
@@ -355,7 +357,12 @@ def test_law_settings_a_file_that_was_removed_by_hand_does_not_come_back_unasked
     assert names(b) == ["anna"]
 
 
-def test_law_settings_an_older_state_that_was_put_back_by_hand_is_a_hand_edit(made: Made) -> None:
+@pytest.mark.parametrize("states_max", [1, 100])
+def test_law_settings_an_older_state_that_was_put_back_by_hand_is_a_hand_edit(
+    made: Made, monkeypatch: pytest.MonkeyPatch, states_max: int
+) -> None:
+    """Also where the database has forgotten the state that this node had taken over."""
+    monkeypatch.setitem(settings_store._BOUNDS, USERS, settings_store.USERS_BOUNDS._replace(states_max=states_max))
     a, b = both(made)
     add(a, "anna")
     looked(b)
@@ -363,10 +370,35 @@ def test_law_settings_an_older_state_that_was_put_back_by_hand_is_a_hand_edit(ma
     remove(a, "anna")
     looked(b)
     b.settings.users_file.write_text(before)
+    add(a, "carl")
     (status,) = looked(b)
     assert "was changed by hand" in status.trouble, "a user who was removed would be there again"
     with pytest.raises(FaultError, match="was changed by hand"):
         add(b, "bert")
+
+
+def test_law_settings_users_are_not_lost_when_the_database_is_restored_to_an_earlier_time(
+    made: Made, cluster: Cluster
+) -> None:
+    a, b = both(made)
+    add(a, "anna")
+    looked(b)
+    add(a, "bert")
+    cluster.primary.sql("delete from waypost.settings_state where kind = 'users' and version = 3")
+    cluster.primary.sql("update waypost.settings set version = 2 where kind = 'users'")
+    (status,) = looked(a)
+    assert "restored to an earlier time" in status.trouble, status.trouble
+    with pytest.raises(FaultError, match="restored to an earlier time"):
+        add(a, "carl")
+    add(b, "dora")
+    (status,) = looked(a)
+    assert "differs from version 3" in status.trouble, "another version 3 than this node has taken over"
+    with pytest.raises(FaultError, match="nothing was changed"):
+        add(a, "carl")
+    assert names(a) == ["anna", "bert"]
+    a.give(USERS)
+    assert looked(a, b) == [KindStatus(version=4, newest=4)] * 2
+    assert names(b) == ["anna", "bert"]
 
 
 def test_law_settings_a_node_that_joins_with_users_of_its_own_keeps_them_until_a_person_decides(made: Made) -> None:
