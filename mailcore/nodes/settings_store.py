@@ -264,7 +264,8 @@ class SettingsStore:
         status = status_in(self.settings.node_run_directory)
         known = status.kinds.get(kind) if status is not None else None
         return (known.trouble if known is not None else "") or (
-            f"this node has not taken over the {NAMES[kind]} of all nodes yet, which it does while Waypost runs; try again in a few seconds"
+            f"this node has not taken over the {NAMES[kind]} of all nodes yet, which it does while Waypost runs; try again in"
+            " a few seconds"
         )
 
     def seal(self) -> Seal:
