@@ -21,7 +21,16 @@ from mailcore.config.settings import Settings
 from mailcore.config.shared_settings import USERS, ChangedMeanwhile, Changing, Shared
 from mailcore.faults import Code, FaultError
 from mailcore.users.user import User
-from mailcore.users.user_file import UserTable, changing, locked, read_text, replace_file, table_of, text_of
+from mailcore.users.user_file import (
+    UserFileError,
+    UserTable,
+    changing,
+    locked,
+    read_text,
+    replace_file,
+    table_of,
+    text_of,
+)
 
 __all__ = ["change_users"]
 
@@ -45,7 +54,8 @@ def change_users(settings: Settings, shared: Shared | None, edit: Edit[T], who: 
     state = State("", 0.0, who, why, [], "", node=settings.nodes.node or socket.gethostname())
     for _ in range(TRIES):
         with shared.changing(USERS) as change, locked(path):
-            found = _newest(change, path)
+            own = read_text(path)
+            found = _newest(change, path, own)
             result = edit(found.users)
             state.at, state.text = time.time(), text_of(found.users, found.salt_key)
             if state.text == change.newest.state.text:
@@ -54,18 +64,20 @@ def change_users(settings: Settings, shared: Shared | None, edit: Edit[T], who: 
                 written = change.write(state)
             except ChangedMeanwhile:
                 continue
-            with contextlib.suppress(OSError):  # the process that takes over what other nodes change does it
-                change.taking(written.text)
-                replace_file(path, written.text, like)
-                change.taken(written.version, written.text)
+            with contextlib.suppress(
+                OSError, UserFileError
+            ):  # the process that takes over what other nodes change does it
+                if read_text(path) == own:  # else it was edited at this moment
+                    change.taking(written.text)
+                    replace_file(path, written.text, like)
+                    change.taken(written.version, written.text)
             return result
     raise FaultError("other users are changed at this moment; nothing was changed", code=Code.BUSY)
 
 
-def _newest(change: Changing, path: Path) -> UserTable:
+def _newest(change: Changing, path: Path, own: str) -> UserTable:
     """Returns the users that all nodes have. Raises FaultError if this node has others, or cannot use them; OSError."""
     newest = change.newest
-    own = read_text(path)
     if own != newest.state.text and not change.is_ours(own):
         raise FaultError(
             f"{path} was changed by hand, or the database was restored to an earlier time: it differs from what all nodes"

@@ -321,6 +321,23 @@ def test_law_settings_users_that_were_edited_by_hand_are_not_overwritten(made: M
     assert names(a) == ["anna", "bert", "hand"]
 
 
+def test_law_settings_a_hand_edit_in_the_middle_of_a_change_is_not_overwritten(made: Made) -> None:
+    a, b = both(made)
+    add(a, "anna")
+    edited = text(a).replace("anna", "hand")
+
+    def edit(users: dict[str, User]) -> None:
+        a.settings.users_file.write_text(edited)
+        users["bert"] = user("bert")
+
+    change_users(a.settings, a.store, edit)
+    assert text(a) == edited
+    (of_a, of_b) = looked(a, b)
+    assert "was changed by hand, and differs from version 3" in of_a.trouble
+    assert (of_b, names(b)) == (KindStatus(version=3, newest=3), ["anna", "bert"])
+    assert text(a) == edited
+
+
 def test_law_settings_a_hand_edit_at_the_moment_of_taking_over_is_not_overwritten(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
