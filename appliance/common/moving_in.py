@@ -28,6 +28,7 @@ from appliance.api.models import ApiToken
 from appliance.audit.models import Entry
 from appliance.audit.record import record
 from appliance.common.node import own_node
+from mailcore.counted import counted
 
 __all__ = ["MovedIn", "NotMovedIn", "move_in"]
 
@@ -73,7 +74,11 @@ def move_in(path: Path) -> MovedIn:
         with transaction.atomic():
             moved = _take()
             record(
-                None, ACTION, str(path), who="manage.py move_in", words=f"{moved.users} users, {moved.tokens} tokens"
+                None,
+                ACTION,
+                str(path),
+                who="manage.py move_in",
+                words=f"{counted(moved.users, 'user')}, {counted(moved.tokens, 'token')}",
             )
         return moved
     finally:
