@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
@@ -169,6 +170,25 @@ async def test_a_node_that_is_down_is_told_later_and_changes_users_in_the_databa
     await both.b.start()
     await both.logs_in(both.b, BERT)
     await both.logs_in(both.b, ANNA, False)
+    await has_taken(both.b)
+
+
+async def test_users_are_changed_at_a_node_that_waits_as_a_spare(both: Submission) -> None:
+    """It has no control process; its home is new, and takes over what there is."""
+    await add(both.a, ANNA)
+    both.b.stop()
+    shutil.rmtree(both.b.home)
+    both.b.home.mkdir()
+    both.b.config.write_text(both.b.config.read_text().replace('shard = "b"', 'shard = "a"'))
+    token = await both.a.does("node", "add", "b")
+    await both.b.does("node", "join", stdin=f"{token}\n")
+    both.b.launch()
+    await eventually(lambda: names(both.b) == [ANNA], lambda: f"the users at the spare\n{both.b._tail()}")
+    await both.b.does("user", "add", BERT, "--password-stdin", stdin=f"{PASSWORD}\n")
+    await both.b.does("user", "remove", ANNA, "--yes")
+    assert names(both.b) == [BERT]
+    await both.logs_in(both.a, BERT)
+    await both.logs_in(both.a, ANNA, False)
     await has_taken(both.b)
 
 
