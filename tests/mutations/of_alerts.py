@@ -40,8 +40,8 @@ MUTATIONS = [
     Mutation(
         "an alert counts as sent before its notices are made",
         "appliance/alerts/book.py",
-        "        _make_notices(ended, now, settings, targets)\n        _checked(judgements, now)\n",
-        "        _checked(judgements, now)\n    if True:\n        _make_notices(ended, now, settings, targets)\n",
+        "        _make_notices(nodes, ended, now, settings, targets)\n        _checked(judgements, now)\n",
+        "        _checked(judgements, now)\n    if True:\n        _make_notices(nodes, ended, now, settings, targets)\n",
         KILLS,
     ),
     Mutation(
@@ -62,9 +62,9 @@ MUTATIONS = [
     Mutation(
         "an alert that comes again is acknowledged as the one before",
         "appliance/alerts/book.py",
-        "        alert = Alert(cause=cause.key, began_at=now, severity=str(cause.severity))",
+        "        alert = Alert(node=node, cause=cause.key, began_at=now, severity=str(cause.severity))",
         "        before = Alert.objects.filter(cause=cause.key).first()\n"
-        "        alert = Alert(cause=cause.key, began_at=now, severity=str(cause.severity),\n"
+        "        alert = Alert(node=node, cause=cause.key, began_at=now, severity=str(cause.severity),\n"
         "                      acknowledged_at=before and before.acknowledged_at)",
         BOOK,
     ),
