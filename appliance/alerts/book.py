@@ -28,7 +28,7 @@ from django.db.models.functions import Now
 from appliance.alerts import links
 from appliance.alerts.causes import Cause, Judgement, Severity
 from appliance.alerts.models import TEXT_MAX, Alert, Kind, Lead, Notice, RuleCheck, Silence, Watch, check_key
-from appliance.alerts.rules import OF_ALL_MAIL, WATCH_AWAY, for_s
+from appliance.alerts.rules import OF_ALL_MAIL, OF_ALL_PORTALS, WATCH_AWAY, for_s
 from appliance.common.node import ALL_NODES, own_node
 from mailcore.config.alerts import Alerts
 
@@ -61,7 +61,7 @@ def note(
     ``elapsed_s``: seconds of a monotonic clock since the rules were checked the last time; 0 at the first time.
     """
     with transaction.atomic():
-        leads = _take_lead(LEAD_S + 3 * settings.interval_s)
+        leads = _sees_mail(judgements) and _take_lead(LEAD_S + 3 * settings.interval_s)
         nodes = _nodes(leads=leads)
         unfinished = {
             (alert.node, alert.cause): alert for alert in Alert.objects.filter(ended_at__isnull=True, node__in=nodes)
@@ -77,6 +77,11 @@ def note(
         _make_notices(nodes, ended, now, settings, targets)
         _checked(judgements, now)
         Watch.objects.update(seen_at=now)
+
+
+def _sees_mail(judgements: Sequence[Judgement]) -> bool:
+    """Returns whether the core of this node answers. If it does not, another node must lead: this one knows nothing of mail."""
+    return not any(each.rule == "core_away" and (each.causes or each.unknown) for each in judgements)
 
 
 def own_nodes() -> tuple[str, ...]:
@@ -97,7 +102,8 @@ def _take_lead(for_s: float) -> bool:
 
 def _node_of(rule: str) -> str:
     """Returns which node a cause of a rule is about."""
-    return ALL_NODES if rule in OF_ALL_MAIL and django_settings.WAYPOST.nodes.listen else own_node()
+    of_all = OF_ALL_PORTALS | (OF_ALL_MAIL if django_settings.WAYPOST.nodes.listen else frozenset())
+    return ALL_NODES if own_node() and rule in of_all else own_node()
 
 
 def _seen(alert: Alert | None, node: str, cause: Cause, now: datetime, elapsed_s: float, settings: Alerts) -> None:

@@ -22,7 +22,7 @@ from mailcore.destination_state import DestinationState
 from mailcore.mail_state import MailState
 from mailcore.manager_answers import Destinations, Outcomes, Reply
 
-__all__ = ["ABOUT", "DATABASE", "NOT_CHECKED", "OF_ALL_MAIL", "WATCH_AWAY", "for_s", "judge"]
+__all__ = ["ABOUT", "DATABASE", "NOT_CHECKED", "OF_ALL_MAIL", "OF_ALL_PORTALS", "WATCH_AWAY", "for_s", "judge"]
 
 TLS_CODES = frozenset({"4.7.4", "4.7.5", "4.7.30"})  # of our deliverers: TLS that is demanded is not to be had
 DEAD = frozenset({DestinationState.DEAD, DestinationState.TRANSPORT_DEAD})
@@ -33,6 +33,9 @@ NOT_CHECKED, WATCH_AWAY, DATABASE = "not_checked", "watch_away", "database"
 OF_ALL_MAIL = frozenset(
     ("active_set_full", "destination_dead", "tls_failing", "queue_age", "queue_growth", "bounces", "balance")
 )
+
+# Rules about rows that the portals of all nodes have in common.
+OF_ALL_PORTALS = frozenset(("webhook",))
 
 # The meaning of each rule, on its page and in docs/alerts.md.
 ABOUT = {

@@ -159,6 +159,35 @@ def test_another_node_continues_when_the_one_with_the_lease_is_gone() -> None:
     assert Alert.objects.count() == 1
 
 
+def test_a_node_whose_core_is_away_leaves_the_alerts_of_all_to_another() -> None:
+    """It knows nothing of mail, and no rule about mail would be judged while it has the lease."""
+    a, b = Watching("a"), Watching("b")
+    away = found(cause("core_away"), rule="core_away")
+    a.check(found(rule="core_away"))
+    a.check(away, IT_IS_DEAD)
+    b.check(IT_IS_DEAD)
+    assert set(Alert.objects.values_list("node", "rule")) == {("a", "core_away")}, (
+        "its lease is in force for a minute more"
+    )
+    Lead.objects.update(until=timezone.now() - timedelta(seconds=1))
+    a.check(away, IT_IS_DEAD)
+    assert Lead.objects.get().until < timezone.now()
+    b.check(IT_IS_DEAD)
+    assert set(Alert.objects.values_list("node", "rule")) == {("a", "core_away"), (ALL_NODES, "destination_dead")}
+    assert Lead.objects.get().node == "b"
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_a_webhook_that_fails_is_one_alert_of_all_nodes(joined: bool) -> None:
+    """They have its row in common, and each watch sees that it fails."""
+    a, b = Watching("a", joined=joined), Watching("b", joined=joined)
+    for watch in (a, b, a, b):
+        watch.check(found(cause("webhook:1"), rule="webhook"))
+        watch.send()
+    assert [each.node for each in Alert.objects.all()] == [ALL_NODES]
+    assert a.sent + b.sent == ["opened webhook:1"]
+
+
 def test_nodes_that_show_their_own_mail_alone_have_their_own_alerts_about_it() -> None:
     for watch in (Watching("a", joined=False), Watching("b", joined=False)):
         watch.check(IT_IS_DEAD)
