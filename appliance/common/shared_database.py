@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection, connections, transaction
 from django.db.models import Model, QuerySet
@@ -31,6 +32,7 @@ __all__ = ["WEBHOOKS", "OtherKey", "check_key", "claim_rows", "key_fault", "one_
 LOCK = 0x7761_7970  # "wayp": an advisory lock of PostgreSQL
 WEBHOOKS = 0x7761_7977  # "wayw": another, of the process that sends events to webhooks for all nodes
 TURN_S = 1.0
+ABLE_S = 15.0  # a core may be started again within it
 # A machine that is gone without a word: the server ends its session after 10 + 3 * 5 seconds, and another has the turn.
 KEEPALIVE = "SET tcp_keepalives_idle = 10", "SET tcp_keepalives_interval = 5", "SET tcp_keepalives_count = 3"
 _log = logging.getLogger("waypost.portal")
@@ -58,34 +60,39 @@ def one_at_a_time() -> Iterator[None]:
             cursor.execute("RESET statement_timeout")
 
 
-def take_turn(lock: int) -> None:
-    """Waits until this process is the only one of all nodes that share the database; it ends when it is that no more.
+def take_turn(lock: int, is_able: Callable[[], bool]) -> None:
+    """Waits until this process is the only one of all nodes that share the database. It begins again, with its first line, when
+    it is that no more, or when it has not been able to work for ABLE_S, so that another node has the turn.
 
     The lock is of a session of its own, and ends with it. Without [nodes] there are no others.
     """
     if not own_node() or connection.vendor != "postgresql":
         return
     taken = threading.Event()
-    threading.Thread(target=_keep_turn, args=(lock, taken), daemon=True, name="turn").start()
+    threading.Thread(target=_keep_turn, args=(lock, is_able, taken), daemon=True, name="turn").start()
     taken.wait()
 
 
-def _keep_turn(lock: int, taken: threading.Event) -> None:
+def _keep_turn(lock: int, is_able: Callable[[], bool], taken: threading.Event) -> None:
     session = connections[DEFAULT_DB_ALIAS].copy()
     while not taken.is_set():
         try:
-            with session.cursor() as cursor:
-                for statement in KEEPALIVE:
-                    cursor.execute(statement)
-                cursor.execute("SELECT pg_try_advisory_lock(%s), pg_backend_pid()", [lock])
-                is_ours, backend = cursor.fetchone()
-            if is_ours:
-                taken.set()
+            if is_able():
+                with session.cursor() as cursor:
+                    for statement in KEEPALIVE:
+                        cursor.execute(statement)
+                    cursor.execute("SELECT pg_try_advisory_lock(%s), pg_backend_pid()", [lock])
+                    is_ours, backend = cursor.fetchone()
+                if is_ours:
+                    taken.set()
         except DatabaseError:
             session.close()
         time.sleep(TURN_S)
+    able_at = time.monotonic()
     try:
-        while True:
+        while time.monotonic() - able_at < ABLE_S:
+            if is_able():
+                able_at = time.monotonic()
             with session.cursor() as cursor:
                 cursor.execute("SELECT pg_backend_pid()")
                 (now,) = cursor.fetchone()
@@ -94,7 +101,8 @@ def _keep_turn(lock: int, taken: threading.Event) -> None:
             time.sleep(TURN_S)
     except DatabaseError as error:
         _log.warning("the session of the lock is gone: %s", error)
-    os._exit(1)  # another may have the turn by now, and this process is in the middle of something; it is started again
+    # Another may have the turn by now, and this process is in the middle of something.
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def schema_fault() -> str:

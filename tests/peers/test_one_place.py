@@ -326,7 +326,7 @@ async def test_law_rights_the_other_node_enforces_them_and_knows_by_itself_who_a
     held = await link.ask("hold", {"queue_ids": [queue_id]})
     assert held is not None
     assert held.error is None
-    for operation in ("settings", "users", "inject", "events", "log"):
+    for operation in ("settings", "users", "inject", "processes", "log"):
         refused = await link.ask(operation, {})
         assert refused is not None
         assert refused.error is not None

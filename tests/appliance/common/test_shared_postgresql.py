@@ -80,17 +80,19 @@ def test_what_holds_on_sqlite_holds_there(postgresql: str) -> None:
 
 
 TURN = """
-import sys, time
+import os, pathlib, time
 import django; django.setup()
 from appliance.common.shared_database import WEBHOOKS, take_turn
-take_turn(WEBHOOKS)
+home = pathlib.Path(os.environ["WAYPOST_CONFIG"]).parent
+take_turn(WEBHOOKS, lambda: not (home / "core-away").exists())
 print("turn", flush=True)
 time.sleep(600)
 """
 
 
 def test_one_process_of_all_nodes_has_the_turn_and_the_next_one_follows_it(postgresql: str, tmp_path: Path) -> None:
-    """It follows a process that is killed, and one whose session the database has ended: that one ends."""
+    """It follows a process that is killed, one whose session the database has ended, and one whose core is away; these
+    two wait again."""
     processes: dict[str, subprocess.Popen[str]] = {}
     said: dict[str, IO[str]] = {}
 
@@ -118,8 +120,12 @@ def test_one_process_of_all_nodes_has_the_turn_and_the_next_one_follows_it(postg
         with psycopg.connect(postgresql, autocommit=True) as connection:
             query = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
             assert connection.execute(query).fetchall() == [(True,)]
-        assert processes[other].wait(PATIENCE_S) == 1
-        assert has_turn("c") == "c"
+        last = has_turn("c", other)
+        rest = "c" if last == other else other
+        assert not select.select([said[rest]], [], [], 3 * TURN_S)[0], "both have it"
+        (tmp_path / last / "core-away").touch()
+        assert has_turn(rest) == rest
+        assert processes[last].poll() is None
     finally:
         for process in processes.values():
             process.kill()

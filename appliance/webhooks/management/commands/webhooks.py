@@ -11,9 +11,12 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 
 from appliance.common.beside import alone, end_with_parent
+from appliance.common.door import door_of
 from appliance.common.migrated import all_migrations_applied
 from appliance.common.shared_database import WEBHOOKS, key_fault, take_turn
 from appliance.webhooks.running import Runner
+from mailcore.control.client import ControlError
+from mailcore.control.protocol.state import Ping
 
 READY_S = 1.0
 
@@ -37,10 +40,18 @@ class Command(BaseCommand):
         try:
             while not _ready():
                 time.sleep(READY_S)
-            take_turn(WEBHOOKS)
+            take_turn(WEBHOOKS, _core_answers)
             Runner().run()
         finally:
             os.close(hold)
+
+
+def _core_answers() -> bool:
+    try:
+        door_of("webhooks").ask("ping", Ping)
+    except ControlError:
+        return False
+    return True
 
 
 def _ready() -> bool:
