@@ -81,7 +81,9 @@ def note(
 
 def _sees_mail(judgements: Sequence[Judgement]) -> bool:
     """Returns whether the core of this node answers. If it does not, another node must lead: this one knows nothing of mail."""
-    return not any(each.rule == "core_away" and (each.causes or each.unknown) for each in judgements)
+    looked_at = [each for each in judgements if each.rule in ("core_away", "active_set_full")]
+    # A spare is not away, and has no manager whose active set could be looked at.
+    return not any(each.unknown or (each.rule == "core_away" and each.causes) for each in looked_at)
 
 
 def own_nodes() -> tuple[str, ...]:

@@ -35,7 +35,7 @@ from appliance.reports.preferences import in_force, yesterday
 from appliance.reports.shard_events import event_places
 from appliance.webhooks.models import Webhook
 from mailcore.config.certificates import CertificateError, not_after
-from mailcore.control.client import ControlError, NotUnderstood
+from mailcore.control.client import ControlError, NotUnderstood, Waits
 from mailcore.control.protocol.messages import AgesPart
 from mailcore.control.protocol.state import Certificate, Certificates, Disks
 from mailcore.control.protocol.tuning import MailOutcomes, OutcomesPart
@@ -216,13 +216,17 @@ def _certificates(door: Door) -> Certificates | Unknown:
 def _state(door: Door) -> tuple[State | Unknown, str | Unknown]:
     """Returns the manager's state, and why the core is away ("" if it is not).
 
-    A core that is away has its own alert. An answer of another version, or a missing permission, does not say whether it is."""
+    A core that is away has its own alert, which a spare does not raise. An answer of another version, or a missing permission,
+    does not say whether it is away.
+    """
     try:
         return door.ask("state", State), ""
     except ControlError as error:
         if isinstance(error, NotUnderstood) or error.code is Code.FORBIDDEN:
             unknown = Unknown(str(error))
             return unknown, unknown
+        if isinstance(error, Waits) and error.is_in_order:
+            return Unknown(str(error), expected=True), ""
         return Unknown(f"the core does not answer: {error}", expected=True), str(error)
 
 

@@ -77,7 +77,7 @@ class CoreErrorsMiddleware:
             _log.error("%s: %s", request.path, exception)
             title, remedy = title_of(exception, request.method), ""
         elif isinstance(exception, Waits):
-            title, remedy = "This node waits for its shard", SPARE
+            title, remedy = "This node waits for its shard", SPARE if exception.is_in_order else LOOK
         elif isinstance(exception, NotRunning):
             title, remedy = "The core is not running", START
         elif isinstance(exception, Refused) and exception.code is Code.UNAVAILABLE:

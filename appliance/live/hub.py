@@ -66,7 +66,7 @@ from mailcore.control.protocol.state import Disks, Processes
 from mailcore.control.unanswered import answering, unanswered
 from mailcore.manager_answers import Destinations, Size, State
 
-__all__ = ["WAITS", "Hub", "Keeper", "TooManyReaders", "nothing_known"]
+__all__ = ["SPARE", "Hub", "Keeper", "TooManyReaders", "nothing_known"]
 
 TICK_S = 1.0
 IDLE_TICK_S = 10.0  # while no page is open: enough for one sample a minute
@@ -82,7 +82,7 @@ RATE_S = 60.0
 PACE_S = 10.0
 DESTINATION_LINES = ("queued", "window", "limit", "busy", "success", "failure")
 
-WAITS = "waits"  # words of a core whose shard is at another node, or is not there yet
+SPARE = "spare"  # words of a core whose shard is at another node, and that is in order
 
 _log = logging.getLogger("waypost.live")
 
@@ -408,7 +408,7 @@ def _pace(times: list[float | None], values: list[float | None]) -> list[float |
 
 def _words(error: ControlError | TimeoutError) -> tuple[str, str]:
     if isinstance(error, Waits):
-        return WAITS, visible(error)
+        return SPARE if error.is_in_order else "waits", visible(error)
     if isinstance(error, NotRunning):
         return "not running", "The core is not running."
     if isinstance(error, TimedOut | TimeoutError):

@@ -20,7 +20,7 @@ from django.utils.http import urlencode
 from appliance.alerts.models import Alert
 from appliance.alerts.open_alerts import OpenAlerts
 from appliance.common.templatetags.waypost import number
-from appliance.live.hub import WAITS
+from appliance.live.hub import SPARE
 from mailcore.counted import counted
 from mailcore.destination_state import DestinationState
 
@@ -78,7 +78,7 @@ def _of_core(snapshot: Mapping[str, Any], fault: str) -> Iterator[Need]:
             "core",
             core["notice"] or "The core does not answer",
             reverse("alerts:rule", args=["core_away"]),
-            urgent=core.get("words") != WAITS,
+            urgent=core.get("words") != SPARE,
             rule="core_away",
         )
         if len(gone) == len(snapshot["processes"]):  # the same cause

@@ -92,7 +92,7 @@ def _waiting(arguments: argparse.Namespace, error: Waits) -> int:
     is_current = seen is not None and abs(time.time() - seen.at) < CURRENT_S
     if arguments.json:
         print_json({"waits": str(error), "nodes": seen if is_current else None})
-        return DONE if is_current else NOT_DONE
+        return DONE if error.is_in_order else NOT_DONE
     rows: list[tuple[str, object]] = [("waypost", str(error))]
     if seen is not None and is_current:
         rows += [
@@ -105,7 +105,7 @@ def _waiting(arguments: argparse.Namespace, error: Waits) -> int:
         rows += [("nodes", trouble) for trouble in seen.troubles]
     for line in rows_to_lines(rows):
         say(line)
-    return DONE if is_current else NOT_DONE
+    return DONE if error.is_in_order else NOT_DONE
 
 
 def _problems(settings: Settings, processes: Processes) -> list[str]:

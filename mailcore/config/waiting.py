@@ -9,21 +9,43 @@ import contextlib
 import json
 import os
 from pathlib import Path
+from typing import NamedTuple
 
-__all__ = ["OWNER_WAITS", "waits_in"]
+__all__ = ["Waiting", "read_words", "waits_in", "write_waiting"]
 
-OWNER_WAITS = "owner.txt"  # in the run directory: why the owner step waits, in one line
+OWNER_WAITS = "owner.txt"  # in the run directory: why the owner step waits; a second line if the node is in order
+IN_ORDER = "in order"
 _OWN = Path("shards", "00")  # in the run directory of a node: that of its own shard
 
 
-def waits_in(run_directory: Path) -> str:
-    """Returns what the shard with this run directory, or that of this node, waits for; "" if it runs, or nothing does."""
+class Waiting(NamedTuple):
+    """Why a shard waits. ``is_in_order``: another node has it, or an operator wants it so; nothing is to be mended."""
+
+    words: str
+    is_in_order: bool
+
+
+def write_waiting(run_directory: Path, words: str, *, is_in_order: bool = False) -> None:
+    """Writes why the shard waits, for all who may ask the control socket. Raises OSError."""
+    path = run_directory / OWNER_WAITS
+    path.write_text(f"{words}\n{IN_ORDER}\n" if is_in_order else f"{words}\n", encoding="utf-8")
+    path.chmod(0o644)
+
+
+def read_words(run_directory: Path) -> str:
+    """Returns why the shard with this run directory waited last, in one line. Raises OSError."""
+    return (run_directory / OWNER_WAITS).read_text(encoding="utf-8").partition("\n")[0]
+
+
+def waits_in(run_directory: Path) -> Waiting | None:
+    """Returns why the shard with this run directory, or that of this node, waits; None if it runs, or nothing does."""
     for place in (run_directory, run_directory / _OWN):
         with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
             children = json.loads((place / "children.json").read_bytes())
             if "owner" in children and _lives(children["supervisor"]["pid"]):
-                return (place / OWNER_WAITS).read_text(encoding="utf-8").strip()
-    return ""
+                words, _, rest = (place / OWNER_WAITS).read_text(encoding="utf-8").partition("\n")
+                return Waiting(words, rest.strip() == IN_ORDER) if words else None
+    return None
 
 
 def _lives(pid: int) -> bool:

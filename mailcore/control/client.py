@@ -33,7 +33,6 @@ from mailcore.control.control_errors import (
     Refused,
     TimedOut,
     Waits,
-    waiting_words,
 )
 from mailcore.control.shard_clients import Several
 from mailcore.faults import Code
@@ -65,7 +64,7 @@ R = TypeVar("R", bound=msgspec.Struct)
 def no_connection(path: str, error: OSError) -> NotRunning:
     """Returns the error of a socket that cannot be connected to, with what to do about it."""
     if isinstance(error, FileNotFoundError | ConnectionRefusedError) and (why := waits_in(Path(path).parent)):
-        return Waits(waiting_words(why))
+        return Waits(why)
     if isinstance(error, FileNotFoundError):
         missing = f"Waypost is not running: no control socket at {path}"
         return NotRunning(f"{missing}. If it runs with another home, pass --config FILE.")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from mailcore.config.waiting import Waiting
 from mailcore.faults import Code, Fault, FaultError
 
-__all__ = ["ControlError", "NotRunning", "NotUnderstood", "Refused", "TimedOut", "Waits", "waiting_words"]
+__all__ = ["ControlError", "NotRunning", "NotUnderstood", "Refused", "TimedOut", "Waits"]
 
 
 class ControlError(FaultError):
@@ -22,10 +23,9 @@ class NotRunning(ControlError):
 class Waits(NotRunning):
     """Waypost runs on this node, and its shard is not there: the words say what it waits for, and where the shard is."""
 
-
-def waiting_words(why: str) -> str:
-    """Returns the words of ``Waits``."""
-    return f"This node waits: {why}."
+    def __init__(self, waiting: Waiting) -> None:
+        super().__init__(f"This node waits: {waiting.words}.")
+        self.is_in_order = waiting.is_in_order  # as a spare is
 
 
 class TimedOut(ControlError):

@@ -55,7 +55,7 @@ class Several(Generic[C]):
         if self._session is None:
             self._session = Session()
         is_here = any(each.is_here for each in self._shards)
-        waits = "" if is_here or self._directory is None else waits_in(self._directory)
+        waits = None if is_here or self._directory is None else waits_in(self._directory)
         return Taking(steps_of(self._shards, self._session, operation, arguments, waits))
 
     def client(self, shard: int, make: Callable[[str], C]) -> C:

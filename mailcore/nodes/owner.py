@@ -35,7 +35,7 @@ from collections.abc import Callable
 import msgspec
 
 from mailcore.config.settings import Settings
-from mailcore.config.waiting import OWNER_WAITS
+from mailcore.config.waiting import write_waiting
 from mailcore.counted import counted
 from mailcore.faults import Code, Fault, FaultError
 from mailcore.log.disk import Disk
@@ -120,6 +120,7 @@ class OwnerStep:
         self._clock = clock
         self._shard = shard_of(settings)
         self._node = node_of(settings)
+        self.is_in_order = False  # it waits because another node has the shard, or an operator wants it so
         self._is_adopted = bool(settings.shard)
         self._me = ""
         self._parameters: StoreParameters | None = None
@@ -138,6 +139,7 @@ class OwnerStep:
                 self._wait(f"shard {self._shard} cannot be kept here: {words}", FAILED_S)
 
     def _wait(self, why: str, seconds: float) -> None:
+        self.is_in_order = False
         self._say(why)
         self._sleep(seconds)
 
@@ -202,6 +204,7 @@ class OwnerStep:
         """
         watch = BeatWatch()
         while True:
+            self.is_in_order = False
             asked_at = self._clock()
             row = read_shard(connection, self._shard)
             if row is not None and row.owner == self._me and not row.is_released:
@@ -221,6 +224,7 @@ class OwnerStep:
             elif (state := node_state(connection, self._node)) != OPEN and not (
                 row is not None and comes_back(row, self._node, state) and watch.is_silent()
             ):
+                self.is_in_order = True
                 self._say(f"this node is {state}, and takes no shard; waypost node resume ends that")
             elif row is None:
                 return register(connection, self._shard, self._me)
@@ -250,6 +254,7 @@ class OwnerStep:
             return taken
         if row.state == "draining" and not row.wanted and not row.is_released and row.placed in ("", self._node):
             want(connection, row, self._node)
+        self.is_in_order = True
         self._say(f"shard {self._shard} belongs to {row.node}; this node is its spare")
         return None
 
@@ -342,21 +347,19 @@ def main(settings: Settings, _: int) -> None:
     """Runs until the shard is ours; the supervisor then starts the other processes."""
     log = MailLog(settings.log_directory)
 
-    def write(words: str) -> None:
-        with contextlib.suppress(OSError):  # for people, as control.sock
-            path = settings.run_directory / OWNER_WAITS
-            path.write_text(words, encoding="utf-8")
-            path.chmod(0o644)
-
-    write("looking at the database")
+    with contextlib.suppress(OSError):
+        write_waiting(settings.run_directory, "looking at the database")
 
     def tell(words: str) -> None:
-        write(words or "making the files of the shard")
+        with contextlib.suppress(OSError):  # for people
+            words_or_work = words or "making the files of the shard"
+            write_waiting(settings.run_directory, words_or_work, is_in_order=bool(words) and step.is_in_order)
         print(f"waypost: {words}" if words else "waypost: the shard is ours", file=sys.stderr, flush=True)
 
     began = time.monotonic()
     try:
-        row = OwnerStep(settings, lost=os.environ.pop(LOST, ""), say=_Saying(log, tell)).run()
+        step = OwnerStep(settings, lost=os.environ.pop(LOST, ""), say=_Saying(log, tell))
+        row = step.run()
     except Gone:
         sys.exit(SHARD_GONE)
     log.shard_owned(row.name, row.epoch, time.monotonic() - began)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from mailcore.config.waiting import OWNER_WAITS
+from mailcore.config.waiting import read_words
 
 __all__ = ["TAKEN", "TakenOver", "forget_taken", "number_lent", "read_taken", "shard_waits", "write_taken"]
 
@@ -55,7 +55,7 @@ def shard_waits(run_directory: Path) -> str:
     with contextlib.suppress(OSError, ValueError):
         children = json.loads((run_directory / "children.json").read_text())
         if "owner" in children:
-            return (run_directory / OWNER_WAITS).read_text(encoding="utf-8")
+            return read_words(run_directory)
     return ""
 
 

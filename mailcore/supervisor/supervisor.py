@@ -26,7 +26,7 @@ from typing import Any
 from mailcore.config.known_shards import forget_known, name_of
 from mailcore.config.settings import Settings
 from mailcore.config.values import listen_address
-from mailcore.config.waiting import OWNER_WAITS
+from mailcore.config.waiting import read_words
 from mailcore.counted import counted
 from mailcore.log.disk import Disk, is_full
 from mailcore.maillog.maillog import MailLog
@@ -267,7 +267,7 @@ class Supervisor:
                     with contextlib.suppress(Exception):  # _start says it
                         prepare_role(self.roles[name])
             with contextlib.suppress(OSError):
-                self.service.status((self.settings.run_directory / OWNER_WAITS).read_text(encoding="utf-8"))
+                self.service.status(read_words(self.settings.run_directory))
             self.service.alive()
             signal.sigtimedwait({signal.SIGCHLD}, LOOK_S)
             if owner.process is not None and (status := owner.process.poll()) is not None:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from mailcore.config.known_shards import UNKNOWN, KnownShard
-from mailcore.control.control_errors import ControlError, NotRunning, Refused, Waits, waiting_words
+from mailcore.config.waiting import Waiting
+from mailcore.control.control_errors import ControlError, NotRunning, Refused, Waits
 from mailcore.control.several.step import Step
 from mailcore.faults import Code, Fault
 from mailcore.queue.queue_id import shard_of
@@ -87,7 +88,7 @@ class Question:
     operation: str
     arguments: dict[str, Any]
     session: Session
-    waits: str = ""  # the reason why the shard of this home is not here, if it waits
+    waits: Waiting | None = None  # the reason why the shard of this home is not here, if it waits
 
     @property
     def numbers(self) -> list[int]:
@@ -98,8 +99,8 @@ class Question:
     def here(self) -> list[int]:
         """Returns the numbers of the shards that run on this node. Raises Refused, Waits if none does."""
         found = [each.number for each in self.shards if each.is_here]
-        if not found and self.waits:
-            raise Waits(waiting_words(self.waits))
+        if not found and self.waits is not None:
+            raise Waits(self.waits)
         if not found:
             raise Refused("no shard is at this node now, and none of its processes can be asked", code=Code.UNAVAILABLE)
         return found

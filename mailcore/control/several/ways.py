@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mailcore.config.known_shards import KnownShard
+from mailcore.config.waiting import Waiting
 from mailcore.control.several.changes import (
     begin_injection,
     change,
@@ -84,7 +85,11 @@ WAYS: dict[str, Way] = {
 
 
 def steps_of(
-    shards: Sequence[KnownShard], session: Session, operation: str, arguments: dict[str, Any], waits: str = ""
+    shards: Sequence[KnownShard],
+    session: Session,
+    operation: str,
+    arguments: dict[str, Any],
+    waits: Waiting | None = None,
 ) -> Steps:
     """Returns the steps of a question; of an operation that is not known those of the first shard, which says so."""
     return WAYS.get(operation, _of_the_node)(Question(shards, operation, dict(arguments), session, waits))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import replace
 from datetime import date, timedelta
@@ -26,6 +27,7 @@ from tests.answers import Exactly
 from tests.appliance.fake_core import FakeCore, Refusal
 from tests.appliance.live.answers import STARTED_AT, ages, answers, state
 from tests.appliance.reports.made import make_report
+from tests.config.test_waiting import written
 from tests.eventually import eventually_blocking
 
 pytestmark = pytest.mark.django_db
@@ -153,6 +155,21 @@ def test_more_destinations_than_an_answer_names(monkeypatch: pytest.MonkeyPatch)
     assert gather(destinations=named, size=size).queued_by_destination == {"smtp:a": 2, "smtp:b": 1}
     monkeypatch.setattr(gathering, "NAMES_MAX", 2)
     assert gather(destinations=named, size=size).queued_by_destination is None
+
+
+def test_a_spare_has_no_core_that_is_away_and_one_that_cannot_be_one_has(settings: Any) -> None:
+    """Before, the watch of a spare raised a critical alert for as long as it was one."""
+    run = Path(settings.CONTROL_SOCKET).parent
+    try:
+        for is_in_order in (True, False):
+            written(run, os.getpid(), "owner", is_in_order=is_in_order)
+            found = Gatherer().gather()
+            assert bool(found.core_away) is not is_in_order
+            assert isinstance(found.state, Unknown)
+            assert found.state.expected
+            assert "this node is its spare" in found.state.why
+    finally:
+        (run / "children.json").unlink()
 
 
 def test_without_the_database_the_growth_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:

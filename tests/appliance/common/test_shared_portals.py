@@ -177,6 +177,15 @@ def test_a_node_whose_core_is_away_leaves_the_alerts_of_all_to_another() -> None
     assert Lead.objects.get().node == "b"
 
 
+def test_a_spare_leaves_the_alerts_of_all_to_another() -> None:
+    spare, b = Watching("spare"), Watching("b")
+    unknown = found(rule="active_set_full", unknown="this node is a spare", expected=True)
+    spare.check(found(rule="core_away"), unknown, IT_IS_DEAD)
+    assert not Lead.objects.exists()
+    b.check(found(rule="core_away"), IT_IS_DEAD)
+    assert set(Alert.objects.values_list("node", "rule")) == {(ALL_NODES, "destination_dead")}
+
+
 @pytest.mark.parametrize("joined", [True, False])
 def test_a_webhook_that_fails_is_one_alert_of_all_nodes(joined: bool) -> None:
     """They have its row in common, and each watch sees that it fails."""

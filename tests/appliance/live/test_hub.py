@@ -208,7 +208,9 @@ async def test_a_spare_says_that_it_waits_and_where_its_shard_is() -> None:
     written(run, os.getpid(), "owner")
     try:
         async with listening(quick()) as hub:
-            snapshot = await until(hub, lambda told: told["core"]["words"] == "waits")
+            snapshot = await until(hub, lambda told: told["core"]["words"] == "spare")
+            written(run, os.getpid(), "owner", is_in_order=False)
+            await until(hub, lambda told: told["core"]["words"] == "waits")
     finally:
         (run / "children.json").unlink()
     assert snapshot["core"]["notice"] == "This node waits: shard north belongs to mx1; this node is its spare."

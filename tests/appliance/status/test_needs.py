@@ -38,9 +38,10 @@ def texts(
 
 def test_a_spare_is_in_order_and_says_what_it_is() -> None:
     notice = "This node waits: shard north belongs to mx1; this node is its spare."
-    core = {"running": False, "words": "waits", "notice": notice, "as_of": None}
-    (need,), _ = needs_of(snapshot(core=core), OpenAlerts((), 0, away=False), "", 0)
-    assert (need.text, need.urgent) == (notice, False)
+    for words, urgent in (("spare", False), ("waits", True)):
+        core = {"running": False, "words": words, "notice": notice, "as_of": None}
+        (need,), _ = needs_of(snapshot(core=core), OpenAlerts((), 0, away=False), "", 0)
+        assert (need.text, need.urgent) == (notice, urgent)
 
 
 def test_nothing_is_needed_where_nothing_is_wrong() -> None:
