@@ -11,6 +11,13 @@ TAKING_IN = "mailcore/nodes/taking_in.py"
 
 MUTATIONS = [
     Mutation(
+        "a shard is given up in an epoch that its disk may still use",
+        "mailcore/nodes/giving_up.py",
+        "    again = begin_again(connection, row)  # a statement of the command of that disk finds another epoch\n",
+        "    again: ShardRow | None = row\n",
+        f"{TESTS}/test_giving_up.py -k epochs",
+    ),
+    Mutation(
         "a queue that no database has is taken for a copy",
         OWNER,
         "            self._refuse_foreign()\n",

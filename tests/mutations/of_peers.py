@@ -14,6 +14,20 @@ SEVERAL = "tests/control/test_several.py"
 
 MUTATIONS = [
     Mutation(
+        "metrics are sums of the shards that answer",
+        "mailcore/metrics/families.py",
+        "    answers = _whole(answers)\n",
+        "",
+        "tests/metrics/test_metrics.py -k lacks_a_shard",
+    ),
+    Mutation(
+        "each question waits again for a shard that hangs",
+        "mailcore/control/async_client.py",
+        "                            self._silent.look(self._several.path_of(step.shard))\n",
+        "                            pass\n",
+        "tests/appliance/live/test_hub.py -k that_hangs",
+    ),
+    Mutation(
         "a client of another node may change what it may only look at there",
         "mailcore/control/access.py",
         "(access is Access.CHANGE and self.given.may_change)",
