@@ -102,7 +102,7 @@ def _keep_turn(lock: int, is_able: Callable[[], bool], taken: threading.Event) -
     except DatabaseError as error:
         _log.warning("the session of the lock is gone: %s", error)
     # Another may have the turn by now, and this process is in the middle of something.
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - itself
 
 
 def schema_fault() -> str:
