@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, NamedTuple
 
 from mailcore.control.operations import Answers
 from mailcore.control.protocol.events import EventBatch, EventsArguments
 from mailcore.control.session import Session
-from mailcore.control.shard_cursor import PREFIX, parts_in
+from mailcore.control.shard_cursor import PREFIX, Turn, parts_in, written_parts
 from mailcore.control.view import View
 from mailcore.faults import Code, FaultError
 from mailcore.lookup.browse import CursorError
@@ -27,6 +27,18 @@ class NoCursor(FaultError):
     """A text that is not a cursor of events."""
 
     default = Code.INVALID
+
+
+class _Others(NamedTuple):
+    """A cursor of several queues: the place in this one, its key, and all parts."""
+
+    own: str
+    key: str
+    parts: dict[str, str]
+
+    def text(self, cursor: str, *, alone: bool = False) -> str:
+        """Returns the cursor with another place in this queue."""
+        return written_parts(self.parts | {self.key: cursor}, Turn(self.key, alone))
 
 
 class EventAnswers:
@@ -47,7 +59,8 @@ class EventAnswers:
         )
         loop = asyncio.get_running_loop()
         until = loop.time() + arguments.wait_s
-        after, lost = self._own(arguments.after), list[str]()
+        others = self._others(arguments.after)
+        after, lost = arguments.after if others is None else others.own, list[str]()
         while True:
             stamp = self._feed.stamp()
             batch = await self._view.in_thread(self._read, after, chosen, arguments)
@@ -60,16 +73,24 @@ class EventAnswers:
                 continue
             while self._feed.stamp() == stamp and loop.time() < until:  # noqa: ASYNC110 - no process tells of it
                 await asyncio.sleep(min(LOOK_S, max(0.0, until - loop.time())))
-        yield EventBatch(events=batch.events, start=batch.start, cursor=batch.cursor, more=batch.more, lost=lost)
+        start, cursor = batch.start, batch.cursor
+        if others is not None:
+            start, cursor = others.text(start, alone=True), others.text(cursor)
+        yield EventBatch(events=batch.events, start=start, cursor=cursor, more=batch.more, lost=lost)
 
-    def _own(self, after: str) -> str:
-        """Returns this queue's part of a cursor that was answered while there were others beside it."""
+    def _others(self, after: str) -> _Others | None:
+        """Returns the parts of a cursor that was answered while there were other queues beside this one; None of another.
+
+        They are kept: the others may only not be known yet, as this node starts.
+        """
         if not after.startswith(PREFIX):
-            return after
+            return None
         try:
-            return self._feed.own_of(list(parts_in(after).values()))
+            parts = parts_in(after)
         except ValueError:
-            return after  # ``read`` refuses it
+            return None  # ``read`` refuses it
+        own = self._feed.own_of(list(parts.values()))
+        return _Others(own, next((key for key, each in parts.items() if each == own), "0"), parts)
 
     def _read(self, after: str, chosen: Chosen, arguments: EventsArguments) -> Batch:
         try:

@@ -330,6 +330,7 @@ class GrowingEvents:
         if shard in self.away:
             raise ControlError("away", code=Code.UNAVAILABLE)
         after = str(arguments["after"])
+        after = f"{len(self.events[shard])}:0" if after == "now" else after
         at, to = map(int, ["0", "0"] if after == "oldest" else after.split(":"))
         to = to if to > at else len(self.events[shard])
         end = min(to, at + min(arguments["limit"], self.looked))
@@ -427,6 +428,56 @@ def test_events_go_on_at_another_node_behind_what_was_read_also_when_a_shard_was
     assert found == [], "its node is gone"
     found, after = read(at(1, (1, 2), ()), after)
     assert found == ["2.3"], "adopted"
+
+
+@pytest.mark.parametrize("after", ["2:2", 'shards:{"0":"2:2","next":0}'])
+def test_a_cursor_of_this_node_alone_does_not_ask_for_the_past_of_others(after: str) -> None:
+    """After an upgrade, or when nodes become visible, others have event files of more than a year."""
+    feed = GrowingEvents(range(3), 10)
+    feed.grow(1, 3)
+    feed.grow(2, 3)
+    nodes = of_two(feed)
+    feed.away = {2}
+    batch = nodes.ask("events", after=after, limit=10)
+    assert [each["queue_id"] for each in batch["events"]] == ["1.2"]
+    assert '"n2":"now"' in batch["cursor"], "it does not answer, and begins when it does"
+    feed.away = set()
+    found = []
+    for _ in range(3):
+        feed.grow(2, 1)
+        batch = nodes.ask("events", after=batch["cursor"], limit=10)
+        found += [each["queue_id"] for each in batch["events"]]
+    assert found
+    assert found[0] >= "2.3"
+
+
+def test_a_shard_that_was_closed_is_named_once_and_holds_up_no_other() -> None:
+    feed = GrowingEvents(range(3), 10)
+    feed.grow(1, 1)
+    feed.grow(2, 1)
+    nodes = of_two(feed)
+    batch = nodes.ask("events", after="oldest", limit=10)
+    batch = nodes.ask("events", after=batch["cursor"], limit=10)
+    assert '"from":"n2"' in batch["start"]
+    del nodes.known[1]
+    words = "shard 2 is closed: events of it that were not read yet are not given any more"
+    with pytest.raises(Refused, match=words) as refused:
+        nodes.ask("events", after=batch["start"], limit=10)
+    assert refused.value.code is Code.CONFLICT, "a webhook takes another batch then"
+    feed.grow(1, 1)
+    batch = nodes.ask("events", after=batch["cursor"], limit=10)
+    assert ([each["queue_id"] for each in batch["events"]], batch["lost"]) == (["1.1"], [words])
+    assert nodes.ask("events", after=batch["cursor"], limit=10)["lost"] == []
+
+
+def of_two(feed: GrowingEvents) -> Shards:
+    """This node has the shard 1 of the database, as its own; 2 is at another."""
+    nodes = Shards(lambda shard, *rest: feed.answer(shard or 1, *rest))
+    nodes.known = [
+        KnownShard(0, Path("/run"), True, 1, "a", "a"),
+        KnownShard(2, Path("/run"), False, 2, "b", "b", is_here=False),
+    ]
+    return nodes
 
 
 def test_events_from_now_on_are_refused_while_it_is_not_known_where_now_is() -> None:

@@ -260,7 +260,7 @@ def events(question: Question) -> Steps:
                         "start": start,
                         "cursor": places.text(Turn(places.keys[following], alone=again)),
                         "more": more or len(places.at) > 1,  # the others were not asked behind this
-                        "lost": [f"{question.words_of(number)}: {words}" for words in batch["lost"]],
+                        "lost": [*places.closed, *(f"{question.words_of(number)}: {words}" for words in batch["lost"])],
                     }
                 )
                 return
@@ -268,7 +268,7 @@ def events(question: Question) -> Steps:
             raise first_of(away)
         if waited >= wait_s:
             here = places.text(Turn(places.keys[order[0]], alone=alone and more))
-            yield emitted({"events": [], "start": here, "cursor": here, "more": more, "lost": []})
+            yield emitted({"events": [], "start": here, "cursor": here, "more": more, "lost": places.closed})
             return
 
 
@@ -282,24 +282,37 @@ class _Places:
             why = "the shards of other nodes are not known yet, and what is now is not known there"
             raise Refused(f"{why}; ask again, or with --here", code=Code.UNAVAILABLE)
         self.keys = {shard.number: key_of(shard) for shard in sorted(shards)}
+        self.closed: list[str] = []  # words
         # A shard that is not known now keeps its place: its node may start, or another take it over.
         self._rest: dict[str, str] = {}
+        self._is_now = after == NOW
         if after.startswith(PREFIX):
-            _read_turn(after)
+            self._turn = _read_turn(after)
             self._rest = parts_in(after)
-            self.at = {shard.number: self._part(shard) for shard in sorted(shards)}
+            # A cursor of a time when this node told its own events alone does not ask for the past of the others.
+            is_of_all = any(key.startswith("n") for key in self._rest)
+            self.at = {shard.number: self._part(shard, is_of_all=is_of_all) for shard in sorted(shards)}
+            if len(shards) == len(question.shards) and any(shard.node for shard in shards):
+                self._forget_closed()
         else:  # of a queue that was alone: it is that of this node
+            self._turn = None
             own = next((shard.number for shard in sorted(shards) if shard.is_here), shards[0].number)
+            others = {shard.number: NOW if shard.in_ids >= 0 else OLDEST for shard in shards}
             to_all = after in (NOW, OLDEST)
-            self.at = {number: after if to_all or number == own else OLDEST for number in self.keys}
-        self._turn = _read_turn(after)
+            self.at = {number: after if to_all or number == own else others[number] for number in self.keys}
 
-    def _part(self, shard: KnownShard) -> str:
-        """Takes the cursor of a shard out of the rest. One that the cursor does not know began after it."""
+    def _part(self, shard: KnownShard, *, is_of_all: bool) -> str:
+        """Takes the cursor of a shard out of the rest. One that a cursor of all does not know began after it."""
         found = self._rest.pop(key_of(shard), "")
         if not found and shard.is_here:  # of a time before it had a number of the database
             found = self._rest.pop(str(shard.number), "")
-        return found or OLDEST
+        return found or (OLDEST if is_of_all or shard.in_ids < 0 else NOW)
+
+    def _forget_closed(self) -> None:
+        """Forgets the shards that no node has any more, as all that there are are known."""
+        for key in [each for each in self._rest if each.startswith("n")]:
+            del self._rest[key]
+            self.closed.append(f"shard {key[1:]} is closed: events of it that were not read yet are not given any more")
 
     def order(self) -> tuple[list[int], bool]:
         """Returns the shards in turn, and whether only the first is to be asked."""
@@ -308,7 +321,9 @@ class _Places:
         named = [number for number in numbers if turn and turn.key in (self.keys[number], str(number))]
         if turn is None or not named:
             if turn is not None and turn.alone and turn.key in self._rest:
-                raise Refused(f"the shard of this cursor, {turn.key}, is not known now", code=Code.UNAVAILABLE)
+                raise Refused(f"shard {turn.key.lstrip('n')} is not known now", code=Code.UNAVAILABLE)
+            if turn is not None and turn.alone and self.closed:
+                raise Refused(f"{self.closed[0]}; the same events cannot be given again", code=Code.CONFLICT)
             return numbers, False
         at = numbers.index(named[0])
         return ([named[0]], True) if turn.alone else (numbers[at:] + numbers[:at], False)
@@ -321,7 +336,7 @@ class _Places:
     def may_come_later(self, number: int, error: ControlError) -> bool:
         """Returns whether the others are read on after an error of a shard. Raises Refused where now is not known."""
         elsewhere = number in self._question.nodes
-        if self.at[number] == NOW:
+        if self._is_now:
             if elsewhere:
                 words = f"{self._question.words_of(number)} does not answer, and what is now is not known there"
                 raise Refused(f"{words}; ask again, or with --here: {error}", code=Code.UNAVAILABLE) from error
