@@ -46,7 +46,7 @@ MESSAGES_MAX = 1_000  # of one request, so that mail is not kept waiting
 TURN = 50  # changes after which other work has its turn
 BUSY_TRIES = 100  # how often a message whose pass is ending is looked at
 BUSY_S = 0.02  # between them; a spool file is synced in less
-DESTINATIONS_KEPT = 20  # of one message
+DESTINATIONS_KEPT = 10_000  # of one message
 DEAD_SHOWN = 20  # destinations in the answer to a retry
 ORDERS_MAX = 100  # records of changes that wait for deliveries in flight of one message
 
@@ -215,7 +215,8 @@ class Orders:
         order = Administrative("retry", queue_id, batch.who, batch.why, context.wall(), arguments)
         fitting: _Fitting | None = None
         change = Change(order, age_s=0.0, undo_time_s=0.0)
-        if arguments and (envelope.batches or not all(change.covers(each.number) for each in envelope.recipients)):
+        # All destinations are revived, also those of recipients that are not in the envelope itself.
+        if envelope.batches or (arguments and not all(change.covers(each.number) for each in envelope.recipients)):
             fitting = self._check_fits_at_rest(lane, record, envelope, [order])
         others = 0 if fitting is None else envelope.recipient_count - len(fitting.numbers)
         active = None
@@ -333,7 +334,7 @@ class _Fitting(NamedTuple):
 
 
 def _destinations(envelope: Envelope) -> frozenset[str]:
-    return frozenset({each.destination for each in envelope.recipients[:DESTINATIONS_KEPT] if each.destination})
+    return frozenset({each.destination for each in envelope.recipients if each.destination})
 
 
 def _fitting(

@@ -351,6 +351,25 @@ async def test_a_retry_tries_a_destination_that_is_dead(tmp_path: Path) -> None:
         await core.until_empty()
 
 
+async def test_a_retry_tries_all_destinations_of_a_message(tmp_path: Path) -> None:
+    async with (
+        Lab(["reject(1, 451):127.0.0.1:0", "dead_for(86400):127.0.0.1:0"]) as lab,
+        running(tmp_path, lab, LONG, routes={"two.example": route_to(lab, 1)}) as core,
+    ):
+        await core.ask("suspend", destination=route_to(lab, 1))
+        ids = [await core.send(f"r{number}@two.example") for number in range(20)]
+        ids.append(await core.send(*(f"a{number}@one.example" for number in range(60)), "last@two.example"))
+        await core.ask("resume", destination=route_to(lab, 1))
+        for queue_id in ids:
+            await core.until_in(queue_id, "retry.60")
+        assert await dead(core, route_to(lab, 1))
+        for hop in lab.hops:
+            await hop.set_behaviour("accept")
+        await core.order("retry", ids[-1])
+        await core.until_removed(ids[-1])
+        assert "last@two.example" in recipients_of(lab.messages)
+
+
 async def dead(core: RunningCore, destination: str) -> bool:
     states = (await core.ask("destinations"))["states"]
     return any(state == "dead" for state, _ in states.get(destination, ()))
