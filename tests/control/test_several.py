@@ -470,6 +470,24 @@ def test_a_shard_that_was_closed_is_named_once_and_holds_up_no_other() -> None:
     assert nodes.ask("events", after=batch["cursor"], limit=10)["lost"] == []
 
 
+def test_now_is_the_same_moment_for_all_shards() -> None:
+    feed = GrowingEvents(range(3), 10)
+    feed.grow(2, 2)
+
+    def answer(shard: int, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if arguments["wait_s"]:  # something happens while it waits
+            feed.grow(1, 1)
+            feed.grow(2, 1)
+        return feed.answer(shard or 1, operation, arguments)
+
+    nodes = of_two(feed)
+    nodes.answer = answer
+    first = nodes.ask("events", after="now", limit=10, wait_s=1.0)
+    second = nodes.ask("events", after=first["cursor"], limit=10)
+    assert [each["queue_id"] for each in first["events"]] == ["1.0"]
+    assert [each["queue_id"] for each in second["events"]] == ["2.2"], "it happened behind now"
+
+
 def of_two(feed: GrowingEvents) -> Shards:
     """This node has the shard 1 of the database, as its own; 2 is at another."""
     nodes = Shards(lambda shard, *rest: feed.answer(shard or 1, *rest))

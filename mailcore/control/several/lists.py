@@ -235,6 +235,14 @@ def events(question: Question) -> Steps:
     wait_s, waited = arguments.get("wait_s", 0.0), 0.0
     places = _Places(question, arguments.get("after", OLDEST))
     order, alone = places.order()
+    if places.is_now:  # for all of them, before one is waited for
+        for number in order:
+            try:
+                batch = yield from question.ask(number, {**arguments, "after": NOW, "wait_s": 0.0})
+            except ControlError as error:
+                places.refuse_now(number, error)
+                raise
+            places.at[number] = batch["start"]
     while True:
         away: dict[int, ControlError] = {}
         more = False
@@ -285,7 +293,7 @@ class _Places:
         self.closed: list[str] = []  # words
         # A shard that is not known now keeps its place: its node may start, or another take it over.
         self._rest: dict[str, str] = {}
-        self._is_now = after == NOW
+        self.is_now = after == NOW
         if after.startswith(PREFIX):
             self._turn = _read_turn(after)
             self._rest = parts_in(after)
@@ -333,16 +341,16 @@ class _Places:
         numbers = list(self.at)
         return numbers[(numbers.index(number) + 1) % len(numbers)]
 
+    def refuse_now(self, number: int, error: ControlError) -> None:
+        """Raises Refused if a shard at another node does not say where now is."""
+        if number in self._question.nodes:
+            words = f"{self._question.words_of(number)} does not answer, and what is now is not known there"
+            raise Refused(f"{words}; ask again, or with --here: {error}", code=Code.UNAVAILABLE) from error
+
     def may_come_later(self, number: int, error: ControlError) -> bool:
-        """Returns whether the others are read on after an error of a shard. Raises Refused where now is not known."""
-        elsewhere = number in self._question.nodes
-        if self._is_now:
-            if elsewhere:
-                words = f"{self._question.words_of(number)} does not answer, and what is now is not known there"
-                raise Refused(f"{words}; ask again, or with --here: {error}", code=Code.UNAVAILABLE) from error
-            return False
+        """Returns whether the others are read on after an error of a shard."""
         # Another node may have a release that does not tell its events to others.
-        return error.code is Code.UNAVAILABLE or (elsewhere and error.code is Code.FORBIDDEN)
+        return error.code is Code.UNAVAILABLE or (number in self._question.nodes and error.code is Code.FORBIDDEN)
 
     def text(self, turn: Turn, other: Mapping[int, str] | None = None) -> str:
         """Returns the cursor; ``other``: places instead of those that were read."""
