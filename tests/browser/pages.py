@@ -157,9 +157,9 @@ attempt = AccessAttempt.objects.create(
 )
 now = timezone.now()
 Watch.objects.create(pid=1, started_at=now, seen_at=now)
-RuleCheck.objects.create(rule="disk", checked_at=now, tried_at=now, causes=2)
-RuleCheck.objects.create(rule="balance", tried_at=now, unknown="no answer to state in time")
-RuleCheck.objects.create(rule="queue_age", checked_at=now, tried_at=now)
+RuleCheck.objects.create(key="disk", checked_at=now, tried_at=now, causes=2)
+RuleCheck.objects.create(key="balance", tried_at=now, unknown="no answer to state in time")
+RuleCheck.objects.create(key="queue_age", checked_at=now, tried_at=now)
 seen = {"rule": "disk", "link": "/positions/", "began_at": now, "seen_at": now}
 alert = Alert.objects.create(
     cause="disk:space:queue", severity="critical", summary="The disk of queue, spool has 2 GB free; new mail is refused.",
