@@ -113,7 +113,14 @@ class Server:
         eventually_blocking(lambda: not any(Path(f"/proc/{pid}/status").exists() and _alive(pid) for pid in children))
         self.process = None
         self.stopped = []
+        self._free_shared_memory()
         (self.data / "postmaster.pid").unlink(missing_ok=True)
+
+    def _free_shared_memory(self) -> None:
+        """Removes the segment that a killed server leaves: the kernel has room for a few thousand, and then no server starts."""
+        with suppress(FileNotFoundError, IndexError):
+            segment = (self.data / "postmaster.pid").read_text().splitlines()[6].split()[1]
+            subprocess.run(["ipcrm", "-m", segment], check=False, stderr=subprocess.DEVNULL)
 
     def stop(self) -> None:
         _run(self.directory, programs() / "pg_ctl", "stop", "-D", self.data, "-m", "fast", "-w")
