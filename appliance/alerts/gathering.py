@@ -35,6 +35,7 @@ from appliance.reports.preferences import in_force, yesterday
 from appliance.reports.shard_events import event_places
 from appliance.webhooks.models import Webhook
 from mailcore.config.certificates import CertificateError, not_after
+from mailcore.config.waiting import waits_in
 from mailcore.control.client import ControlError, NotUnderstood, Waits
 from mailcore.control.protocol.messages import AgesPart
 from mailcore.control.protocol.state import Certificate, Certificates, Disks
@@ -216,11 +217,13 @@ def _certificates(door: Door) -> Certificates | Unknown:
 def _state(door: Door) -> tuple[State | Unknown, str | Unknown]:
     """Returns the manager's state, and why the core is away ("" if it is not).
 
-    A core that is away has its own alert, which a spare does not raise. An answer of another version, or a missing permission,
-    does not say whether it is away.
+    A core that is away has its own alert, which a spare does not raise. A node that waits and is not a spare raises it, though
+    other nodes may answer for theirs. An answer of another version, or a missing permission, does not say whether it is away.
     """
+    waiting = waits_in(Path(settings.CONTROL_SOCKET).parent)
+    why = waiting.sentence if waiting is not None and not waiting.is_in_order else ""
     try:
-        return door.ask("state", State), ""
+        return door.ask("state", State), why
     except ControlError as error:
         if isinstance(error, NotUnderstood) or error.code is Code.FORBIDDEN:
             unknown = Unknown(str(error))

@@ -6,7 +6,8 @@ once for all readers. ``hub.snapshot`` holds:
     at            wall clock; number: which snapshot this is since the portal's start
     core          running; words ("running", "no answer", …); notice (a sentence, "" while it runs); as_of and age_s of all that
                   follows (None, when nothing is known yet); pid, stalled, tuned_damage of the manager; unanswered: the
-                  shards that are not in any of it
+                  shards that are not in any of it; waits: why this node waits for its shard and is not a spare, though other
+                  nodes answer for theirs
     totals        recipients since the counts began (started_at; note says why then), over restarts of the manager: accepted,
                   delivered, deferred, bounced, expired, deleted, undeleted, lost, queued_at_start; queued (at the same moment)
     rates         accepted, delivered, deferred, bounced: recipients a minute, over the last minute
@@ -41,9 +42,11 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Hashable, Iterable
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
+from django.conf import settings
 
 from appliance.common.templatetags.waypost import visible
 from appliance.live.fragments import Channel, LivePage, LiveState
@@ -59,6 +62,7 @@ from appliance.live.snapshot import (
     shards_of,
     trouble_of,
 )
+from mailcore.config.waiting import waits_in
 from mailcore.control.async_client import AsyncControlClient
 from mailcore.control.client import ControlError, NotRunning, NotUnderstood, Refused, TimedOut, Waits
 from mailcore.control.protocol.messages import AgesPart
@@ -216,6 +220,9 @@ class Hub:
         else:
             self._heard(self._wall(), state, size, destinations)
             self._answer = destinations
+        waiting = await asyncio.to_thread(waits_in, Path(settings.CONTROL_SOCKET).parent)
+        why = visible(waiting.sentence) if waiting is not None and not waiting.is_in_order else ""
+        self.snapshot["core"] = self.snapshot["core"] | {"waits": why}  # another one: a thread may read that of before
         await self._publish()
         await self._keep()
 
@@ -431,6 +438,7 @@ def _down(words: str, notice: str, as_of: float | None, now: float) -> dict[str,
         "tuned_damage": "",
         "restored": "",
         "active_full": "",
+        "waits": "",
     }
 
 

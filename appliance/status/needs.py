@@ -83,6 +83,8 @@ def _of_core(snapshot: Mapping[str, Any], fault: str) -> Iterator[Need]:
         )
         if len(gone) == len(snapshot["processes"]):  # the same cause
             gone = []
+    elif core.get("waits"):
+        yield Need("core", core["waits"], reverse("alerts:rule", args=["core_away"]), rule="core_away")
     if fault:
         yield Need("fault", fault, reverse("queue:list"))
     for process in gone:

@@ -1,4 +1,7 @@
-"""``waypost status``: processes, queue size and deliveries in progress. Exit status 1 if the manager does not answer."""
+"""``waypost status``: processes, queue size and deliveries in progress.
+
+Exit status 1 if the manager does not answer, or if this node waits for its shard and is not the spare of another node.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from mailcore.config.rewriting import REGEXP
 from mailcore.config.route_files import FAULT_MEANS, route_faults
 from mailcore.config.settings import Settings
 from mailcore.config.shared_settings import MANAGED, TUNED, USERS, status_in
+from mailcore.config.waiting import waits_in
 from mailcore.control.client import Refused, Waits
 from mailcore.control.protocol.nodes import Nodes
 from mailcore.control.protocol.state import Certificate, Certificates, Disk, Disks, Processes
@@ -59,10 +63,16 @@ def _run(arguments: argparse.Namespace) -> int:
             size = control.ask("size", Size)
         except Refused as refused:
             error = refused.fault
+    problems = [] if remote else _problems(settings_of(arguments), processes)
+    # Its own shard may wait while it runs one that it has adopted.
+    waiting = None if remote else waits_in(settings_of(arguments).node_run_directory)
+    needs_person = waiting is not None and not waiting.is_in_order
+    if waiting is not None and needs_person:
+        problems.insert(0, plain(waiting.sentence))
     if arguments.json:
         print_json(
             {
-                "problems": None if remote else _problems(settings_of(arguments), processes),
+                "problems": None if remote else problems,
                 **msgspec.structs.asdict(processes),
                 "state": state,
                 "size": size,
@@ -76,24 +86,32 @@ def _run(arguments: argparse.Namespace) -> int:
         rows = [*_disks(disks), *_certificates(certificates)]
         for line in [*_lines(processes, state, size, error), *rows_to_lines([*_nodes(nodes), *rows])]:
             say(line)
-        for problem in () if remote else _problems(settings_of(arguments), processes):
+        for problem in problems:
             complain(problem)
         if remote:
             complain("problems of files and certificates are shown by waypost status on the host only")
-    return NOT_DONE if error else DONE
+    return NOT_DONE if error or needs_person else DONE
 
 
 def _waiting(arguments: argparse.Namespace, error: Waits) -> int:
-    """Prints what this node waits for, and where the shards are, as it has seen them. A spare is in order."""
+    """Prints what this node waits for, and where the shards are, as it has seen them. A spare alone is in order."""
+    problems = [] if error.is_in_order else [plain(str(error))]
     try:
         seen = read_seen(settings_of(arguments).node_run_directory)
     except (OSError, ValueError):
         seen = None
     is_current = seen is not None and abs(time.time() - seen.at) < CURRENT_S
     if arguments.json:
-        print_json({"waits": str(error), "nodes": seen if is_current else None})
+        print_json(
+            {
+                "problems": problems,
+                "waits": str(error),
+                "nodes": seen if is_current else None,
+                "error": error.fault if problems else None,
+            }
+        )
         return DONE if error.is_in_order else NOT_DONE
-    rows: list[tuple[str, object]] = [("waypost", str(error))]
+    rows: list[tuple[str, object]] = [] if problems else [("waypost", str(error))]
     if seen is not None and is_current:
         rows += [
             (
@@ -105,7 +123,9 @@ def _waiting(arguments: argparse.Namespace, error: Waits) -> int:
         rows += [("nodes", trouble) for trouble in seen.troubles]
     for line in rows_to_lines(rows):
         say(line)
-    return DONE if error.is_in_order else NOT_DONE
+    for problem in problems:
+        complain(problem)
+    return NOT_DONE if problems else DONE
 
 
 def _problems(settings: Settings, processes: Processes) -> list[str]:

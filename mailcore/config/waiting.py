@@ -19,10 +19,15 @@ _OWN = Path("shards", "00")  # in the run directory of a node: that of its own s
 
 
 class Waiting(NamedTuple):
-    """Why a shard waits. ``is_in_order``: another node has it, or an operator wants it so; nothing is to be mended."""
+    """Why a shard waits. ``is_in_order``: another node owns it, whose spare this one is; everything else needs a person."""
 
     words: str
     is_in_order: bool
+
+    @property
+    def sentence(self) -> str:
+        """Returns the reason as a sentence for people."""
+        return f"This node waits: {self.words.removesuffix('.')}."
 
 
 def write_waiting(run_directory: Path, words: str, *, is_in_order: bool = False) -> None:

@@ -24,7 +24,7 @@ class Waits(NotRunning):
     """Waypost runs on this node, and its shard is not there: the words say what it waits for, and where the shard is."""
 
     def __init__(self, waiting: Waiting) -> None:
-        super().__init__(f"This node waits: {waiting.words}.")
+        super().__init__(waiting.sentence)
         self.is_in_order = waiting.is_in_order  # as a spare is
 
 

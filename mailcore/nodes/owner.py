@@ -120,7 +120,7 @@ class OwnerStep:
         self._clock = clock
         self._shard = shard_of(settings)
         self._node = node_of(settings)
-        self.is_in_order = False  # it waits because another node has the shard, or an operator wants it so
+        self.is_in_order = False  # it waits because another node owns the shard; all else needs a person
         self._is_adopted = bool(settings.shard)
         self._me = ""
         self._parameters: StoreParameters | None = None
@@ -224,7 +224,7 @@ class OwnerStep:
             elif (state := node_state(connection, self._node)) != OPEN and not (
                 row is not None and comes_back(row, self._node, state) and watch.is_silent()
             ):
-                self.is_in_order = True
+                self.is_in_order = row is not None and self._is_elsewhere(row, watch)
                 self._say(f"this node is {state}, and takes no shard; waypost node resume ends that")
             elif row is None:
                 return register(connection, self._shard, self._me)
@@ -254,9 +254,13 @@ class OwnerStep:
             return taken
         if row.state == "draining" and not row.wanted and not row.is_released and row.placed in ("", self._node):
             want(connection, row, self._node)
-        self.is_in_order = True
+        self.is_in_order = self._is_elsewhere(row, watch)
         self._say(f"shard {self._shard} belongs to {row.node}; this node is its spare")
         return None
+
+    def _is_elsewhere(self, row: ShardRow, watch: BeatWatch) -> bool:
+        """Returns whether another node owns the shard, and its beat moves."""
+        return row.node != self._node and row.state != CLOSED and not row.is_released and not watch.is_silent()
 
     # -- the files
 
@@ -324,23 +328,29 @@ class OwnerStep:
 
 
 class _Saying:
-    """Logs why the step waits, the same reason once in SAID_S; writes each change for the supervisor."""
+    """Logs why the step waits, the same reason once in SAID_S; writes each change for the supervisor.
 
-    def __init__(self, log: MailLog, tell: Callable[[str], None]) -> None:
+    ``is_in_order``: what the step says of the reason; another answer is a change, too.
+    """
+
+    def __init__(self, log: MailLog, tell: Callable[[str], None], is_in_order: Callable[[], bool]) -> None:
         self._log = log
         self._tell = tell
+        self._is_in_order = is_in_order
         self._last = ""
+        self._was_in_order = False
         self._logged_at = -SAID_S
 
     def __call__(self, words: str) -> None:
         now = time.monotonic()
-        if words != self._last:
+        is_in_order = self._is_in_order()
+        if (words, is_in_order) != (self._last, self._was_in_order):
             self._tell(words)
         if words and (words != self._last or now - self._logged_at >= SAID_S):
             self._logged_at = now
             self._log.shard_waits(words)
             self._log.flush()
-        self._last = words
+        self._last, self._was_in_order = words, is_in_order
 
 
 def main(settings: Settings, _: int) -> None:
@@ -358,7 +368,7 @@ def main(settings: Settings, _: int) -> None:
 
     began = time.monotonic()
     try:
-        step = OwnerStep(settings, lost=os.environ.pop(LOST, ""), say=_Saying(log, tell))
+        step = OwnerStep(settings, lost=os.environ.pop(LOST, ""), say=_Saying(log, tell, lambda: step.is_in_order))
         row = step.run()
     except Gone:
         sys.exit(SHARD_GONE)

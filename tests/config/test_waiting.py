@@ -31,6 +31,11 @@ def test_it_says_what_it_waits_for_while_the_owner_step_runs(tmp_path: Path, bel
     assert waits_in(tmp_path) is None, "the shard is here"
 
 
+def test_a_sentence_has_one_full_stop() -> None:
+    for words in ("it is held", "it is held."):
+        assert Waiting(words, is_in_order=False).sentence == "This node waits: it is held."
+
+
 def test_a_waypost_that_was_killed_waits_for_nothing(tmp_path: Path) -> None:
     pid = os.fork()
     if not pid:

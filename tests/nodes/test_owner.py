@@ -14,8 +14,9 @@ import pytest
 from mailcore.config.load import load_text
 from mailcore.config.settings import Settings
 from mailcore.log.disk import Disk
+from mailcore.maillog import MailLog
 from mailcore.nodes.owned import read_owned
-from mailcore.nodes.owner import Gone, OwnerStep
+from mailcore.nodes.owner import Gone, OwnerStep, _Saying
 from mailcore.nodes.parameters import parameters_of
 from mailcore.nodes.writing import note_once
 from mailcore.queue.identity import new_identity, write_identity
@@ -301,6 +302,7 @@ def test_a_node_that_drains_takes_back_after_the_wait_what_it_has_handed_over_an
         with pytest.raises(Ends):
             step.run()
         assert is_handed_over(cluster)
+        assert not step.is_in_order, "no node has the shard"
         return
     row = step.run()
     assert (row.epoch, row.node, row.wanted, row.released, step.now >= 9) == (2, "a", "", 0, True)
@@ -336,6 +338,36 @@ def test_a_home_asks_for_its_shard_that_was_adopted_unless_a_person_has_placed_i
     with pytest.raises(Ends):
         Step(home(tmp_path, cluster, "a"), each=at_its_first_pause).run()
     assert cluster.primary.sql("select wanted from waypost.shard") == [("a" if asks else "",)]
+
+
+@pytest.mark.parametrize("state", ["open", "drained"])
+def test_a_node_is_in_order_while_another_one_lives_and_owns_its_shard_and_not_else(
+    cluster: Cluster, tmp_path: Path, state: str
+) -> None:
+    cluster.primary.sql(f"insert into waypost.node (name, state) values ('a', '{state}')")
+    shard = "insert into waypost.shard (name, number, epoch, owner, placed, state, released, wanted) values"
+    for number, owner, shard_state, released, is_in_order in (
+        (1, "b/x/y/z", "open", 0, True),
+        (2, "b/x/y/z", "closed", 0, False),
+        (3, "b/x/y/z", "held", 0, False),
+        (4, "b/x/y/z", "open", 1, False),
+    ):
+        if (state, shard_state) == ("drained", "held"):
+            continue
+        cluster.primary.sql(f"{shard} ('s{number}', {number}, 1, '{owner}', 'b', '{shard_state}', {released}, 'c')")
+        step = Step(home(tmp_path / str(number), cluster, "a", f"s{number}"), each=at_its_first_pause)
+        with pytest.raises(Ends):
+            step.run()
+        assert step.is_in_order is is_in_order, step.said
+
+
+def test_the_kind_of_a_reason_is_written_anew_when_it_alone_changes(tmp_path: Path) -> None:
+    told: list[str] = []
+    kinds = iter((True, True, False, False, True))
+    saying = _Saying(MailLog(tmp_path), told.append, lambda: next(kinds))
+    for _ in range(5):
+        saying("this node is drained")
+    assert len(told) == 3
 
 
 def test_a_node_that_is_drained_registers_and_takes_nothing(cluster: Cluster, tmp_path: Path) -> None:

@@ -172,6 +172,18 @@ def test_a_spare_has_no_core_that_is_away_and_one_that_cannot_be_one_has(setting
         (run / "children.json").unlink()
 
 
+def test_a_node_that_waits_and_is_no_spare_is_away_though_others_answer_for_theirs(settings: Any) -> None:
+    own = Path(settings.CONTROL_SOCKET).parent / "shards" / "00"
+    try:
+        for is_in_order in (True, False):
+            written(own, os.getpid(), "owner", is_in_order=is_in_order)
+            found = gather()
+            assert not isinstance(found.state, Unknown)
+            assert bool(found.core_away) is not is_in_order
+    finally:
+        (own / "children.json").unlink()
+
+
 def test_without_the_database_the_growth_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> Any:
         raise OperationalError("database is locked")

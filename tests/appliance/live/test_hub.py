@@ -217,6 +217,21 @@ async def test_a_spare_says_that_it_waits_and_where_its_shard_is() -> None:
     assert snapshot["processes"] == []
 
 
+async def test_a_node_that_waits_and_is_no_spare_says_so_though_another_shard_answers() -> None:
+    run = Path(settings.CONTROL_SOCKET).parent
+    try:
+        with FakeCore(answers()):
+            async with listening(quick()) as hub:
+                await until(hub, lambda told: told["core"]["running"] and not told["core"]["waits"])
+                written(run / "shards" / "00", os.getpid(), "owner", is_in_order=False)
+                snapshot = await until(hub, lambda told: bool(told["core"]["waits"]))
+                assert snapshot["core"]["running"]
+                written(run / "shards" / "00", os.getpid(), "owner", is_in_order=True)
+                await until(hub, lambda told: not told["core"]["waits"])
+    finally:
+        (run / "shards" / "00" / "children.json").unlink()
+
+
 async def test_a_manager_that_is_away_is_told_and_what_was_known_stays_with_its_age() -> None:
     with FakeCore(answers()) as core:
         async with listening(quick()) as hub:

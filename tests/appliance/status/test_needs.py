@@ -44,6 +44,12 @@ def test_a_spare_is_in_order_and_says_what_it_is() -> None:
         assert (need.text, need.urgent) == (notice, urgent)
 
 
+def test_a_node_that_waits_and_is_no_spare_is_urgent_though_other_nodes_answer() -> None:
+    core = {"running": True, "waits": "This node waits: the disk is full.", "notice": "", "as_of": None}
+    (need,), _ = needs_of(snapshot(core=core), OpenAlerts((), 0, away=False), "", 0)
+    assert (need.text, need.urgent, need.rule) == (core["waits"], True, "core_away")
+
+
 def test_nothing_is_needed_where_nothing_is_wrong() -> None:
     calm = snapshot(
         processes=[{"name": "receiver-0", "pid": 7, "restarts": 3}],
