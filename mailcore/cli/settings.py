@@ -101,7 +101,7 @@ def _said_whether_in_force(known: SettingsKnown) -> int:
     elif known.waiting:
         complain(f"not in force: {plain(', '.join(known.waiting))}; waypost reload brings the files into force")
     if known.nodes:
-        complain(f"not as all nodes: {plain(known.nodes)}")
+        complain(f"this node has other settings than the others, or may have: {plain(known.nodes)}")
     return DONE if known.in_force and not known.nodes else NOT_DONE
 
 

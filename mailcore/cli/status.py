@@ -153,8 +153,11 @@ def _problems(settings: Settings, processes: Processes) -> list[str]:
         except OSError:
             pass  # this user may not read it
     if settings.nodes.is_on and (status := status_in(settings.run_directory)) is not None:
-        problems += [f"settings of all nodes: {why}" for why in status.troubles((MANAGED, TUNED))]
-        problems += [f"users of all nodes: {why}" for why in status.troubles_of(USERS)]
+        of_settings = list(status.troubles(time.time(), (MANAGED, TUNED)))
+        problems += [f"settings of all nodes: {why}" for why in of_settings]
+        # A reason that holds for both is said once.
+        of_users = [why for why in status.troubles(time.time(), (USERS,)) if why not in of_settings]
+        problems += [f"users of all nodes: {why}" for why in of_users]
     return [plain(problem) for problem in [*problems, *_map_problems(settings)]]
 
 

@@ -16,11 +16,13 @@ import os
 import pwd
 import secrets
 import sys
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
 
+from mailcore.config.shared_settings import USERS, trouble_in
 from mailcore.control.changing_users import change_users
 from mailcore.control.client import NotRunning, Refused
 from mailcore.control.protocol.users import KnownUser, UserChanged, Users
@@ -312,8 +314,7 @@ def _list(arguments: argparse.Namespace) -> int:
     """Ends with NOT_DONE if a line of the file has a fault, or all nodes have other users; what is here is listed."""
     if (found := _asked(arguments, "users", Users, {})) is not None:
         users_of_core = [_of_core(each) for each in found.users]
-        if found.nodes:
-            complain(f"not as all nodes: {plain(found.nodes)}")
+        _complain_of_nodes(found.nodes)
         status = _print(arguments, users_of_core, found.faults, found.messages_per_hour, found.recipients_per_hour)
         return NOT_DONE if found.nodes else status
     settings = settings_of(arguments)
@@ -325,7 +326,15 @@ def _list(arguments: argparse.Namespace) -> int:
             raise UsageError(str(error)) from None
         users, faults = error.usable, str(error).splitlines()
     auth = settings.auth
-    return _print(arguments, list(users), faults, auth.messages_per_hour, auth.recipients_per_hour)
+    why = trouble_in(settings.node_run_directory, (USERS,), time.time()) if settings.nodes.is_on else ""
+    _complain_of_nodes(why)
+    status = _print(arguments, list(users), faults, auth.messages_per_hour, auth.recipients_per_hour)
+    return NOT_DONE if why else status
+
+
+def _complain_of_nodes(why: str) -> None:
+    if why:
+        complain(f"this node has other users than the others, or may have: {plain(why)}")
 
 
 def _of_core(user: KnownUser) -> User:

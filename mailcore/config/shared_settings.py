@@ -25,12 +25,13 @@ from mailcore.faults import Code, FaultError
 __all__ = [
     "KINDS", "MANAGED", "NAMES", "STATUS", "TUNED", "USERS", "WHY_OF_EACH_NODE", "ChangedMeanwhile", "Changing",
     "KindStatus", "Newest", "OpenShared", "Shared", "SharedStatus", "is_of_each_node", "none_shared", "of_each_node",
-    "status_in",
+    "status_in", "trouble_in",
 ]  # fmt: skip
 
 MANAGED, TUNED, USERS = "managed", "tuned", "users"
 KINDS = (MANAGED, TUNED, USERS)
 NAMES = {MANAGED: "managed settings", TUNED: "tuned settings", USERS: "users"}  # for people, and for what is sealed
+SILENT_S = 15.0  # the process that writes STATUS does it every two seconds
 STATUS = "settings-of-nodes.json"  # in the run directory of the node; without it settings are this node's alone
 _OF_EACH_NODE = (
     ("receiver", "listen"),
@@ -117,25 +118,36 @@ class KindStatus(msgspec.Struct):
     newest: int = 0
     trouble: str = ""
 
+    @property
+    def why_other(self) -> str:
+        """Returns why this node has something else than the database; "" if it has the same."""
+        if self.trouble or self.version == self.newest:
+            return self.trouble
+        return f"this node has version {self.version} of {self.newest}"
+
 
 class SharedStatus(msgspec.Struct):
-    """The file about the settings of all nodes. ``trouble``: why the database could not be asked."""
+    """The file about the settings of all nodes. ``trouble``: why the database could not be asked.
+
+    All who tell a person whether this node has what all have ask here, so that they say the same.
+    """
 
     at: float = 0.0
     trouble: str = ""
     kinds: dict[str, KindStatus] = {}
 
-    def troubles(self, kinds: Collection[str] = KINDS) -> Iterator[str]:
-        """Yields why this node has something else of these kinds than the database, or may have."""
-        if self.trouble:
-            yield self.trouble
-        yield from self.troubles_of(*kinds)
+    def silence(self, now: float) -> str:
+        """Returns that what this node has was not compared lately, so that all else here may be old; "" if it was."""
+        age_s = now - self.at
+        return f"nothing has looked at them for {age_s:.0f} s" if age_s > SILENT_S else ""
 
-    def troubles_of(self, *kinds: str) -> Iterator[str]:
-        """Yields why this node has something else of these kinds than the database."""
+    def troubles(self, now: float, kinds: Collection[str] = KINDS) -> Iterator[str]:
+        """Yields why this node has something else of these kinds than the database, or may have. ``now``: wall clock."""
+        if why := self.silence(now) or self.trouble:
+            yield why
         for kind in kinds:
-            if kind in self.kinds and self.kinds[kind].trouble:
-                yield self.kinds[kind].trouble
+            if kind in self.kinds and (why := self.kinds[kind].why_other):
+                yield why
 
 
 def status_in(run_directory: Path) -> SharedStatus | None:
@@ -143,6 +155,12 @@ def status_in(run_directory: Path) -> SharedStatus | None:
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         return msgspec.json.decode((run_directory / STATUS).read_bytes(), type=SharedStatus)
     return None
+
+
+def trouble_in(run_directory: Path, kinds: Collection[str], now: float) -> str:
+    """Returns why this node has something else of these kinds than the database, or may have; "" if it has the same."""
+    status = status_in(run_directory)
+    return "; ".join(status.troubles(now, kinds)) if status is not None else ""
 
 
 def is_of_each_node(key: Key) -> bool:

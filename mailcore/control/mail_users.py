@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ import msgspec
 from msgspec import UNSET
 
 from mailcore.config.settings import Settings
-from mailcore.config.shared_settings import USERS, Shared, status_in
+from mailcore.config.shared_settings import USERS, Shared, trouble_in
 from mailcore.control.changing_users import change_users
 from mailcore.control.operations import Answers
 from mailcore.control.protocol.operation import Arguments
@@ -92,8 +93,7 @@ class MailUsers:
         )
 
     def _trouble(self) -> str:
-        status = status_in(self._settings.node_run_directory) if self._shared is not None else None
-        return "; ".join(status.troubles((USERS,))) if status is not None else ""
+        return "" if self._shared is None else trouble_in(self._settings.node_run_directory, (USERS,), time.time())
 
     def _changed(self, session: Session, arguments: UserPutArguments) -> UserChanged:
         def put(users: dict[str, User]) -> User:

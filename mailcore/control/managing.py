@@ -52,7 +52,7 @@ from mailcore.config.shared_settings import (
     Shared,
     is_of_each_node,
     of_each_node,
-    status_in,
+    trouble_in,
 )
 from mailcore.config.tuned import Timed, Values
 from mailcore.config.tuned import read as read_tuned
@@ -349,8 +349,7 @@ class Managing:
                 change.taken(written.version)
 
     def _trouble(self) -> str:
-        status = status_in(self._settings.node_run_directory)
-        return "; ".join(status.troubles((MANAGED, TUNED))) if status is not None else ""
+        return trouble_in(self._settings.node_run_directory, (MANAGED, TUNED), time.time())
 
     def _put(self, path: Path, text: str) -> None:
         self._disk.write_whole(str(path), text.encode())

@@ -13,7 +13,6 @@ from mailcore.doctor.host import Host
 __all__ = ["look"]
 
 WHAT = "settings of all nodes"
-SILENT_S = 15.0  # it writes every two seconds
 
 
 def look(host: Host) -> Iterator[Finding]:
@@ -26,8 +25,8 @@ def look(host: Host) -> Iterator[Finding]:
             WHAT, "not shared: this node has not joined; values set live, managed settings and users are its own"
         )
         return
-    if host.wall() - status.at > SILENT_S:
-        yield not_known(WHAT, f"nothing has looked at them for {host.wall() - status.at:.0f} s", AFTER_PROCESSES)
+    if why := status.silence(host.wall()):
+        yield not_known(WHAT, why, AFTER_PROCESSES)
         return
     if status.trouble:
         yield warn(
@@ -39,7 +38,7 @@ def look(host: Host) -> Iterator[Finding]:
         what = f"{NAMES[kind]} of all nodes"
         if each.trouble:
             yield bad(what, each.trouble, "Run waypost node settings; docs/nodes.md says what to do.")
-        elif each.version != each.newest:
-            yield warn(what, f"this node has version {each.version} of {each.newest}", "Run it again in seconds.")
+        elif each.why_other:
+            yield warn(what, each.why_other, "Run it again in seconds.")
         else:
             yield good(what, f"version {each.version}, the newest")

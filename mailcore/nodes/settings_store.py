@@ -17,6 +17,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import msgspec
 
@@ -297,10 +298,15 @@ class SettingsStore:
             finally:
                 (change.connection if change is not None else connection).close()
 
+    @property
+    def lock_path(self) -> Path:
+        """Returns the file that a process of this node locks while it changes settings or users."""
+        return self._directory / LOCK
+
     @contextmanager
     def lock(self, wait_s: float = 0.0) -> Iterator[None]:
         """Keeps other processes of this node from changing these settings. Raises Busy, OSError."""
-        descriptor = os.open(self._directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(self.lock_path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             if os.geteuid() == 0:  # a command of root's: Waypost may run as another user
                 owner = self._directory.stat()

@@ -68,6 +68,7 @@ AGAIN_S = 1.0
 FAILED_S = 5.0  # after a failure, if nothing that was looked at has changed
 RELOAD_S = 10.0  # a reload that has not begun by then is asked for again: its signal was lost
 PUBLISH_S = 2.0  # those who ask see that this process lives
+BUSY_S = 5.0  # a change is made in less: only with a hundred thousand users it takes longer
 OWN_WHO = "waypost"
 FIRST_WHY = "the {} of the first node"
 DECIDE = "decide with waypost node settings --take or --give"
@@ -142,6 +143,7 @@ class Taking:
         self._settled: dict[str, object] = {}  # kind -> what was there when nothing was left to do
         self._looked: dict[str, object] = {}  # kind -> what was there at the last look
         self._failed: dict[str, _Failed] = {}
+        self._busy_since: dict[str, float] = {}  # kind -> when another process was first seen to change it
         self._unusable: tuple[object, str] | None = (
             None  # the version and keys that cannot come into force here, and why
         )
@@ -159,12 +161,18 @@ class Taking:
         newest = rows.read_heads(connection)
         for kind in KINDS:
             status = self._status.kinds[kind]
-            status.newest = newest.get(kind, 0)
+            version = newest.get(kind, 0)
             is_in = True
             try:
-                trouble = self._look_at(connection, kind, status.newest)
-            except Busy:
-                continue
+                trouble = self._look_at(connection, kind, version)
+                self._busy_since.pop(kind, None)
+            except Busy as busy:
+                if self._clock() < self._busy_since.setdefault(kind, self._clock()) + BUSY_S:
+                    continue  # that process may have written a version newer than this one has read
+                trouble = (
+                    f"version {version} can't be compared, nor taken over: {busy.fault.message}. If it stays so, end the"
+                    f" process that holds {self._store.lock_path}"
+                )
             except (_NotTaken, FaultError, OSError, ValueError, ConfigError) as error:
                 if isinstance(error, FaultError) and connection.closed:
                     raise
@@ -172,9 +180,11 @@ class Taking:
                 self._settled.pop(kind, None)
                 if kind not in self._failed and kind in self._looked:
                     self._failed[kind] = _Failed(self._looked[kind], self._clock() + FAILED_S, error)
+                self._busy_since.pop(kind, None)
                 is_in = not isinstance(error, _NotIn)
                 if not isinstance(error, StoreError):  # a decision that cannot be carried out is not tried again
                     forget_decision(self._settings, kind)
+            status.newest = version
             if trouble and trouble != status.trouble:
                 self._say(f"{NAMES[kind]} of all nodes: {trouble}")
             status.trouble = trouble

@@ -264,7 +264,7 @@ async def test_a_hand_edit_stays_and_is_shown_until_a_person_decides(nodes: Join
     with pytest.raises(ControlError, match="was changed by hand"):
         await manage(b, 44)
     _, out, err = await b.waypost("settings", "list")
-    assert "not as all nodes" in out + err
+    assert "this node has other settings than the others, or may have: " in out + err
     _, out, err = await b.waypost("status")
     assert "settings of all nodes: " in out + err
     _, out, err = await b.waypost("doctor")

@@ -477,6 +477,6 @@ def test_with_the_database_away_a_change_is_refused_and_nothing_is_done(made: Ma
     a.taking.away("no server answers")
     status = status_in(a.settings.run_directory)
     assert status is not None
-    assert list(status.troubles()) == ["the database of the nodes cannot be asked: no server answers"]
+    assert list(status.troubles(time.time())) == ["the database of the nodes cannot be asked: no server answers"]
     assert a.look().version == 1
     assert a.text == ""

@@ -232,7 +232,7 @@ async def test_a_hand_edit_of_the_users_stays_and_is_shown_until_a_person_decide
     assert "users of all nodes: " in out + err
     status, out, err = await both.b.waypost("user", "list")
     assert status == 1
-    assert "not as all nodes: " in out + err
+    assert "this node has other users than the others, or may have: " in out + err
     _, out, err = await both.b.waypost("doctor")
     assert "users of all nodes" in out + err
     await both.b.does("node", "settings", "--give", "users", "--why", "anna has left")

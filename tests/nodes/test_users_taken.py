@@ -5,18 +5,22 @@ Proves law: settings-once, law: users-replaced-atomically (docs/laws.md).
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from mailcore.config.shared_settings import USERS, KindStatus
+from mailcore.config.shared_settings import SILENT_S, USERS, KindStatus, SharedStatus
 from mailcore.control.changing_users import change_users
+from mailcore.control.mail_users import MailUsers
+from mailcore.control.view import View
 from mailcore.faults import Code, FaultError
-from mailcore.nodes import joining, settings_store
+from mailcore.nodes import joining, settings_store, taking
 from mailcore.nodes.decision import TAKE, Decision, decide
 from mailcore.nodes.settings_store import SettingsStore
 from mailcore.nodes.users_taken import UsersFile
@@ -521,3 +525,50 @@ def test_files_that_a_command_of_root_writes_belong_to_the_user_of_the_home(made
     add(a, "anna")
     for path in (home / "users.jsonl", home / "nodes" / "settings.json", home / "nodes" / "settings.lock"):
         assert path.stat().st_uid == 4711, path
+
+
+# -- what this node says while it has other users
+
+
+def told(home: Home) -> str:
+    """As the page, the API and the command hear it."""
+    return MailUsers(cast(View, None), home.settings, home.store)._known().nodes
+
+
+def test_a_process_that_holds_the_lock_keeps_users_here_and_this_is_said(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For instance a command that a person has stopped in the middle: a user removed elsewhere still logs in here."""
+    monkeypatch.setattr(taking, "BUSY_S", 0.0)
+    a, b = both(made)
+    add(a, "anna")
+    looked(b)
+    assert told(b) == ""
+    descriptor = os.open(b.store.lock_path, os.O_RDWR)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        remove(a, "anna")
+        (status,) = looked(b)
+        assert (status.version, status.newest, names(b)) == (2, 3, ["anna"])
+        assert "another change of settings or users is under way on this node" in told(b)
+        assert str(b.store.lock_path) in told(b)
+        (row,) = [each for each in read_taken(a.connection) if (each.node, each.kind) == ("b", USERS)]
+        assert (row.version, row.trouble) == (2, status.trouble)
+    finally:
+        os.close(descriptor)
+    assert looked(b) == [KindStatus(version=3, newest=3)]
+    assert told(b) == ""
+
+
+def test_a_change_that_takes_a_moment_is_no_trouble(made: Made) -> None:
+    a, b = both(made)
+    with b.store.lock():
+        add(a, "anna")
+        assert looked(b) == [KindStatus(version=1, newest=1)]
+
+
+def test_a_version_that_is_not_taken_over_and_a_process_that_does_not_look_are_said() -> None:
+    kinds = {USERS: KindStatus(version=3, newest=9)}
+    status = SharedStatus(at=1000.0, kinds=kinds)
+    assert list(status.troubles(1000.0, (USERS,))) == ["this node has version 3 of 9"]
+    assert next(status.troubles(1001.0 + SILENT_S)) == "nothing has looked at them for 16 s"
