@@ -69,13 +69,18 @@ class Offers:
         found = []
         for shard, refused in sorted(self._refused.items()):
             names = ", ".join(sorted(refused))
-            next_at = min((refused[each].again_at if each in refused else now for each in others), default=None)
-            wait_s = 0.0 if next_at is None else max(next_at - now, 0.0)
-            then = f"asked again in {round(wait_s)} s" if wait_s else "another node is asked"
-            if next_at is None:
-                then = "no other node lives and takes shards"
+            able = list(others)
+            wait_s = max(min((refused[each].again_at for each in able if each in refused), default=now) - now, 0.0)
+            if not able:
+                begins, then = "waits", "; no other node lives and takes shards"
+            elif not refused.keys() >= set(able):
+                begins, then = "asks another node", ""
+            elif wait_s:
+                begins, then = "waits", f"; asked again in {round(wait_s)} s"
+            else:
+                begins, then = "asks again", ""
             found.append(
-                f"the drain waits: {names} did not take shard {shard}, and waypost node state there says why; {then}"
+                f"the drain {begins}: {names} did not take shard {shard}, and waypost node state there says why{then}"
             )
         return found
 

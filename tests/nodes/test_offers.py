@@ -39,10 +39,12 @@ def test_it_says_who_did_not_take_a_shard_and_when_it_is_asked_again() -> None:
     assert not offers.has_refusals()
     refused(offers, 1, "b", 0.0)
     assert offers.has_refusals()
-    words = "the drain waits: b did not take shard x, and waypost node state there says why; "
+    why = "b did not take shard x, and waypost node state there says why"
+    words = f"the drain waits: {why}; "
     assert offers.troubles(10.0, ["b"]) == [f"{words}asked again in 60 s"]
     assert offers.troubles(40.0, ["b"]) == [f"{words}asked again in 30 s"]
-    assert offers.troubles(10.0, ["b", "c"]) == [f"{words}another node is asked"]
+    assert offers.troubles(10.0, ["b", "c"]) == [f"the drain asks another node: {why}"]
+    assert offers.troubles(80.0, ["b"]) == [f"the drain asks again: {why}"]
     assert offers.troubles(10.0, []) == [f"{words}no other node lives and takes shards"]
 
 
