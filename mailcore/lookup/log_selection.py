@@ -27,7 +27,7 @@ WARNINGS = frozenset(
         "maps_refused", "milter_failed", "positions_damaged", "probes_exceeded", "proxy_refused", "rate_exceeded",
         "recipient_store_damaged", "recipient_store_failed",
         "recipients_refused", "record_set_aside", "refusals_not_recorded", "reload_refused", "rewriting_failed",
-        "routes_refused", "session_failed", "shard_waits",
+        "routes_refused", "session_failed", "settings_not_taken", "shard_waits",
         "spans_rejected", "stopped_accepting", "sync_failed", "tls_counts_left_out", "tls_failed", "tls_report_failed",
         "tls_report_given_up", "tls_reports_stopped", "traces_failed", "traces_lost", "tuned_ignored",
         "users_refused",
@@ -40,7 +40,7 @@ INFOS = frozenset(
         "delay_warned", "delivery", "expired", "header_checked", "lines_lost", "maps_read",
         "milter_acted", "not_passed_on", "recipient_verified", "recipients_read", "recovered", "refused", "reload_began",
         "reload_ended", "removed",
-        "routes_read", "shard_owned", "started",
+        "routes_read", "settings_taken", "shard_owned", "started",
         "stress", "stress_ended", "success_reported", "swept", "tls_report_sent",
         "tuned", "tuned_ended", "users_read", "window_changed",
     }

@@ -32,6 +32,16 @@ class ProcessLines(Lines):
         self._warning("master", f"shard: {free(why)}")
         self._object("shard_waits", why=why)
 
+    def settings_taken(self, words: str) -> None:
+        """Logs a version of settings or users of all nodes that this node has taken over, or given."""
+        self._line("master", f"settings: {free(words)}")
+        self._object("settings_taken", words=words)
+
+    def settings_not_taken(self, why: str) -> None:
+        """Logs why this node has other settings or users than all nodes."""
+        self._warning("master", f"settings: {free(why)}")
+        self._object("settings_not_taken", why=why)
+
     def shard_owned(self, shard: str, epoch: int, seconds_taken: float) -> None:
         """Logs that a shard is ours and its files are here."""
         self._line("master", f"shard {word(shard)} is ours: epoch {int(epoch)}, after {seconds_taken:.1f} s")

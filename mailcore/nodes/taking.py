@@ -20,6 +20,7 @@ import time
 import tomllib
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -107,7 +108,7 @@ class Taking:
     """Looks at the settings of all nodes.
 
     ``faults`` returns why other settings cannot come into force in the place of those that are, on this host. ``say`` gets
-    lines for the log, ``reload`` asks the process of the node.
+    lines for the log about what was taken over, ``warn`` about what was not; ``reload`` asks the process of the node.
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class Taking:
         *,
         faults: Faults,
         say: Callable[[str], None],
+        warn: Callable[[str], None],
         reload: Callable[[], None],
         disk: Disk | None = None,
         wall: Callable[[], float] = time.time,
@@ -128,6 +130,7 @@ class Taking:
         self._kept = kept
         self._faults = faults
         self._say = say
+        self._warn = warn
         self._reload = reload
         self._disk = disk or Disk()
         self._wall = wall
@@ -186,7 +189,7 @@ class Taking:
                     forget_decision(self._settings, kind)
             status.newest = version
             if trouble and trouble != status.trouble:
-                self._say(f"{NAMES[kind]} of all nodes: {trouble}")
+                self._warn(f"{NAMES[kind]} of all nodes: {trouble}")
             status.trouble = trouble
             status.version = self._store.notes().versions.get(kind, 0)
             if is_in and (noted := msgspec.structs.replace(status, newest=0)) != self._noted.get(kind):
@@ -305,7 +308,7 @@ class Taking:
     def _compared(self, connection: Connection, change: Change, kind: str, decision: Decision | None) -> str:
         own = self._text(kind)
         if decision is not None and decision.what == GIVE and decision.version != change.version:
-            self._say(
+            self._warn(
                 f"{NAMES[kind]} of all nodes: what was decided for version {decision.version} is dropped, because there is"
                 f" version {change.version} by now; look at it, and decide again"
             )
@@ -330,8 +333,8 @@ class Taking:
                 if noted is not None and change.is_of_another_authority(noted):
                     return (
                         f"{self._path(kind)} differs from version {change.version}; version {noted}, which this node has taken"
-                        f" over, is of an authority before: waypost node settings --take {kind} takes version"
-                        f" {change.version} over, and --give would undo it"
+                        " over, was sealed by the authority before: waypost node begin --again has made another one since."
+                        f" waypost node settings --take {kind} takes version {change.version} over, and --give would undo it"
                     )
                 how = "was changed by hand" if noted is not None else "is this node's own"
                 return f"{self._path(kind)} {how}, and differs from version {change.version}; {DECIDE}"
@@ -512,8 +515,8 @@ def take_forever(settings: Settings, files: SettingsFiles, kept: KeptFiles, faul
     """Looks again and again, in a thread of its own. ``parent`` is the process of the node."""
     log = MailLog(settings.log_directory)
 
-    def say(words: str) -> None:
-        log.shard_waits(words)
+    def told(logs: Callable[[str], None], words: str) -> None:
+        logs(words)
         log.flush()
         with contextlib.suppress(OSError):
             os.write(2, f"waypost: {words}\n".encode())
@@ -522,7 +525,8 @@ def take_forever(settings: Settings, files: SettingsFiles, kept: KeptFiles, faul
         if os.getppid() == parent:
             os.kill(parent, RELOAD)
 
-    taking = Taking(settings, files, kept, faults=faults, say=say, reload=reload)
+    say, warn = partial(told, log.settings_taken), partial(told, log.settings_not_taken)
+    taking = Taking(settings, files, kept, faults=faults, say=say, warn=warn, reload=reload)
     connection: Connection | None = None
     while True:
         pause_s = LOOK_EVERY_S

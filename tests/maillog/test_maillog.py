@@ -167,6 +167,8 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
     log.start_refused("the spool directory /s is empty")
     log.shard_waits("shard north belongs to a; this node is its spare")
     log.shard_owned("north", 2, 9.04)
+    log.settings_taken("users of all nodes: version 3 is taken over (anna at node b)")
+    log.settings_not_taken("users of all nodes: users.jsonl was changed by hand")
     log.adopted("spool", "/s", "anna")
     log.routes_read(2, 1, 3)
     log.routes_refused(["/r:1: 'x' must have a route behind it"], in_use=True)
@@ -193,6 +195,8 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
     assert "waypost/trivial-rewrite: route_maps: 2 files in use, 1 route, 3 fallbacks" in found
     assert "waypost/master: warning: shard: shard north belongs to a; this node is its spare" in found
     assert "waypost/master: shard north is ours: epoch 2, after 9.0 s" in found
+    assert "waypost/master: settings: users of all nodes: version 3 is taken over (anna at node b)" in found
+    assert "waypost/master: warning: settings: users of all nodes: users.jsonl was changed by hand" in found
     then = "the routes read before stay in use"
     assert f"waypost/trivial-rewrite: warning: route_maps: /r:1: 'x' must have a route behind it; {then}" in found
     assert [each["event"] for each in objects(tmp_path)] == [
@@ -201,7 +205,8 @@ def test_every_event_has_its_line_and_its_object(log: MailLog, tmp_path: Path) -
         "window_changed", "started", "recovered", "child_ended", "record_set_aside", "positions_damaged",
         "sync_failed", "disk_full",
         "stopped_accepting", "accepting_again", "accepting_paused", "stress", "stress_ended", "lane_lags",
-        "refusals_not_recorded", "session_failed", "failed", "start_refused", "shard_waits", "shard_owned", "adopted",
+        "refusals_not_recorded", "session_failed", "failed", "start_refused", "shard_waits", "shard_owned",
+        "settings_taken", "settings_not_taken", "adopted",
         "routes_read", "routes_refused",
     ]  # fmt: skip
 

@@ -43,6 +43,7 @@ class Home:
     settings: Settings
     connection: Connection
     lines: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     reloads: int = 0
     taking: Taking = field(init=False)
 
@@ -58,7 +59,14 @@ class Home:
 
         kept = KeptStore(self.settings.home)
         self.taking = Taking(
-            self.settings, FILES, kept, faults=faults_here, say=self.lines.append, reload=reload, disk=disk
+            self.settings,
+            FILES,
+            kept,
+            faults=faults_here,
+            say=self.lines.append,
+            warn=self.warnings.append,
+            reload=reload,
+            disk=disk,
         )
 
     def look(self) -> KindStatus:

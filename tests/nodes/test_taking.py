@@ -145,8 +145,8 @@ def test_a_reload_that_does_not_begin_is_asked_for_again(made: Made) -> None:
             store_settings(load(a.config), a.settings.run_directory / SETTINGS_NAME)
 
     a.taking = Taking(
-        a.settings, FILES, KeptStore(a.settings.home), faults=faults_here, say=a.lines.append, reload=reload,
-        clock=lambda: now,
+        a.settings, FILES, KeptStore(a.settings.home), faults=faults_here, say=a.lines.append, warn=a.warnings.append,
+        reload=reload, clock=lambda: now,
     )  # fmt: skip
     a.change(LIMIT.format(33))
     troubles = []
@@ -356,7 +356,7 @@ def test_law_settings_what_a_node_that_is_down_gives_undoes_nothing_that_others_
         a.change(text, kind)
     b.begin()
     assert "--take or --give" in b.look_at(kind).trouble
-    assert any("is dropped, because there is version 3 by now" in line for line in b.lines), b.lines
+    assert any("is dropped, because there is version 3 by now" in line for line in b.warnings), b.warnings
     assert decisions(b.settings) == {}
     assert a.look_at(kind) == KindStatus(version=3, newest=3)
     assert (a.settings.home / path.name).read_text().endswith(texts[1])

@@ -464,6 +464,7 @@ def test_users_behind_another_authority_do_not_win(made: Made) -> None:
     joining.join(b.settings, joining.add(a.settings, "b", 5))
     (status,) = looked(b)
     assert "--take users takes version 3 over, and --give would undo it" in status.trouble, status.trouble
+    assert "waypost node begin --again has made another one since" in status.trouble
     assert names(b) == ["anna"]
 
 
@@ -552,6 +553,7 @@ def test_a_process_that_holds_the_lock_keeps_users_here_and_this_is_said(
         assert (status.version, status.newest, names(b)) == (2, 3, ["anna"])
         assert "another change of settings or users is under way on this node" in told(b)
         assert str(b.store.lock_path) in told(b)
+        assert [each for each in b.warnings if "another change" in each]
         (row,) = [each for each in read_taken(a.connection) if (each.node, each.kind) == ("b", USERS)]
         assert (row.version, row.trouble) == (2, status.trouble)
     finally:
