@@ -229,8 +229,7 @@ def drain(
         if not ours:
             sleep(LOOK_S)
             continue
-        row = ours[0]
-        target = row.wanted or _target_of_drain(node, row, others, rows, refused)  # the node may have asked one already
+        row, target = _next_of_drain(node, ours, others, rows, refused)
         try:
             move(
                 connection, row.name, target, placed=row.placed, look=look, say=say, sleep=sleep, clock=clock, asks_once=True
@@ -253,17 +252,29 @@ def drain(
     return sorted(moved)
 
 
-def _target_of_drain(
-    node: str, row: ShardRow, others: list[NodeRow], rows: dict[str, ShardRow], refused: set[tuple[str, str]]
-) -> str:
-    """Returns the node with the fewest shards that has not refused this one. Raises CannotMove if all have."""
-    able = [each for each in others if (row.name, each.name) not in refused]
-    if able:
-        return _fewest(able, rows).name
+def _next_of_drain(
+    node: str, ours: list[ShardRow], others: list[NodeRow], rows: dict[str, ShardRow], refused: set[tuple[str, str]]
+) -> tuple[ShardRow, str]:
+    """Returns a shard, and the node with the fewest shards that has not refused it. Raises CannotMove if all refuse all.
+
+    A shard that no node takes keeps no other one here.
+    """
+    asked = [row for row in ours if row.wanted]  # the node has asked one already
+    for row in asked:
+        if (row.name, row.wanted) not in refused:
+            return row, row.wanted
+    for row in ours:
+        able = [each for each in others if (row.name, each.name) not in refused]
+        if able and not row.wanted:
+            return row, _fewest(able, rows).name
+    if asked:
+        return asked[0], asked[0].wanted
     names = ", ".join(each.name for each in others)
+    one, them = ("stays", "it") if len(ours) == 1 else ("stay", "them")
+    what = f"Shard {ours[0].name}" if len(ours) == 1 else f"Shards {', '.join(row.name for row in ours)}"
     raise CannotMove(
-        f"Shard {row.name} stays at {node}, which delivers its mail: {names} did not take it; waypost node state there says"
-        f" why. Node {node} takes no shard meanwhile, and asks again later; waypost node resume {node} ends the drain."
+        f"{what} {one} at {node}, which delivers the mail: {names} did not take {them}; waypost node state there says why."
+        f" Node {node} takes no shard meanwhile, and asks again later; waypost node resume {node} ends the drain."
     )
 
 

@@ -222,11 +222,37 @@ def test_a_drain_asks_another_node_when_one_does_not_take_a_shard_and_names_them
             cluster.primary.sql("update waypost.shard set epoch = epoch + 1, wanted = '', released = 0")
 
     connection = cluster.connect()
-    with pytest.raises(CannotMove, match="Shard north stays at a, which delivers its mail: b, c did not take it"):
+    with pytest.raises(CannotMove, match="Shard north stays at a, which delivers the mail: b, c did not take it"):
         moving.drain(connection, "a", say=said.append, sleep=sleep, clock=lambda: now)
     connection.close()
     assert asked == ["b", "c"]
     assert "Node b has not taken shard north; its log says why." in said
+
+
+def test_a_drain_goes_on_with_other_shards_when_no_node_takes_one(cluster: Cluster, orders: NodeOrders) -> None:
+    cluster.primary.sql(
+        "insert into waypost.shard (name, number, epoch, owner) values ('zone', 7, 1, 'a/x/y/z'), ('apex', 8, 1, 'a/x/y/z')"
+    )
+    now, said = 0.0, list[str]()
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        # North is handed over and taken back; the others go to the node that waits for them.
+        cluster.primary.sql(
+            "update waypost.shard set epoch = epoch + 1, wanted = '', released = 0 where name = 'north' and released > 0;"
+            " update waypost.shard set released = epoch where name = 'north' and wanted <> '';"
+            " update waypost.shard set epoch = epoch + 1, owner = wanted || '/x/y/z', wanted = ''"
+            " where name <> 'north' and wanted <> ''"
+        )
+
+    connection = cluster.connect()
+    with pytest.raises(CannotMove, match="Shard north stays at a, which delivers the mail: b did not take it"):
+        moving.drain(connection, "a", say=said.append, sleep=sleep, clock=lambda: now)
+    connection.close()
+    assert {"shard apex is at b", "shard zone is at b"} <= set(said)
+    owners = cluster.primary.sql("select name, split_part(owner, '/', 1) from waypost.shard order by name")
+    assert owners == [("apex", "b"), ("north", "a"), ("zone", "b")]
 
 
 def test_without_a_database_nothing_is_ordered(own_cluster: Cluster, tmp_path: Path) -> None:
