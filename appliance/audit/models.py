@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from django.conf import settings
-from django.db import models
+from django.db import DatabaseError, models
 
 from appliance.common.node import node_field
 
@@ -90,11 +90,19 @@ class Entry(models.Model):
         self._under_way = True
 
     def end(self) -> None:
-        """Stores the outcome, once: ``outcome``, ``words`` and ``after``."""
+        """Stores the outcome, once: ``outcome``, ``words`` and ``after``.
+
+        The entry may have another number by now (``manage.py move_in``). What was entered says which it is.
+        """
         if not self._under_way:
             raise TypeError("audit entries cannot be changed")
         self._under_way = False
-        super().save(update_fields=("outcome", "words", "after"))
+        entered: models.QuerySet[Entry] = models.QuerySet(Entry).filter(outcome=Outcome.UNKNOWN, words=UNDER_WAY)
+        for name in ("at", "node", "who", "action", "subject"):
+            entered = entered.filter(**{name: getattr(self, name)})
+        result = {"outcome": self.outcome, "words": self.words, "after": self.after}
+        if not entered.filter(pk=self.pk).update(**result) and not entered.update(**result):
+            raise DatabaseError("the entry of the audit log is gone, and has no outcome")
 
     def delete(self, *arguments: Any, **named: Any) -> tuple[int, dict[str, int]]:
         """Raises TypeError: entries are deleted by the retention only."""

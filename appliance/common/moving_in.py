@@ -5,6 +5,8 @@ Laws
 - A user whom the database has already stays as it is, and gets no token: the same name may be another person.
 - No user gets in with less than before: one whose second factor cannot be read with this key is disabled.
 - Entries of the audit log get the node's name, and numbers by their time: pages find entries by numbers that grow with it.
+  All numbers are new ones, so that one of before names no other entry. No portal enters anything meanwhile; an action that is
+  under way finds its entry again (``Entry.end``).
 """
 
 from __future__ import annotations
@@ -37,9 +39,8 @@ ACTION = "portal.move_in"
 PIECE = 1_000
 ENCRYPTED = frozenset(("secret", "seed"))  # of TOTP, of recovery codes
 _RENUMBER = (
-    "UPDATE audit_entry SET id = -ordered.number FROM (SELECT id AS was, row_number() OVER (ORDER BY at, id) AS number "
-    "FROM audit_entry) AS ordered WHERE audit_entry.id = ordered.was",
-    "UPDATE audit_entry SET id = -id",
+    "UPDATE audit_entry SET id = %s + ordered.number FROM (SELECT id AS was, row_number() OVER (ORDER BY at, id) AS number "
+    "FROM audit_entry) AS ordered WHERE audit_entry.id = ordered.was"
 )
 
 
@@ -118,14 +119,27 @@ def _take() -> MovedIn:
         if len(pieces) == PIECE:
             _insert(pieces)
     _insert(pieces)
+    _renumber()
+    return moved
+
+
+def _renumber() -> None:
+    """Gives all entries numbers by their time, behind the highest that any has had."""
     with connection.cursor() as cursor:
-        for statement in _RENUMBER:
-            cursor.execute(statement)
+        if connection.vendor == "postgresql":  # SQLite has one writer at a time
+            # Waits for those who have entered something and not committed it; who wants to enter something waits for this.
+            cursor.execute("LOCK TABLE audit_entry IN SHARE ROW EXCLUSIVE MODE")
+        cursor.execute("SELECT coalesce(max(id), 0) FROM audit_entry")
+        (highest,) = cursor.fetchone()
+        if connection.vendor == "postgresql":
+            cursor.execute("SELECT nextval(pg_get_serial_sequence('audit_entry', 'id'))")
+            highest = max(highest, *cursor.fetchone())
+        cursor.execute(_RENUMBER, [highest])
         if connection.vendor == "postgresql":
             cursor.execute(
-                "SELECT setval(pg_get_serial_sequence('audit_entry', 'id'), (SELECT max(id) FROM audit_entry))"
+                "SELECT setval(pg_get_serial_sequence('audit_entry', 'id'), (SELECT max(id) FROM audit_entry)) "
+                "WHERE EXISTS (SELECT FROM audit_entry)"
             )
-    return moved
 
 
 def _take_factors(old: User, new: User) -> bool:

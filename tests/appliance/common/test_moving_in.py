@@ -69,6 +69,49 @@ print(*(f"{user.username}:{user.groups.get().name}:{user.check_password('a long 
         for user in User.objects.order_by("username")))
 """
 
+# What another portal does while entries are taken in: an action under way, and an entry at the worst moment.
+BESIDE = """
+import sys
+import threading
+import django
+django.setup()
+from pathlib import Path
+from django.core.management import call_command
+from django.db import connection, connections
+from django.urls import reverse
+from appliance.audit.models import Entry, Outcome
+from appliance.audit.record import record
+for number in range(4):
+    record(None, "queue.hold", f"before-{number}", who="tom")
+running = Entry(action="queue.delete", who="tom", subject="under way")
+running.begin()
+numbers = set(Entry.objects.values_list("pk", flat=True))
+entered = threading.Event()
+def enter():
+    record(None, "queue.hold", "meanwhile", who="tom")
+    entered.set()
+    connections.close_all()
+threads = []
+def between(execute, sql, params, many, context):
+    done = execute(sql, params, many, context)
+    if sql.startswith("UPDATE audit_entry"):
+        threads.append(threading.Thread(target=enter))
+        threads[-1].start()
+        entered.wait(2)
+    return done
+with connection.execute_wrapper(between):
+    call_command("move_in", sys.argv[1])
+for thread in threads:
+    thread.join()
+running.outcome, running.words = Outcome.DONE, "9 messages"
+running.end()
+found = Entry.objects.order_by("id")
+print(*(each.subject for each in found if each.action == "queue.hold"))
+print(*(f"{each.subject}: {each.words}" for each in found if each.words and each.action.startswith("queue")))
+print("again:", len(numbers & {each.pk for each in found}), len([reverse("audit:entry", args=[each.pk]) for each in found]))
+print(record(None, "queue.hold", "new", who="tom").pk > max(each.pk for each in found))
+"""
+
 
 def run(home: Path, url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = dict(os.environ) | {
@@ -125,6 +168,22 @@ def test_two_portals_move_into_one_database(postgresql: str, tmp_path: Path) -> 
         given = connection.execute("SELECT count(*) FROM accounts_givenpassword").fetchone()
     assert owners == factors == [("bob",), ("ina",), ("tom",)]
     assert given == (2,)
+
+
+def test_portals_that_run_meanwhile_keep_what_they_enter(postgresql: str, tmp_path: Path) -> None:
+    """An action under way stores its outcome in its own entry, an entry made in the middle has a number like the others, and
+    no number of before names another entry."""
+    a, b = home_of(tmp_path, "a"), home_of(tmp_path, "b")
+    assert run(b, "", "-c", FILL, "bob", "0").returncode == 0
+    assert run(a, postgresql, "-m", "django", "migrate", "-v", "0").returncode == 0
+    done = run(b, postgresql, "-c", BESIDE, str(b / "portal" / "portal.sqlite3"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1:] == [
+        "bob-0 bob-1 bob-2 before-0 before-1 before-2 before-3 meanwhile",
+        "under way: 9 messages",
+        "again: 0 10",
+        "True",
+    ]
 
 
 def test_a_user_whose_second_factor_cannot_be_read_is_disabled_and_named(postgresql: str, tmp_path: Path) -> None:
