@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection, connections, transaction
+from django.db.backends.utils import CursorWrapper
 from django.db.models import Model, QuerySet
 from django.utils.crypto import salted_hmac
 
@@ -27,12 +28,16 @@ from appliance.live.models import LastSnapshot, Sample
 from appliance.queue.models import Change
 from appliance.reports.models import Run, Started
 
-__all__ = ["WEBHOOKS", "OtherKey", "check_key", "claim_rows", "key_fault", "one_at_a_time", "schema_fault", "take_turn"]
+__all__ = [
+    "WEBHOOKS", "OtherKey", "check_key", "claim_rows", "key_fault", "one_at_a_time", "schema_fault", "take_turn",
+]  # fmt: skip
 
 LOCK = 0x7761_7970  # "wayp": an advisory lock of PostgreSQL
 WEBHOOKS = 0x7761_7977  # "wayw": another, of the process that sends events to webhooks for all nodes
 TURN_S = 1.0
 ABLE_S = 15.0  # a core may be started again within it
+TRY_S = 0.25
+SAID_AFTER_S, SAID_EACH_S = 3.0, 60.0  # a portal makes no changes of tables at most starts, and these are over sooner
 # A machine that is gone without a word: the server ends its session after 10 + 3 * 5 seconds, and another has the turn.
 KEEPALIVE = "SET tcp_keepalives_idle = 10", "SET tcp_keepalives_interval = 5", "SET tcp_keepalives_count = 3"
 _log = logging.getLogger("waypost.portal")
@@ -45,19 +50,55 @@ class OtherKey(Exception):
 
 @contextlib.contextmanager
 def one_at_a_time() -> Iterator[None]:
-    """Waits until no other portal changes the tables. A lock of the session: the database ends it with the process."""
+    """Waits until no other portal changes the tables, and says for whom. A lock of the session: the database ends it with the
+    process, or soon after its machine is gone."""
     if connection.vendor != "postgresql":  # SQLite has one writer at a time, and its portals have one home
         yield
         return
     with connection.cursor() as cursor:
         cursor.execute("SET statement_timeout = 0")  # others may take long, and so may a change of a large table
-        cursor.execute("SELECT pg_advisory_lock(%s)", [LOCK])
+        for statement in KEEPALIVE:
+            cursor.execute(statement)
+        _wait_for_tables(cursor)
     try:
         yield
     finally:
         with contextlib.suppress(Exception), connection.cursor() as cursor:  # a session that was lost has let it go
             cursor.execute("SELECT pg_advisory_unlock(%s)", [LOCK])
             cursor.execute("RESET statement_timeout")
+
+
+def _wait_for_tables(cursor: CursorWrapper) -> None:
+    began = time.monotonic()
+    said_at = began + SAID_AFTER_S - SAID_EACH_S
+    while True:
+        cursor.execute("SELECT pg_try_advisory_lock(%s)", [LOCK])
+        if cursor.fetchone()[0]:
+            return
+        now = time.monotonic()
+        if now - said_at >= SAID_EACH_S:
+            said_at = now
+            _log.warning(
+                "waits for %s, which changes the tables of the database or has stopped in the middle: one portal does at a "
+                "time. It has waited for %d s",
+                _holder(cursor, LOCK),
+                now - began,
+            )
+        time.sleep(TRY_S)
+
+
+def _holder(cursor: CursorWrapper, lock: int) -> str:
+    """Returns who has a lock, for people: the name of the session, which is that of the portal, and its address."""
+    cursor.execute(
+        "SELECT application_name, host(client_addr), pid FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE granted AND "
+        "locktype = 'advisory' AND classid = 0 AND objid::bigint = %s AND objsubid = 1 AND pg_locks.database = "
+        "(SELECT oid FROM pg_database WHERE datname = current_database())",
+        [lock],
+    )
+    if (row := cursor.fetchone()) is None:
+        return "another portal"
+    name, address, backend = row
+    return f"{name or 'another portal'}{f' at {address}' if address else ''} (process {backend} of the database)"
 
 
 def take_turn(lock: int, is_able: Callable[[], bool]) -> None:

@@ -68,6 +68,47 @@ def test_portals_that_start_at_once_make_the_tables_and_the_first_administrator_
     assert "(a, b, c)" in error
 
 
+CHANGING = """
+import time
+import django; django.setup()
+from django.db import connection
+from appliance.common.shared_database import one_at_a_time
+with one_at_a_time():
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT source FROM pg_settings WHERE name = 'tcp_keepalives_idle'")
+        print(*cursor.fetchone(), flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_portal_that_waits_for_another_which_changes_the_tables_says_for_whom(
+    postgresql: str, tmp_path: Path
+) -> None:
+    """It starts as soon as that one is gone."""
+    url = postgresql + "&application_name=waypost+portal+a"
+    other = begun(home_of(tmp_path, "a"), url, "shell", "--no-imports", "-c", CHANGING)
+    starts = None
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "session\n", (
+            "the server would keep the lock of a machine that is gone for hours"
+        )
+        starts = begun(home_of(tmp_path, "b"), postgresql, "first_password")
+        assert starts.stderr is not None
+        assert select.select([starts.stderr], [], [], PATIENCE_S)[0], "it waits without a word"
+        said = starts.stderr.readline()
+        assert "waits for waypost portal a (process " in said
+        assert "changes the tables of the database" in said
+        assert starts.poll() is None
+        other.kill()
+        _, rest = starts.communicate(timeout=110)
+        assert starts.returncode == 0, rest
+    finally:
+        for process in (other, *([starts] if starts else [])):
+            process.kill()
+            process.communicate()
+
+
 def test_what_holds_on_sqlite_holds_there(postgresql: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "--ds", "tests.appliance.reports.on_postgresql",
