@@ -29,7 +29,7 @@ from appliance.queue.models import Change
 from appliance.reports.models import Run, Started
 
 __all__ = [
-    "WEBHOOKS", "OtherKey", "check_key", "claim_rows", "key_fault", "one_at_a_time", "schema_fault", "take_turn",
+    "WEBHOOKS", "OtherKey", "Waits", "check_key", "claim_rows", "key_fault", "one_at_a_time", "schema_fault", "take_turn",
 ]  # fmt: skip
 
 LOCK = 0x7761_7970  # "wayp": an advisory lock of PostgreSQL
@@ -46,6 +46,26 @@ SALT = "the key of the portals that share a database"
 
 class OtherKey(Exception):
     """Says that the portals of other nodes sign with another key; its message is for the operator."""
+
+
+class Waits:
+    """Logs for what a process waits and why: one line for each reason that follows another, and one at the end."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._kind = ""
+
+    def say(self, kind: str, why: str) -> None:
+        """Logs why, unless the last reason was of this kind, too."""
+        if kind != self._kind:
+            self._kind = kind
+            _log.warning("waits for %s: %s", self._what, why)
+
+    def end(self) -> None:
+        """Logs that it waits no longer, if it did."""
+        if self._kind:
+            self._kind = ""
+            _log.warning("waits no longer for %s", self._what)
 
 
 @contextlib.contextmanager
@@ -103,7 +123,8 @@ def _holder(cursor: CursorWrapper, lock: int) -> str:
 
 def take_turn(lock: int, is_able: Callable[[], bool]) -> None:
     """Waits until this process is the only one of all nodes that share the database. It begins again, with its first line, when
-    it is that no more, or when it has not been able to work for ABLE_S, so that another node has the turn.
+    it is that no more, or when it has not been able to work for ABLE_S, so that another node has the turn. It logs why it
+    waits.
 
     The lock is of a session of its own, and ends with it. Without [nodes] there are no others.
     """
@@ -116,17 +137,24 @@ def take_turn(lock: int, is_able: Callable[[], bool]) -> None:
 
 def _keep_turn(lock: int, is_able: Callable[[], bool], taken: threading.Event) -> None:
     session = connections[DEFAULT_DB_ALIAS].copy()
+    waits = Waits("its turn")
     while not taken.is_set():
         try:
-            if is_able():
+            if not is_able():
+                waits.say("core", "the core of this node does not answer")
+            else:
                 with session.cursor() as cursor:
                     for statement in KEEPALIVE:
                         cursor.execute(statement)
                     cursor.execute("SELECT pg_try_advisory_lock(%s), pg_backend_pid()", [lock])
                     is_ours, backend = cursor.fetchone()
+                    if not is_ours:
+                        waits.say("other", f"one process of all nodes works at a time, now {_holder(cursor, lock)}")
                 if is_ours:
+                    waits.end()
                     taken.set()
-        except DatabaseError:
+        except DatabaseError as error:
+            waits.say("database", f"the database cannot be used: {' '.join(str(error).split())}")
             session.close()
         time.sleep(TURN_S)
     able_at = time.monotonic()

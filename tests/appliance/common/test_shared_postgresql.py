@@ -154,6 +154,9 @@ def test_one_process_of_all_nodes_has_the_turn_and_the_next_one_follows_it(postg
         begin("b")
         first = has_turn("a", "b")
         other = "b" if first == "a" else "a"
+        errors = processes[other].stderr
+        assert errors is not None
+        assert "waits for its turn: one process of all nodes works at a time, now " in errors.readline()
         assert not select.select([said[other]], [], [], 3 * TURN_S)[0], "both have it"
         processes[first].kill()
         assert has_turn(other) == other
@@ -171,3 +174,25 @@ def test_one_process_of_all_nodes_has_the_turn_and_the_next_one_follows_it(postg
         for process in processes.values():
             process.kill()
             process.communicate()
+
+
+def test_a_process_that_sends_to_webhooks_says_why_it_waits(postgresql: str, tmp_path: Path) -> None:
+    """For the tables, and at a node that has another key than the others."""
+    homes = (
+        home_of(tmp_path, "a"),
+        home_of(tmp_path, "b", "another key, which is as long as the one that the others have"),
+    )
+    whys = (
+        "it has not all its tables",
+        "the portal of node b has another key than the portals that share its database (a)",
+    )
+    for home, why in zip(homes, whys, strict=True):
+        process = begun(home, postgresql, "webhooks")
+        try:
+            assert process.stderr is not None
+            assert why in process.stderr.readline()
+            assert process.poll() is None
+        finally:
+            process.kill()
+            process.communicate()
+        begun(homes[0], postgresql, "first_password").communicate(timeout=110)

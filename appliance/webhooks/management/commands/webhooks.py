@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand
 from appliance.common.beside import alone, end_with_parent
 from appliance.common.door import door_of
 from appliance.common.migrated import all_migrations_applied
-from appliance.common.shared_database import WEBHOOKS, key_fault, take_turn
+from appliance.common.shared_database import WEBHOOKS, Waits, key_fault, take_turn
 from appliance.webhooks.running import Runner
 from mailcore.control.client import ControlError
 from mailcore.control.protocol.state import Ping
@@ -38,8 +38,7 @@ class Command(BaseCommand):
             return
         hold = alone(settings.PORTAL_DIRECTORY / "webhooks.lock")
         try:
-            while not _ready():
-                time.sleep(READY_S)
+            _wait_until_ready()
             take_turn(WEBHOOKS, _core_answers)
             Runner().run()
         finally:
@@ -54,10 +53,19 @@ def _core_answers() -> bool:
     return True
 
 
-def _ready() -> bool:
-    """Returns whether the database has all its tables, which the portal makes when it starts, and this node the key of the
-    others: with another one the receivers would refuse what it signs."""
-    try:
-        return all_migrations_applied() and not key_fault()
-    except Exception:  # it is away
-        return False
+def _wait_until_ready() -> None:
+    """Waits until the database has all its tables, which the portal makes when it starts, and this node the key of the others:
+    with another one the receivers would refuse what it signs. Logs why it waits."""
+    waits = Waits("the portal's database, to send to webhooks")
+    while True:
+        try:
+            if not all_migrations_applied():
+                waits.say("tables", "it has not all its tables; the portal makes them when it starts")
+            elif fault := key_fault():
+                waits.say("key", fault)
+            else:
+                waits.end()
+                return
+        except Exception as error:  # it is away
+            waits.say("away", f"it cannot be used: {' '.join(str(error).split())}")
+        time.sleep(READY_S)
