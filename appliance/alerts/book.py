@@ -9,7 +9,8 @@ Laws
 - Time is counted on a monotonic clock (``elapsed_s``); a wall clock that is set opens and ends nothing, and delays no notice.
 
 - A watch touches the alerts of its node alone; those about the mail of all nodes are kept and sent by the one that has the
-  lease (``Lead``), which is taken in the transaction that stores them.
+  lease (``Lead``), which is taken in the transaction that stores them, and never by one whose core does not answer.
+- An alert of one node that is about the mail of all from now on becomes theirs: it is neither sent again, nor told as ended.
 
 Keeps law: notice-with-its-alert, law: one-alert-per-cause, law: unknown-is-not-good (docs/laws.md).
 """
@@ -37,6 +38,7 @@ __all__ = ["Target", "forget", "forget_unsent", "note", "note_absence", "own_nod
 TURNED_OFF = "the rule was turned off"
 NODE_GONE = "its node has not checked it for a day"
 LEAD_S = 60.0  # beside three intervals, and longer than a message takes to be sent
+OF_ALL_NOW = "there is one of all nodes about it"
 GONE = timedelta(days=1)
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 OWN_FIELDS = (  # that only this file changes; an operator acknowledges meanwhile
@@ -54,15 +56,24 @@ class Target:
 
 
 def note(
-    judgements: Sequence[Judgement], now: datetime, elapsed_s: float, settings: Alerts, targets: Sequence[Target]
+    judgements: Sequence[Judgement],
+    now: datetime,
+    elapsed_s: float,
+    settings: Alerts,
+    targets: Sequence[Target],
+    *,
+    sees_mail: bool,
 ) -> None:
     """Brings the alerts up to date with what the rules found, and makes the notices.
 
     ``elapsed_s``: seconds of a monotonic clock since the rules were checked the last time; 0 at the first time.
+    ``sees_mail``: whether the core of this node answers, whatever rules are off; that of a spare does not. If it does
+    not, another node must lead: this one knows nothing of mail.
     """
     with transaction.atomic():
-        leads = _sees_mail(judgements) and _take_lead(LEAD_S + 3 * settings.interval_s)
+        leads = sees_mail and _take_lead(LEAD_S + 3 * settings.interval_s)
         nodes = _nodes(leads=leads)
+        _give_to_all(now)
         unfinished = {
             (alert.node, alert.cause): alert for alert in Alert.objects.filter(ended_at__isnull=True, node__in=nodes)
         }
@@ -77,13 +88,6 @@ def note(
         _make_notices(nodes, ended, now, settings, targets)
         _checked(judgements, now)
         Watch.objects.update(seen_at=now)
-
-
-def _sees_mail(judgements: Sequence[Judgement]) -> bool:
-    """Returns whether the core of this node answers. If it does not, another node must lead: this one knows nothing of mail."""
-    looked_at = [each for each in judgements if each.rule in ("core_away", "active_set_full")]
-    # A spare is not away, and has no manager whose active set could be looked at.
-    return not any(each.unknown or (each.rule == "core_away" and each.causes) for each in looked_at)
 
 
 def own_nodes() -> tuple[str, ...]:
@@ -106,6 +110,24 @@ def _node_of(rule: str) -> str:
     """Returns which node a cause of a rule is about."""
     of_all = OF_ALL_PORTALS | (OF_ALL_MAIL if django_settings.WAYPOST.nodes.listen else frozenset())
     return ALL_NODES if own_node() and rule in of_all else own_node()
+
+
+def _give_to_all(now: datetime) -> None:
+    """Makes alerts of this node, and silences, those of all nodes, if their rules are about the mail of all now: it has got
+    ``listen``, or a name."""
+    rules = [rule for rule in OF_ALL_PORTALS | OF_ALL_MAIL if _node_of(rule) != own_node()]
+    Silence.objects.filter(node=own_node(), rule__in=rules).exclude(cause="").update(node=ALL_NODES)
+    own = list(Alert.objects.filter(node=own_node(), rule__in=rules, ended_at__isnull=True))
+    if own:
+        list(Lead.objects.select_for_update())  # no watch stores alerts of all until the end of this transaction
+    for alert in own:
+        there = Alert.objects.filter(node=ALL_NODES, cause=alert.cause, ended_at__isnull=True).first()
+        if there is None:
+            Alert.objects.filter(pk=alert.pk).update(node=ALL_NODES)
+            continue
+        if there.severity == alert.severity:
+            Alert.objects.filter(pk=there.pk, noticed_at__isnull=True).update(noticed_at=alert.noticed_at)
+        _end(alert, now, OF_ALL_NOW)
 
 
 def _seen(alert: Alert | None, node: str, cause: Cause, now: datetime, elapsed_s: float, settings: Alerts) -> None:
@@ -228,8 +250,9 @@ def _sent_lately(alert: Alert, now: datetime, settings: Alerts) -> bool:
     """Returns whether an alert of the same cause was sent within ``again_s``. A time that is still to come does not count: the
     clock was set back."""
     since = now - timedelta(seconds=settings.again_s)
+    nodes = {alert.node, own_node()}  # also before it was one of all nodes
     return (
-        Alert.objects.filter(node=alert.node, cause=alert.cause, noticed_at__gt=since, noticed_at__lte=now)
+        Alert.objects.filter(node__in=nodes, cause=alert.cause, noticed_at__gt=since, noticed_at__lte=now)
         .exclude(pk=alert.pk)
         .exists()
     )

@@ -27,7 +27,7 @@ from django.utils import timezone
 from appliance.alerts import book
 from appliance.alerts.causes import Cause, Judgement
 from appliance.alerts.emergency import Emergency, NotMade
-from appliance.alerts.facts import Facts
+from appliance.alerts.facts import Facts, Unknown
 from appliance.alerts.outbox import Outbox
 from appliance.alerts.rules import judge
 from appliance.alerts.sending import targets_of
@@ -102,10 +102,11 @@ class Watcher:
 
     def check(self) -> None:
         """Checks all rules once, stores what they found, and begins to send what is due."""
-        judgements = judge(self._gatherer.gather(), self._settings)
+        facts = self._gatherer.gather()
+        judgements = judge(facts, self._settings)
         now, monotonic = self._wall(), self._monotonic()
         try:
-            self._store(judgements, now, monotonic)
+            self._store(judgements, now, monotonic, sees_mail=not isinstance(facts.state, Unknown))
             self._emergency.worked(now)
         except DatabaseError as error:
             connections.close_all()  # a connection that broke is not used again
@@ -113,7 +114,7 @@ class Watcher:
         else:
             self._begin_sending()
 
-    def _store(self, judgements: Sequence[Judgement], now: datetime, monotonic: float) -> None:
+    def _store(self, judgements: Sequence[Judgement], now: datetime, monotonic: float, *, sees_mail: bool) -> None:
         if not self._is_ready:
             self._is_ready = self._ready()
             if not self._is_ready:
@@ -126,7 +127,7 @@ class Watcher:
             if elapsed_s >= self._settings.watch_away_s and not self._emergency.explains:
                 book.note_absence(self._stored[1], now, self._settings, self._targets)
             elapsed_s = min(elapsed_s, STEP_MAX_S + self._settings.interval_s)
-        book.note(judgements, now, elapsed_s, self._settings, self._targets)
+        book.note(judgements, now, elapsed_s, self._settings, self._targets, sees_mail=sees_mail)
         self._stored = monotonic, now
         if monotonic - self._tidied_at >= TIDY_S:
             self._tidied_at = monotonic

@@ -34,7 +34,8 @@ class Book:
     def check(self, *judgements: Judgement, times: int = 1, step_s: float = 10.0) -> None:
         for _ in range(times):
             self.now += timedelta(seconds=step_s)
-            book.note(judgements, self.now, 0.0 if self.first else step_s, self.settings, self.targets)
+            elapsed_s = 0.0 if self.first else step_s
+            book.note(judgements, self.now, elapsed_s, self.settings, self.targets, sees_mail=True)
             self.first = False
 
 

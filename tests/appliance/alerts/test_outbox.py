@@ -104,7 +104,7 @@ def test_an_open_alert_whose_only_address_was_wrong_is_sent_to_the_right_one() -
 
     def check(target: Target, after_s: int) -> None:
         now = START + timedelta(seconds=after_s)
-        note([found(cause("disk:space:queue"))], now, 10.0, settings, [target])
+        note([found(cause("disk:space:queue"))], now, 10.0, settings, [target], sees_mail=True)
         outbox.use(settings, [target])
         outbox.send_due(now)
 

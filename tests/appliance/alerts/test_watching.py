@@ -18,12 +18,12 @@ from appliance.alerts import book
 from appliance.alerts.book import Target
 from appliance.alerts.emergency import FILE, Emergency, NotMade
 from appliance.alerts.facts import Facts, Queued
-from appliance.alerts.models import Alert, Notice, RuleCheck, Watch
+from appliance.alerts.models import Alert, Lead, Notice, RuleCheck, Watch
 from appliance.alerts.outbox import Outbox
 from appliance.alerts.sending import NotSent
 from appliance.alerts.watching import Watcher
 from mailcore.config.alerts import Alerts
-from tests.appliance.alerts.sample_facts import NOW, cause, facts
+from tests.appliance.alerts.sample_facts import AWAY, NOW, cause, facts
 from tests.test_tidy import ROOT
 
 pytestmark = pytest.mark.django_db
@@ -90,6 +90,19 @@ def test_a_check_is_stored_and_sent(stage: Stage) -> None:
     stage.facts = GROWING
     stage.check(3)
     assert stage.sent == [(ONE, ["opened queue_growth"]), (OTHER, ["opened queue_growth"])]
+
+
+@pytest.mark.parametrize("off", [(), ("core_away",), ("core_away", "active_set_full")])
+def test_a_watch_whose_core_is_away_does_not_lead_whatever_rules_are_off(
+    off: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(tmp_path, monkeypatch, off=off)
+    stage.facts = facts(core_away=AWAY.why, state=AWAY, destinations=AWAY, ages=AWAY)
+    stage.check(3)
+    assert not Lead.objects.exists()
+    stage.facts = facts()
+    stage.check()
+    assert Lead.objects.exists()
 
 
 def test_other_settings_are_used_by_the_next_check_without_a_restart(stage: Stage) -> None:

@@ -84,11 +84,11 @@ class Watching:
     def here(self) -> Any:
         return at(self.node, joined=self.joined)
 
-    def check(self, *judgements: Any, times: int = 1) -> None:
+    def check(self, *judgements: Any, times: int = 1, sees_mail: bool = True) -> None:
         with self.here():
             for _ in range(times):
                 self.now += timedelta(seconds=10)
-                book.note(judgements, self.now, 10.0, self.settings, [MAIL])
+                book.note(judgements, self.now, 10.0, self.settings, [MAIL], sees_mail=sees_mail)
 
     def send(self) -> None:
         with self.here():
@@ -164,13 +164,13 @@ def test_a_node_whose_core_is_away_leaves_the_alerts_of_all_to_another() -> None
     a, b = Watching("a"), Watching("b")
     away = found(cause("core_away"), rule="core_away")
     a.check(found(rule="core_away"))
-    a.check(away, IT_IS_DEAD)
+    a.check(away, IT_IS_DEAD, sees_mail=False)
     b.check(IT_IS_DEAD)
     assert set(Alert.objects.values_list("node", "rule")) == {("a", "core_away")}, (
         "its lease is in force for a minute more"
     )
     Lead.objects.update(until=timezone.now() - timedelta(seconds=1))
-    a.check(away, IT_IS_DEAD)
+    a.check(away, IT_IS_DEAD, sees_mail=False)
     assert Lead.objects.get().until < timezone.now()
     b.check(IT_IS_DEAD)
     assert set(Alert.objects.values_list("node", "rule")) == {("a", "core_away"), (ALL_NODES, "destination_dead")}
@@ -180,10 +180,55 @@ def test_a_node_whose_core_is_away_leaves_the_alerts_of_all_to_another() -> None
 def test_a_spare_leaves_the_alerts_of_all_to_another() -> None:
     spare, b = Watching("spare"), Watching("b")
     unknown = found(rule="active_set_full", unknown="this node is a spare", expected=True)
-    spare.check(found(rule="core_away"), unknown, IT_IS_DEAD)
+    spare.check(found(rule="core_away"), unknown, IT_IS_DEAD, sees_mail=False)
     assert not Lead.objects.exists()
     b.check(found(rule="core_away"), IT_IS_DEAD)
     assert set(Alert.objects.values_list("node", "rule")) == {(ALL_NODES, "destination_dead")}
+
+
+def test_an_alert_of_one_node_becomes_one_of_all_without_a_notice() -> None:
+    """The node has got ``listen``, or its first release with [nodes], while the cause is true."""
+    a, b = Watching("a", joined=False), Watching("b")
+    a.check(IT_IS_DEAD)
+    a.send()
+    with at("a"):
+        Silence.objects.create(
+            node="a",
+            rule="destination_dead",
+            cause="destination_dead:smtp:other",
+            until=a.now + timedelta(days=9),
+            made_at=a.now,
+        )
+    a.joined = True
+    a.check(IT_IS_DEAD, times=20)
+    b.check(IT_IS_DEAD)
+    alert = Alert.objects.get()
+    assert (alert.node, alert.ended_at, Silence.objects.get().node) == (ALL_NODES, None, ALL_NODES)
+    a.check(IT_LIVES, times=6)
+    a.check(IT_IS_DEAD)
+    a.send()
+    b.send()
+    assert a.sent + b.sent == [f"opened {DEAD}", f"ended {DEAD}"]
+
+
+def test_an_alert_of_one_node_ends_without_a_notice_if_there_is_one_of_all() -> None:
+    a, b = Watching("a", joined=False), Watching("b")
+    a.check(IT_IS_DEAD, DISK_IS_SHORT)
+    a.send()
+    b.settings = replace(b.settings, destination_dead_s=30)
+    Lead.objects.update(until=timezone.now() - timedelta(seconds=1))
+    b.check(IT_IS_DEAD)
+    a.joined = True
+    a.check(IT_IS_DEAD, DISK_IS_SHORT, times=20)
+    b.check(IT_IS_DEAD, times=20)
+    a.send()
+    b.send()
+    ended = Alert.objects.get(ended_at__isnull=False)
+    assert (ended.node, ended.ended_because) == ("a", book.OF_ALL_NOW)
+    assert set(Alert.objects.filter(ended_at=None).values_list("node", "rule")) == {
+        (ALL_NODES, "destination_dead"), ("a", "disk"),
+    }  # fmt: skip
+    assert sorted(a.sent + b.sent) == [f"opened {DEAD}", f"opened {DISK}"]
 
 
 @pytest.mark.parametrize("joined", [True, False])
