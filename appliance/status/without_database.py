@@ -20,6 +20,7 @@ from appliance.common import faults
 from appliance.common.door import door_of
 from appliance.live.snapshot import queue_of, shards_of, trouble_of
 from mailcore.control.client import ControlError
+from mailcore.control.unanswered import unanswered
 from mailcore.manager_answers import Destinations, Size, State
 
 __all__ = ["server_error"]
@@ -50,7 +51,7 @@ def _mail() -> dict[str, Any]:
     return {
         "queue": queue_of(state, size),
         "shards": shards_of(state, size),
-        "unanswered": state.unanswered,
+        "unanswered": unanswered(state, size, destinations),
         "stalled": state.stalled,
         "trouble": trouble_of(destinations),
     }

@@ -72,7 +72,7 @@ allow("NOLOGIN")
 name = "smtp:x.example"
 dead = row(dead_until=2e9, last_replies=[{"at": 1.0, "reply": "451 <b>later</b>"}])
 there = answers(destinations={"destinations": {name: dead}, "queued": {name: 5}, "states": {name: [["dead", 2e9]]}})
-with FakeCore(there):
+with FakeCore(there) as core:
     for path in ("/", "/reports/"):
         answer = signed_in.get(path)
         text = answer.content.decode()
@@ -80,6 +80,24 @@ with FakeCore(there):
         assert "3, with 7 recipients" in text, text
         assert "x.example" in text and "451 &lt;b&gt;later" in text, text
         assert "<code>waypost status</code>" in text
+        assert "incomplete" not in text, text
+    both = [{"number": n, "name": f"s{n}", "node": "ab"[n], "is_here": not n, "answers": True} for n in range(2)]
+    part = {"by_shard": [{"number": 0, "messages": 3, "recipients": 7}]}
+    whole = {"by_shard": [*part["by_shard"], {"number": 1, "messages": 4, "recipients": 4}]}
+    silent = {"unanswered": "shard 1 at b: <b>busy</b>"}
+    for size, destinations, missing in (
+        (whole, {}, ""),
+        (part, {}, "incomplete: shard 1 at b has not answered how much mail it has"),
+        (whole, silent, "incomplete: shard 1 at b: &lt;b&gt;busy&lt;/b&gt;"),
+    ):
+        core.answers["state"] = {**there["state"], "shards": both}
+        core.answers["size"] = {**there["size"], **size}
+        core.answers["destinations"] = {**there["destinations"], **destinations}
+        page = signed_in.get("/").content.decode().replace("<bdi>", "").replace("</bdi>", "")
+        text = " ".join(page.partition("<main")[2].partition("</main>")[0].split())
+        assert missing in text and ("incomplete" in text) == bool(missing), text
+        assert ("s1 at b: unknown" if size is part else "s1 at b: 4 messages") in text, text
+    core.answers |= there
     for other in (ended, clients[2], stranger):
         text = other.get("/").content.decode()
         assert "with 7 recipients" not in text, text
