@@ -67,7 +67,7 @@ def note(
     """Brings the alerts up to date with what the rules found, and makes the notices.
 
     ``elapsed_s``: seconds of a monotonic clock since the rules were checked the last time; 0 at the first time.
-    ``sees_mail``: whether the core of this node answers, whatever rules are off; that of a spare does not. If it does
+    ``sees_mail``: whether the core of this node answers, also if its rule is off; that of a spare does not. If it does
     not, another node must lead: this one knows nothing of mail.
     """
     with transaction.atomic():

@@ -92,7 +92,7 @@ class Entry(models.Model):
     def end(self) -> None:
         """Stores the outcome, once: ``outcome``, ``words`` and ``after``.
 
-        The entry may have another number by now (``manage.py move_in``). What was entered says which it is.
+        The entry may have another number by now (``manage.py move_in``). It is found by what was entered.
         """
         if not self._under_way:
             raise TypeError("audit entries cannot be changed")

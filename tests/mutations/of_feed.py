@@ -99,14 +99,14 @@ MUTATIONS = [
         "mailcore/control/several/lists.py",
         'start = places.text(Turn(places.keys[number], alone=True), {number: batch["start"]})',
         'start = places.text(Turn(places.keys[places.behind(number)]), {number: batch["start"]})',
-        "tests/control/test_several.py -k comes_again",
+        "tests/control/test_several_events.py -k comes_again",
     ),
     Mutation(
         "the place of a shard that is not known now is forgotten",
         "mailcore/control/several/lists.py",
         "return written_parts(self._rest | parts, turn)",
         "return written_parts(parts, turn)",
-        "tests/control/test_several.py -k events_go_on_at_another_node",
+        "tests/control/test_several_events.py -k events_go_on_at_another_node",
     ),
     Mutation(
         "event files that are still fetched are taken for gone",
@@ -120,6 +120,6 @@ MUTATIONS = [
         "mailcore/control/several/lists.py",
         "Turn(places.keys[number], alone=True)",
         "Turn(places.keys[number])",
-        "tests/control/test_several.py -k away_is_not_replaced",
+        "tests/control/test_several_events.py -k away_is_not_replaced",
     ),
 ]

@@ -117,7 +117,7 @@ class Server:
         (self.data / "postmaster.pid").unlink(missing_ok=True)
 
     def _free_shared_memory(self) -> None:
-        """Removes the segment that a killed server leaves: the kernel has room for a few thousand, and then no server starts."""
+        """Removes the segment that a killed server leaves: the kernel has room for a few thousand, then no server starts."""
         with suppress(FileNotFoundError, IndexError):
             segment = (self.data / "postmaster.pid").read_text().splitlines()[6].split()[1]
             subprocess.run(["ipcrm", "-m", segment], check=False, stderr=subprocess.DEVNULL)
