@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import math
 import os
+import socket
 from typing import Any
 
 from mailcore.config.live_value import known_transport, naming_argument, settable, spelled_scope
@@ -238,7 +239,8 @@ class Overrides:
             new = with_value(*own, scope, parameter, wanted, until)
             if text_of(*new) == text_of(*own):  # such as the resumption of a dead destination, which is this node's own
                 break
-            state = State("", context.wall(), request.who, request.why, [], text_of(*new))
+            node = context.settings.nodes.node or socket.gethostname()
+            state = State("", context.wall(), request.who, request.why, [], text_of(*new), node=node)
             other = await loop.run_in_executor(context.pool, self._write, text_of(*own), state)
             if other is None:
                 self.take(*new)
