@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection, connections, transaction
+from django.db import DEFAULT_DB_ALIAS, Error, connection, connections, transaction
 from django.db.backends.utils import CursorWrapper
 from django.db.models import Model, QuerySet
 from django.utils.crypto import salted_hmac
@@ -153,7 +153,7 @@ def _keep_turn(lock: int, is_able: Callable[[], bool], taken: threading.Event) -
                 if is_ours:
                     waits.end()
                     taken.set()
-        except DatabaseError as error:
+        except Error as error:
             waits.say("database", f"the database cannot be used: {' '.join(str(error).split())}")
             session.close()
         time.sleep(TURN_S)
@@ -168,10 +168,10 @@ def _keep_turn(lock: int, is_able: Callable[[], bool], taken: threading.Event) -
             if now != backend:
                 break
             time.sleep(TURN_S)
-    except DatabaseError as error:
+    except Error as error:
         _log.warning("the session of the lock is gone: %s", error)
-    # Another may have the turn by now, and this process is in the middle of something.
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - itself
+    finally:  # another may have the turn by now, and this process is in the middle of something
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - itself
 
 
 def schema_fault() -> str:

@@ -1,4 +1,4 @@
-"""The page of a portal whose database is away: the state of mail, as the core has it, for who was signed in.
+"""The page of a portal whose database is away: it shows a user who was signed in the state of mail.
 
 The core does not need that database. No user can sign in meanwhile, and nothing can be changed here, because no change can be
 entered in the audit log first; the commands on the host do both.

@@ -215,7 +215,7 @@ def test_a_node_that_drains_takes_nothing_else(cluster: Cluster, watcher: Watche
 def test_a_drain_asks_another_node_when_one_does_not_take_the_shard_and_then_waits_longer_and_longer(
     cluster: Cluster, watcher: Watcher
 ) -> None:
-    """Before, the first one was asked again each ten seconds for ever, and nobody was told why."""
+    """Before, the first one was asked again each ten seconds for ever, and no page said why."""
     cluster.primary.sql(
         "insert into waypost.node (name, state, seen_at) values ('a', 'draining', now()),"
         " ('b', 'open', now() + interval '1 day'), ('c', 'open', now() + interval '1 day')"
@@ -260,7 +260,7 @@ def test_why_a_shard_is_not_taken_is_told_until_its_place_is_free(cluster: Clust
 def test_a_shard_that_is_placed_here_is_not_asked_for_before_its_place_is_free(
     cluster: Cluster, watcher: Watcher
 ) -> None:
-    """Before, its owner handed it over each ten seconds, and nobody took it."""
+    """Before, its owner handed it over each ten seconds, and no node took it."""
     place = adopted(watcher._settings, 4, "x").queue_directory / "journal"
     place.mkdir(parents=True)
     segment = place / "00000000000000000000.seg"
