@@ -307,6 +307,7 @@ def _lines(processes: Processes, state: State | None, size: Size | None, error: 
         ("deliverers", len(state.deliverers)),
     ]
     if state.counters:
-        pairs.append(("since start", ", ".join(f"{count} {name}" for name, count in sorted(state.counters.items()))))
+        happened = (f"{n} {name.replace('_', ' ')}" for name, n in sorted(state.counters.items()) if n)
+        pairs.append(("since start", ", ".join(happened) or "nothing"))
     lanes = sorted(size.lanes.items())[:LANES_SHOWN]
     return rows_to_lines([*pairs, *((f"lane {lane}", counted(there.messages, "message")) for lane, there in lanes)])

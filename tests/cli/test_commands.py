@@ -62,15 +62,17 @@ async def test_status_says_what_runs_and_what_is_queued(running: RunningControl,
         "uptime_s": 3700.0,
         "active_messages": 2,
         "receivers": {"incoming.0": 1, "incoming.1021": 2},
+        "counters": {"recipients_delivered": 3, "recipients_lost": 0, "accepted": 4},
     }
     running.manager.answers["size"] = lambda _: {
         "messages": 3, "recipients": 4, "lanes": {"hold": {"messages": 3, "recipients": 4}}, "destinations": {}, "unheard": [],
     }  # fmt: skip
     said = await waypost("status")
     assert said.status == 0
-    assert "processes:  manager 11, supervisor 10\n" in said.out
-    assert "queued:     3 messages, 4 recipients\n" in said.out
-    assert "receivers:  1\n" in said.out  # not the lane of the pickup
+    assert "processes:   manager 11, supervisor 10\n" in said.out
+    assert "queued:      3 messages, 4 recipients\n" in said.out
+    assert "receivers:   1\n" in said.out  # not the lane of the pickup
+    assert "since start: 4 accepted, 3 recipients delivered\n" in said.out
     assert (await waypost("status", "--json")).json["state"]["active_messages"] == 2
 
 
