@@ -40,6 +40,8 @@ TRY_S = 0.25
 SAID_AFTER_S, SAID_EACH_S = 3.0, 60.0  # a portal makes no changes of tables at most starts, and these are over sooner
 # A machine that is gone without a word: the server ends its session after 10 + 3 * 5 seconds, and another has the turn.
 KEEPALIVE = "SET tcp_keepalives_idle = 10", "SET tcp_keepalives_interval = 5", "SET tcp_keepalives_count = 3"
+# A process that is stopped (SIGSTOP) keeps its connection: the server ends a session that asks nothing for so long.
+IDLE = f"SET idle_session_timeout = '{ABLE_S:.0f}s'"
 _log = logging.getLogger("waypost.portal")
 SALT = "the key of the portals that share a database"
 
@@ -123,8 +125,8 @@ def _holder(cursor: CursorWrapper, lock: int) -> str:
 
 def take_turn(lock: int, is_able: Callable[[], bool]) -> None:
     """Waits until this process is the only one of all nodes that share the database. It begins again, with its first line, when
-    it is that no more, or when it has not been able to work for ABLE_S, so that another node has the turn. It logs why it
-    waits.
+    it is that no more, or when it has not been able to work for ABLE_S, also because it was stopped, so that another node has
+    the turn. It logs why it waits.
 
     The lock is of a session of its own, and ends with it. Without [nodes] there are no others.
     """
@@ -144,7 +146,7 @@ def _keep_turn(lock: int, is_able: Callable[[], bool], taken: threading.Event) -
                 waits.say("core", "the core of this node does not answer")
             else:
                 with session.cursor() as cursor:
-                    for statement in KEEPALIVE:
+                    for statement in (*KEEPALIVE, IDLE):
                         cursor.execute(statement)
                     cursor.execute("SELECT pg_try_advisory_lock(%s), pg_backend_pid()", [lock])
                     is_ours, backend = cursor.fetchone()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -132,8 +133,8 @@ time.sleep(600)
 
 
 def test_one_process_of_all_nodes_has_the_turn_and_the_next_one_follows_it(postgresql: str, tmp_path: Path) -> None:
-    """It follows a process that is killed, one whose session the database has ended, and one whose core is away; these
-    two wait again."""
+    """It follows a process that is killed, one whose session the database has ended, one whose core is away, and one that is
+    stopped; these wait again."""
     processes: dict[str, subprocess.Popen[str]] = {}
     said: dict[str, IO[str]] = {}
 
@@ -170,6 +171,11 @@ def test_one_process_of_all_nodes_has_the_turn_and_the_next_one_follows_it(postg
         (tmp_path / last / "core-away").touch()
         assert has_turn(rest) == rest
         assert processes[last].poll() is None
+        (tmp_path / last / "core-away").unlink()
+        processes[rest].send_signal(signal.SIGSTOP)
+        assert has_turn(last) == last
+        processes[rest].send_signal(signal.SIGCONT)
+        assert not select.select([said[rest]], [], [], 3 * TURN_S)[0], "both have it"
     finally:
         for process in processes.values():
             process.kill()
