@@ -13,7 +13,7 @@ from django.shortcuts import render
 
 from appliance.accounts.roles import Role, role_of, viewer
 from appliance.common.door import door
-from mailcore.config.known_nodes import SeenNode, SeenShard, SeenStandby
+from mailcore.config.known_nodes import SeenNode, SeenShard, SeenStandby, told_by
 from mailcore.control.protocol.nodes import Nodes
 
 __all__ = ["nodes"]
@@ -38,7 +38,7 @@ def nodes(request: HttpRequest) -> HttpResponse:
     context = {
         "answer": answer,
         "fault": _sentence(answer.fault),
-        "troubles": [_sentence(each) for each in answer.troubles],
+        "troubles": [_sentence(each) for each in (*answer.troubles, *_told_by_others(answer))],
         "nodes": [_node(each, answer)._replace(ago_s=_ago_s(each.seen_s_ago, answer)) for each in answer.nodes],
         "shards": [_shard(each, answer)._replace(ago_s=_ago_s(each.renewed_s_ago, answer)) for each in answer.shards],
         "standbys": None if answer.standbys is None else [_standby(each, answer) for each in answer.standbys],
@@ -50,6 +50,10 @@ def nodes(request: HttpRequest) -> HttpResponse:
 
 def _sentence(words: str) -> str:
     return f"{words[:1].upper()}{words[1:].rstrip('.')}."
+
+
+def _told_by_others(answer: Nodes) -> list[str]:
+    return [words for node in answer.nodes if node.name != answer.node for words in told_by(node.name, node.troubles)]
 
 
 def _ago_s(then_s: float | None, answer: Nodes) -> float | None:

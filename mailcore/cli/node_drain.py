@@ -7,12 +7,12 @@ import sys
 import time
 
 from mailcore.cli.database import asked
-from mailcore.config.known_nodes import CURRENT_S, read_seen
+from mailcore.config.known_nodes import CURRENT_S, read_seen, told_by
 from mailcore.config.settings import Settings
 from mailcore.nodes.moving import NO_OTHER, drain, resume, waiting_drains
 from mailcore.nodes.parameters import node_of
 from mailcore.replication.connection import Connection
-from mailcore.replication.node_row import NodeRow, list_nodes
+from mailcore.replication.node_row import NodeRow, list_nodes, read_troubles
 from mailcore.replication.shard import ShardRow, read_shards
 from mailcore.terminal.command import DONE, add_common, settings_of
 from mailcore.terminal.output import plain, print_json, say, whole_table, width
@@ -47,13 +47,14 @@ def _named(arguments: argparse.Namespace, settings: Settings) -> str:
 def _state(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments)
 
-    def read(connection: Connection) -> tuple[list[NodeRow], list[ShardRow]]:
-        return list_nodes(connection), list(read_shards(connection).values())
+    def read(connection: Connection) -> tuple[list[NodeRow], list[ShardRow], dict[str, list[str]]]:
+        return list_nodes(connection), list(read_shards(connection).values()), read_troubles(connection)
 
     status, found = asked(settings, "node", read)
     if found is None:
         return status
-    nodes, shards = found
+    nodes, shards, told = found
+    told = {node.name: told[node.name] for node in nodes if node.is_alive and node.name in told}
     owned = {node.name: [row.name for row in shards if row.node == node.name] for node in nodes}
     waiting = waiting_drains(nodes, shards)
     troubles = _troubles(settings)
@@ -64,7 +65,7 @@ def _state(arguments: argparse.Namespace) -> int:
                     {
                         "name": node.name, "state": node.state, "alive": node.is_alive, "seen_s_ago": node.seen_s_ago,
                         "since": node.since, "shards": owned[node.name], "here": node.name == node_of(settings),
-                        "waits": node.name in waiting,
+                        "waits": node.name in waiting, "troubles": told.get(node.name, []),
                     }
                     for node in nodes
                 ],
@@ -80,9 +81,15 @@ def _state(arguments: argparse.Namespace) -> int:
         say(line)
     for name in waiting:
         say(plain(f"the drain of node {name} {NO_OTHER}"))
-    for words in troubles:
+    own = node_of(settings)
+    for words in [*troubles, *told_by_others(told, own)]:
         say(plain(words))
     return DONE
+
+
+def told_by_others(told: dict[str, list[str]], own: str) -> list[str]:
+    """Returns what the others have told (``read_troubles``), a sentence each."""
+    return [words for name, troubles in told.items() if name != own for words in told_by(name, troubles)]
 
 
 def _troubles(settings: Settings) -> list[str]:

@@ -6,10 +6,13 @@ import argparse
 import sys
 
 from mailcore.cli.database import asked
+from mailcore.cli.node_drain import told_by_others
 from mailcore.cli.shard_mail import add_mail_commands
 from mailcore.nodes.moving import move
 from mailcore.nodes.parameters import shard_of
-from mailcore.replication.shard import list_shards
+from mailcore.replication.connection import Connection
+from mailcore.replication.node_row import read_troubles
+from mailcore.replication.shard import ShardRow, list_shards
 from mailcore.terminal.command import DONE, add_common, settings_of
 from mailcore.terminal.output import plain, print_json, say, whole_table, width
 
@@ -45,9 +48,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _list(arguments: argparse.Namespace) -> int:
     """Ends with NOT_RUNNING if the database does not answer."""
     settings = settings_of(arguments)
-    status, shards = asked(settings, "shard", list_shards)
-    if shards is None:
+
+    def read(connection: Connection) -> tuple[list[tuple[ShardRow, float]], dict[str, list[str]]]:
+        return list_shards(connection), read_troubles(connection)
+
+    status, found = asked(settings, "shard", read)
+    if found is None:
         return status
+    shards, told = found
     if arguments.json:
         print_json(
             {
@@ -58,7 +66,8 @@ def _list(arguments: argparse.Namespace) -> int:
                         "placed": row.placed, "wanted": row.wanted, "here": row.name == shard_of(settings),
                     }
                     for row, age_s in shards
-                ]
+                ],
+                "troubles": told,
             }
         )  # fmt: skip
         return DONE
@@ -68,6 +77,8 @@ def _list(arguments: argparse.Namespace) -> int:
     ]
     for line in whole_table(("SHARD", "NUMBER", "STATE", "EPOCH", "RENEWED", "OWNER"), rows, width(sys.stdout)):
         say(line)
+    for words in told_by_others(told, ""):
+        say(plain(words))
     return DONE
 
 

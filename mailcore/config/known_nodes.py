@@ -6,11 +6,22 @@ It is for people: commands and pages show it. No process decides anything by it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
-__all__ = ["CURRENT_S", "SEEN", "NodesSeen", "SeenNode", "SeenShard", "SeenStandby", "read_seen", "write_seen"]
+__all__ = [
+    "CURRENT_S",
+    "SEEN",
+    "NodesSeen",
+    "SeenNode",
+    "SeenShard",
+    "SeenStandby",
+    "read_seen",
+    "told_by",
+    "write_seen",
+]
 
 SEEN = "nodes.json"  # in the run directory of a node with [nodes]
 CURRENT_S = 10.0  # a look that is older is not believed; one is written each two seconds
@@ -27,6 +38,7 @@ class SeenNode(msgspec.Struct, kw_only=True):
     shards: list[str]
     is_in: bool  # the others trust its certificate
     address: str = ""  # where others reach it
+    troubles: list[str] = []  # why it does not take a shard, or why its drain waits, as it has told lately
 
 
 class SeenShard(msgspec.Struct, kw_only=True):
@@ -66,6 +78,11 @@ class NodesSeen(msgspec.Struct, kw_only=True):
     giver: str = ""  # the node that divides the limits of destinations; "": none, or each node has its own
     troubles: list[str] = []  # of this node: why it does not take a shard, or why its drain waits
     fault: str = ""
+
+
+def told_by(node: str, troubles: Iterable[str]) -> list[str]:
+    """Returns the sentences of another node as those of it: in them "this node" is that one."""
+    return [f"node {node} says: {each}" for each in troubles]
 
 
 def write_seen(run_directory: Path, seen: NodesSeen) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable
 
+from msgspec.structs import replace
+
 from mailcore.config.known_nodes import CURRENT_S, NodesSeen, read_seen
 from mailcore.config.settings import Settings
 from mailcore.control.operations import Answers
@@ -81,7 +83,7 @@ class NodesAnswers:
             is_current=is_current,
             fault=fault,
             server=seen.server,
-            nodes=seen.nodes,
+            nodes=seen.nodes if is_current else [replace(each, troubles=[]) for each in seen.nodes],
             shards=seen.shards,
             standbys=seen.standbys,
             giver=seen.giver,

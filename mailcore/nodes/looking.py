@@ -13,7 +13,7 @@ from mailcore.nodes.parameters import node_of, parameters_of
 from mailcore.replication.connection import Connection
 from mailcore.replication.giver_row import read_giver
 from mailcore.replication.guarantees import Findings, open_checked
-from mailcore.replication.node_row import list_nodes
+from mailcore.replication.node_row import list_nodes, read_troubles
 from mailcore.replication.node_trust import read_trust
 from mailcore.replication.parameters import StoreParameters
 from mailcore.replication.shard import RENEWAL_TIMEOUT_S, ShardRow, list_shards
@@ -103,6 +103,7 @@ def look(connection: Connection, node: str, wall: Callable[[], float] = time.tim
 def _nodes(connection: Connection, shards: list[ShardRow]) -> list[SeenNode]:
     trusted = {row.node: row for row in read_trust(connection, RENEWAL_TIMEOUT_S)}
     rows = {row.name: row for row in list_nodes(connection)}
+    troubles = read_troubles(connection)
     owners = {row.node for row in shards if row.node}
     found = []
     for name in sorted(rows.keys() | trusted.keys() | owners):
@@ -117,6 +118,7 @@ def _nodes(connection: Connection, shards: list[ShardRow]) -> list[SeenNode]:
                 shards=[shard.name for shard in shards if shard.node == name],
                 is_in=name in trusted,
                 address=trusted[name].address if name in trusted else "",
+                troubles=troubles.get(name, []) if row is not None and row.is_alive else [],
             )
         )
     return found

@@ -5,8 +5,8 @@ its row alone; the process of the node then starts a supervisor for it, whose ow
 shard of this home: the owner step of the home does. A shard that is ours and whose beat stands still, because its processes
 cannot start, is taken over like any other. A node that drains takes only what it has handed over and no node took.
 
-The look for people, the settings of all nodes, their kept files, and the rest of closed shards have threads and connections
-of their own (``apart``): nothing that is slow or fails there delays a takeover.
+The look for people, what this node tells the others, the settings of all nodes, their kept files, and the rest of closed
+shards have threads and connections of their own (``apart``): nothing that is slow or fails there delays a takeover.
 
 Of two nodes that want the same shard one gets it: both name the epoch and the beat that they have seen.
 
@@ -37,6 +37,7 @@ from mailcore.nodes.names import name_in, new_owner
 from mailcore.nodes.offers import Offers
 from mailcore.nodes.owned import read_owned, write_owned
 from mailcore.nodes.parameters import node_of, parameters_of, shard_of
+from mailcore.nodes.telling import Telling
 from mailcore.nodes.tidying import Tidying
 from mailcore.queue.shard_copy import read_copy
 from mailcore.replication.connection import Connection
@@ -268,6 +269,11 @@ def main(take: Callable[[Settings, int], None], settings: Settings, parent: int)
             "looking",
             "the state of the nodes cannot be read for the pages now",
             Looking(settings, lambda: spare.troubles).once,
+        ),
+        (
+            "telling",
+            "why this node does not take a shard, or why its drain waits, cannot be written for the other nodes now",
+            Telling(settings, lambda: spare.troubles).once,
         ),
         ("tidying", "closed shards cannot be tidied now", Tidying(settings).once),
         ("kept", "kept files that are not used cannot be removed from the database now", SweepingKept(settings).once),

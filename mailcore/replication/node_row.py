@@ -6,13 +6,23 @@ and ServerError if it changed nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from mailcore.replication.connection import Connection
 from mailcore.replication.shard import LOCK_TIMEOUT_S, RENEWAL_TIMEOUT_S, TIMEOUT_S, check_kept
-from mailcore.replication.statements import NODE_BEAT, NODE_CONFIRM, NODE_DRAINED, NODE_LIST, NODE_SET, NODE_STATE
+from mailcore.replication.statements import (
+    NODE_BEAT,
+    NODE_CONFIRM,
+    NODE_DRAINED,
+    NODE_LIST,
+    NODE_SET,
+    NODE_STATE,
+    NODE_TROUBLES,
+    OF_SHARDS,
+    SETTINGS_NOTE,
+)
 from mailcore.replication.values import as_int, as_text
 
 __all__ = [
@@ -26,6 +36,8 @@ __all__ = [
     "end_drain",
     "list_nodes",
     "node_state",
+    "note_troubles",
+    "read_troubles",
     "set_node_state",
 ]
 
@@ -97,3 +109,15 @@ def list_nodes(connection: Connection) -> list[NodeRow]:
         NodeRow(as_text(name), as_text(state), as_int(beat), as_int(age) / 1000, as_int(since))
         for name, state, beat, age, since in rows
     ]
+
+
+def note_troubles(connection: Connection, name: str, troubles: Sequence[str]) -> None:
+    """Writes why a node does not take a shard, or why its drain waits; nothing if it does what the rows ask of it."""
+    lines = "\n".join(each.replace("\n", " ") for each in troubles)
+    check_kept(connection.execute(SETTINGS_NOTE, [name, OF_SHARDS, 0, lines], RENEWAL_TIMEOUT_S))
+
+
+def read_troubles(connection: Connection) -> dict[str, list[str]]:
+    """Returns what nodes have written of that within the last half minute, by node."""
+    rows = connection.execute(NODE_TROUBLES, [], RENEWAL_TIMEOUT_S).rows
+    return {as_text(name): as_text(lines).split("\n") for name, lines in rows}

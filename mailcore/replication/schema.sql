@@ -97,6 +97,7 @@ create table waypost.settings_state (      -- each state of them, with who made 
   primary key (kind, version));
 
 create table waypost.settings_node (       -- what each node has taken over of them; for people
+                                           -- of the kind shards: why a node does not take one, or why its drain waits
   node    text not null,
   kind    text not null,
   version bigint not null,

@@ -17,7 +17,7 @@ __all__ = [
     "COMMIT", "COMMIT_ONE", "CONFIRM", "FETCH", "FETCH_MARKS", "FREE_CHUNKS", "FREE_STATES", "FREE_WRITERS",
     "GIVER_LEAVE", "GIVER_MAKE", "GIVER_READ", "GIVER_RENEW", "GIVER_TAKE", "GIVE_UP", "HAND_OVER", "KEPT_ADD", "KEPT_OLD",
     "KEPT_READ", "KEPT_REMOVE", "KEPT_TOUCH", "LETTERS_REMOVE", "LETTER_MAKE", "LETTER_READ", "LETTER_TAKE",
-    "LIST", "LOOK", "NODE_BEAT", "NODE_CONFIRM", "NODE_DRAINED", "NODE_LIST", "NODE_SET", "NODE_STATE",
+    "LIST", "LOOK", "NODE_BEAT", "NODE_CONFIRM", "NODE_DRAINED", "NODE_LIST", "NODE_SET", "NODE_STATE", "NODE_TROUBLES",
     "PLACE", "PLACE_AWAY", "READ", "READ_ALL", "REGISTER", "RENEW", "RESERVE", "SETTINGS_ADD", "SETTINGS_ASK",
     "SETTINGS_CHANGE", "SETTINGS_FORGET", "SETTINGS_FORGET_LARGE",
     "SETTINGS_HEADS", "SETTINGS_NODES", "SETTINGS_NOTE", "SETTINGS_RAISE", "SETTINGS_STATES", "SET_STATE",
@@ -275,6 +275,15 @@ NODE_LIST = Statement(
     (),
 )
 
+# For people, as what a node has taken over, and in the same table: a node that stopped tells nothing any more.
+OF_SHARDS = "shards"
+NODE_TROUBLES = Statement(
+    "node_troubles",
+    f"select node, trouble from waypost.settings_node where kind = '{OF_SHARDS}' and trouble <> ''"
+    " and seen_at > now() - interval '30 seconds' order by node",
+    (),
+)
+
 # The giver of shares: one row for all nodes.
 _GIVER = "epoch, owner, beat, address"
 # One row without a name if there is no standby; the first column: whether our role sees them.
@@ -416,7 +425,9 @@ SETTINGS_NOTE = Statement(
     (TEXT, TEXT, INT8, TEXT),
 )
 SETTINGS_NODES = Statement(
-    "settings_nodes", "select node, kind, version, trouble from waypost.settings_node order by node, kind", ()
+    "settings_nodes",
+    f"select node, kind, version, trouble from waypost.settings_node where kind <> '{OF_SHARDS}' order by node, kind",
+    (),
 )
 KEPT_ADD = Statement(
     "kept_add",

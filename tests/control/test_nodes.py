@@ -24,17 +24,18 @@ def answers(tmp_path: Path, now: float) -> NodesAnswers:
     return NodesAnswers(None, settings, None, lambda: now)  # type: ignore[arg-type]  # no thread reads here
 
 
-def seen(fault: str = "") -> NodesSeen:
+def seen(fault: str = "", *, troubles: bool = True) -> NodesSeen:
     node = SeenNode(name="mx1", state="open", alive=True, seen_s_ago=0.5, since=1.0, shards=["mx1"], is_in=True)
+    node.troubles = ["the drain waits"] if troubles else []
     return NodesSeen(node="mx1", at=AT, server="db1:5432", nodes=[node], troubles=["the drain waits"], fault=fault)
 
 
 def test_a_look_of_now_is_current_and_an_old_one_says_why(tmp_path: Path) -> None:
     now = answers(tmp_path, AT + 2)._answer(seen())
     assert (now.is_on, now.is_current, now.age_s, now.fault) == (True, True, 2.0, "")
-    assert now.troubles == ["the drain waits"]
+    assert now.troubles == now.nodes[0].troubles == ["the drain waits"]
     later = answers(tmp_path, AT + CURRENT_S)._answer(seen())
-    assert (later.is_current, later.fault, later.nodes) == (False, STANDS_STILL, seen().nodes)
+    assert (later.is_current, later.fault, later.nodes) == (False, STANDS_STILL, seen(troubles=False).nodes)
     assert later.troubles == [], "of then"
     assert answers(tmp_path, AT + 60)._answer(seen("no server answers")).fault == "no server answers"
 

@@ -1694,6 +1694,7 @@ class SeenNode(msgspec.Struct, kw_only=True):
     shards: list[str]
     is_in: bool
     address: str = ""
+    troubles: list[str] = []
 
 
 class SeenShard(msgspec.Struct, kw_only=True):

@@ -70,6 +70,15 @@ def test_why_this_node_does_not_do_what_it_is_asked_is_said(client: Client) -> N
     assert "The drain waits: &lt;b&gt; did not take shard x." in text
 
 
+def test_why_another_node_does_not_do_what_it_is_asked_is_said_as_its_own_words(client: Client) -> None:
+    troubles = ["the drain waits: <b> did not take shard x"]
+    nodes = [NODE | {"troubles": ["of this node, and said once"]}, NODE | {"name": "mx2", "troubles": troubles}]
+    with FakeCore({"nodes": ANSWER | {"nodes": nodes}}):
+        text = client.get("/nodes/").content.decode()
+    assert "Node mx2 says: the drain waits: &lt;b&gt; did not take shard x." in text
+    assert "said once" not in text
+
+
 def test_a_drain_that_waits_says_for_what(client: Client) -> None:
     drains, other = NODE | {"state": "draining"}, NODE | {"name": "mx2", "shards": []}
     waits = ("bad", "draining, waits: no other node lives and takes shards")
