@@ -284,6 +284,7 @@ class Size(QueueSize, kw_only=True):
 
     unheard: list[str] = []  # lanes whose receiver has not reported yet: their newest mail is not counted
     by_shard: list[ShardSize] = []  # if there are several: those that answer
+    unanswered: str = ""  # the shards that do not answer, and why: their mail is not counted
 
 
 class Places(Struct, kw_only=True):

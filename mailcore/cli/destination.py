@@ -84,7 +84,7 @@ def _list(arguments: argparse.Namespace) -> int:
         # Each part of the answer has at most as many destinations as were asked for.
         most = max(len(answer.queued), len(answer.suspended), len(answer.destinations), len(answer.without_mail))
         lines.end(complete=not answer.unanswered, more=most >= arguments.limit, unanswered=answer.unanswered)
-        return DONE
+        return NOT_DONE if answer.unanswered else DONE
     if answer.unanswered:
         complain(f"incomplete: {plain(answer.unanswered)}")
     rows = []
@@ -102,7 +102,7 @@ def _list(arguments: argparse.Namespace) -> int:
     heads = ("DESTINATION", "RECIPIENTS", "BUSY", "WINDOW", "STATE")
     for line in table(heads, rows, width(sys.stdout), frozenset({1, 2, 3})):
         say(line)
-    return DONE
+    return NOT_DONE if answer.unanswered else DONE
 
 
 def _queued(name: str, answer: Destinations) -> int:

@@ -74,7 +74,12 @@ def _state(arguments: argparse.Namespace) -> int:
         )  # fmt: skip
         return DONE
     rows = [
-        (plain(node.name), node.state, f"{node.seen_s_ago:.0f} s ago", plain(", ".join(owned[node.name]) or "-"))
+        (
+            plain(node.name),
+            node.state + ("" if node.is_alive else ", silent"),
+            f"{node.seen_s_ago:.0f} s ago",
+            plain(", ".join(owned[node.name]) or "-"),
+        )
         for node in nodes
     ]
     for line in whole_table(("NODE", "STATE", "SEEN", "SHARDS"), rows, width(sys.stdout)):

@@ -51,6 +51,15 @@ class Silent(OSError):
         self.why = why or message
 
 
+def _why(error: Exception) -> str:
+    """Returns why a node does not answer, in words for people; some errors have none."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, ConnectionError) and error.errno:
+        return os.strerror(error.errno).lower()
+    return str(error) or "the connection broke"
+
+
 class Asking:
     """The control sockets for shards of other nodes, and what is known of these nodes."""
 
@@ -175,7 +184,7 @@ class Asking:
                 fault = await there.answered
         except (OSError, ValueError, TimeoutError) as error:
             there.end()
-            why = "no answer in time" if isinstance(error, TimeoutError) else str(error)
+            why = _why(error)
             raise Silent(f"node {node} does not answer: {why}", why) from None
         if fault is not None:
             there.end()

@@ -275,8 +275,9 @@ async def test_a_list_of_destinations_names_the_shards_that_are_not_in_it(
         "unanswered": "shard 2 at b does not answer, and its mail is not counted: away",
     }
     told = await waypost("destination", "list", "--json")
-    assert (told.end["complete"], told.end["unanswered"]) == (False, OTHER_WORDS)
+    assert (told.status, told.end["complete"], told.end["unanswered"]) == (1, False, OTHER_WORDS)
     said = await waypost("destination", "list")
+    assert said.status == 1
     assert f"incomplete: {OTHER_WORDS}" in said.err
     assert "smtp:example.org" in said.out
 

@@ -69,7 +69,7 @@ async def test_a_list_for_programs_is_a_line_a_message_and_a_last_one(
     assert [item["queue_id"] for item in rest.items] == [each.queue_id for each in envelopes[2:]]
     assert rest.end == {
         "complete": True, "count": 3, "more": False, "cursor": None, "error": None, "reconnected": 0,
-        "manager_away": False, "note": "", "damage": [],
+        "manager_away": False, "note": "", "unanswered": "", "damage": [],
     }  # fmt: skip
 
 
@@ -197,6 +197,7 @@ async def test_the_size(running: RunningControl, waypost: Waypost) -> None:
         "destinations": {"smtp:example.org": 4, "": 1},
         "unheard": [],
         "by_shard": [],
+        "unanswered": "",
     }
     running.manager.answers["size"] = lambda _: size
     assert (await waypost("queue", "size", "--json")).json == size
@@ -205,6 +206,19 @@ async def test_the_size(running: RunningControl, waypost: Waypost) -> None:
     assert lines[3].split() == ["retry.300", "3", "5"]
     size["unheard"] = ["incoming.1"]
     assert "newest messages in incoming.1 are not counted" in (await waypost("queue", "size")).out.splitlines()[1]
+
+
+async def test_a_size_without_a_shard_is_incomplete_and_names_it(running: RunningControl, waypost: Waypost) -> None:
+    """law: silent-is-unknown. Before, its receiver was said not to have reported, and the exit status was 0."""
+    words = "shard 2 at b does not answer, and its mail is not counted: away"
+    running.manager.answers["size"] = lambda _: {
+        "messages": 3, "recipients": 5, "lanes": {}, "destinations": {}, "unheard": ["shard 2 at b"], "unanswered": words,
+    }  # fmt: skip
+    said = await waypost("queue", "size")
+    assert (said.status, said.out) == (1, "3 messages, 5 recipients\n")
+    assert f"incomplete: {OTHER_WORDS}" in said.err
+    told = await waypost("queue", "size", "--json")
+    assert (told.status, told.json["unanswered"]) == (1, OTHER_WORDS)
 
 
 # -- changes

@@ -344,10 +344,19 @@ def silent(shard: int, operation: str, arguments: dict[str, Any]) -> dict[str, A
     return {"messages": 5, "recipients": 5, "lanes": {}, "destinations": {}, "unheard": []}
 
 
+def counted_or_silent(shard: int, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    return silent(shard, operation, arguments) | {
+        "done": True, "errors": {}, "dead": [], "manager_away": False, "note": "", "changed": 0
+    }  # fmt: skip
+
+
 def test_a_shard_of_a_silent_node_is_unknown_with_the_name_of_the_node() -> None:
     """law: silent-is-unknown."""
     size = Nodes(silent).ask("size")
     assert (size["messages"], size["unheard"]) == (5, ["shard 2 at b"])
+    assert size["unanswered"] == (
+        "shard 2 at b does not answer, and its mail is not counted: node b does not answer: no route to host"
+    )
     assert [each["number"] for each in size["by_shard"]] == [0]
 
     def page(shard: int, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -357,9 +366,13 @@ def test_a_shard_of_a_silent_node_is_unknown_with_the_name_of_the_node() -> None
 
     found = Nodes(page).ask("list", cursor="", limit=10)
     assert found["manager_away"]
-    assert found["note"] == (
-        "shard 2 at b does not answer, and its mail is not in this list: node b does not answer: no route to host"
+    assert (
+        found["note"]
+        == found["unanswered"]
+        == ("shard 2 at b does not answer, and its mail is not in this list: node b does not answer: no route to host")
     )
+    with pytest.raises(Refused, match="shard 2 at b: node b does not answer: no route to host"):
+        Nodes(counted_or_silent).ask("change_matching", filter={}, dry_run=True)
 
 
 def test_nothing_is_changed_anywhere_while_a_node_is_silent() -> None:

@@ -19,7 +19,7 @@ from mailcore.control.protocol.past import PastItem
 from mailcore.counted import counted
 from mailcore.mail_state import next_attempt, other_states
 from mailcore.manager_answers import Size
-from mailcore.terminal.command import DONE, UsageError, add_common, control_client, not_empty, queue_id
+from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client, not_empty, queue_id
 from mailcore.terminal.output import complain, plain, print_json, rows_to_lines, say, size_shown, table, width
 from mailcore.terminal.times import in_local_time, shown, shown_duration
 
@@ -89,19 +89,21 @@ class _Notes:
     def __init__(self) -> None:
         self._manager_away = False
         self._note = ""
+        self._unanswered = ""
         self._damage: dict[str, None] = {}  # each once
 
     def add(self, page: ListPage) -> None:
         """Adds the notes of a page."""
         self._manager_away = page.manager_away or self._manager_away
         self._note = page.note or self._note
+        self._unanswered = page.unanswered or self._unanswered
         for damage in page.damage:
             if len(self._damage) < DAMAGES_MAX:
                 self._damage[damage] = None
 
     def missing(self) -> bool:
-        """Returns True if messages may be missing because their records are damaged."""
-        return bool(self._damage)
+        """Returns True if messages may be missing: their records are damaged, or a shard did not answer."""
+        return bool(self._damage or self._unanswered)
 
     def texts(self) -> Iterator[str]:
         """Yields the damage, and from when the list is."""
@@ -111,7 +113,12 @@ class _Notes:
 
     def keys(self) -> dict[str, Any]:
         """Returns the same for programs."""
-        return {"manager_away": self._manager_away, "note": self._note, "damage": list(self._damage)}
+        return {
+            "manager_away": self._manager_away,
+            "note": self._note,
+            "unanswered": self._unanswered,
+            "damage": list(self._damage),
+        }
 
 
 def _item_lines(item: Item | PastItem, now: float) -> list[str]:
@@ -243,11 +250,14 @@ def _size(arguments: argparse.Namespace) -> int:
         return past.size_at(arguments)
     with control_client(arguments) as control:
         size = control.ask("size", Size)
+    status = NOT_DONE if size.unanswered else DONE
     if arguments.json:
         print_json(size)
-        return DONE
+        return status
+    if size.unanswered:
+        complain(f"incomplete: {plain(size.unanswered)}")
     say(f"{counted(size.messages, 'message')}, {counted(size.recipients, 'recipient')}")
-    if size.unheard:
+    if size.unheard and not size.unanswered:
         say(
             f"newest messages in {', '.join(size.unheard)} are not counted: its receiver has not reported its position yet"
         )
@@ -265,4 +275,4 @@ def _size(arguments: argparse.Namespace) -> int:
             say(line)
         if len(rows) > DESTINATIONS_SHOWN:
             say(f"and {len(rows) - DESTINATIONS_SHOWN} more; use --json to see all")
-    return DONE
+    return status

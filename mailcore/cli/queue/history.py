@@ -160,6 +160,7 @@ class _Notes:
         self._texts: dict[str, None] = {}  # each once
         self._manager_away = False
         self._unread_files = 0  # of events
+        self._unanswered = ""
 
     def add(self, page: SearchPart) -> None:
         """Adds the notes of a part."""
@@ -167,10 +168,11 @@ class _Notes:
             self._texts[page.note] = None
         self._manager_away = self._manager_away or page.manager_away
         self._unread_files = max(self._unread_files, page.unread_files)
+        self._unanswered = page.unanswered or self._unanswered
 
     def missing(self) -> bool:
-        """Returns True if messages may be missing because files of events could not be read."""
-        return bool(self._unread_files)
+        """Returns True if messages may be missing: files of events could not be read, or a shard did not answer."""
+        return bool(self._unread_files or self._unanswered)
 
     def texts(self) -> Iterable[str]:
         """Returns what could not be searched."""
@@ -182,6 +184,7 @@ class _Notes:
             "manager_away": self._manager_away,
             "unread_files": self._unread_files,
             "note": "; ".join(self._texts),
+            "unanswered": self._unanswered,
         }
 
 

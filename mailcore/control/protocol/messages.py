@@ -154,6 +154,7 @@ class ListPage(Page, kw_only=True, omit_defaults=True):
 
     manager_away: bool  # it could not be asked where to read
     note: str  # "" or that, with the time of what is shown
+    unanswered: str = ""  # the shards that did not answer, and why; it is in the note, too
 
 
 class Details(Result):
@@ -217,6 +218,7 @@ class SearchPart(Result):
     manager_away: bool = False  # it could not be asked where to read
     unread_files: int = 0  # of events
     note: str | UnsetType = UNSET  # the parts that could not be searched, for a person; "" when all could
+    unanswered: str = ""  # the shards that did not answer, and why; it is in the note, too
 
 
 class AgesPart(AgesTable, kw_only=True):

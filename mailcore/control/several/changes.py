@@ -133,6 +133,8 @@ def change_matching(question: Question) -> Steps:
                 raise ControlError(
                     f"{question.words_of(number)}: {error}; {done}", code=Code.OUTCOME_UNKNOWN
                 ) from error
+            if error.code is Code.UNAVAILABLE:
+                raise Refused(f"{question.words_of(number)}: {error}", code=error.code) from error
             raise
     if not total:
         raise no_lane[0]

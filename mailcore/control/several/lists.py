@@ -79,8 +79,11 @@ def list_queue(question: Question) -> Steps:
         rest = page["items"][taken[number] :]
         cursors[number] = f"{rest[0]['lane']}:{rest[0]['offset']}" if rest else page["cursor"]
     pages = list(answers.by_shard.values())
-    notes = [answers.joined("note"), *answers.unknown("its mail is not in this list")]
-    notes += [f"{question.words_of(number)} did not answer, and its mail is not in this list" for number in left_out]
+    unanswered = answers.unknown("its mail is not in this list")
+    unanswered += [
+        f"{question.words_of(number)} did not answer, and its mail is not in this list" for number in left_out
+    ]
+    notes = [answers.joined("note"), *unanswered]
     merged = {
         "items": items,
         "cursor": _cursor(cursors),
@@ -90,6 +93,7 @@ def list_queue(question: Question) -> Steps:
         ],
         "manager_away": bool(answers.errors or left_out) or any(page["manager_away"] for page in pages),
         "note": "; ".join(each for each in notes if each),
+        "unanswered": "; ".join(unanswered),
     }
     yield emitted(merged if merged["damage"] else {key: each for key, each in merged.items() if key != "damage"})
 
@@ -203,7 +207,8 @@ def search(question: Question) -> Steps:
     if answers.errors and not answers.by_shard:
         raise first_of(answers.errors)
     last = list(answers.by_shard.values())
-    notes = [answers.joined("note"), *answers.unknown("its mail is not searched")]
+    unanswered = answers.unknown("its mail is not searched")
+    notes = [answers.joined("note"), *unanswered]
     yield emitted(
         {
             "items": items,
@@ -213,6 +218,7 @@ def search(question: Question) -> Steps:
             "manager_away": bool(answers.errors) or any(part.get("manager_away", False) for part in last),
             "unread_files": sum(part.get("unread_files", 0) for part in last),
             "note": "; ".join(each for each in notes if each),
+            "unanswered": "; ".join(unanswered),
         }
     )
 

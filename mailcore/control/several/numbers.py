@@ -56,7 +56,8 @@ def size(question: Question) -> Steps:
         {"number": number, "messages": each["messages"], "recipients": each["recipients"]}
         for number, each in answers.by_shard.items()
     ]
-    yield emitted(answers.sum() | {"unheard": unheard, "by_shard": by_shard})
+    unanswered = "; ".join(answers.unknown("its mail is not counted"))
+    yield emitted(answers.sum() | {"unheard": unheard, "by_shard": by_shard, "unanswered": unanswered})
 
 
 def size_at(question: Question) -> Steps:
