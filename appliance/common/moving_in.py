@@ -30,12 +30,12 @@ from appliance.api.models import ApiToken
 from appliance.audit.models import Entry
 from appliance.audit.record import record
 from appliance.common.node import own_node
+from appliance.common.nodes_database import MOVED_IN
 from mailcore.counted import counted
 
 __all__ = ["MovedIn", "NotMovedIn", "move_in"]
 
 OLD = "moving_in"  # alias of the connection to the old database
-ACTION = "portal.move_in"
 PIECE = 1_000
 ENCRYPTED = frozenset(("secret", "seed"))  # of TOTP, of recovery codes
 _RENUMBER = (
@@ -62,7 +62,7 @@ class MovedIn:
 
 def move_in(path: Path) -> MovedIn:
     """Takes what an SQLite database has; returns how much. Raises NotMovedIn, DatabaseError."""
-    if Entry.objects.filter(action=ACTION, node=own_node()).exists():
+    if Entry.objects.filter(action=MOVED_IN, node=own_node()).exists():
         raise NotMovedIn(f"the database of node {own_node() or 'without a name'} was taken in before")
     if not path.is_file():
         raise NotMovedIn(f"{path}: there is no such file")
@@ -76,7 +76,7 @@ def move_in(path: Path) -> MovedIn:
             moved = _take()
             record(
                 None,
-                ACTION,
+                MOVED_IN,
                 str(path),
                 who="manage.py move_in",
                 words=f"{counted(moved.users, 'user')}, {counted(moved.tokens, 'token')}",

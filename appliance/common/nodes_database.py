@@ -12,9 +12,14 @@ from typing import Any
 
 from mailcore.config.nodes import Nodes, database_of
 
-__all__ = ["ROLE", "SCHEMA", "NoDatabase", "nodes_database"]
+__all__ = ["MOVED_IN", "ROLE", "SCHEMA", "SCHEMA_OF", "NoDatabase", "nodes_database"]
 
 ROLE = SCHEMA = "waypost_portal"
+SCHEMA_OF = (  # why the tables have no place, for an administrator of the database
+    f"the database of [nodes] has no schema {SCHEMA} that the user {ROLE} may use. As its administrator, in that database: "
+    f"CREATE SCHEMA {SCHEMA} AUTHORIZATION {ROLE};"
+)
+MOVED_IN = "portal.move_in"  # in the audit log, once for each node whose former database was taken in
 # Of a statement. A commit waits for the standby; while there is none, a page ends with this instead of never. The row is on
 # the server's disk then, and PostgreSQL gives it to the standby when it is back.
 STATEMENT_S = 15

@@ -15,15 +15,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
+from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, Error, connection, connections, transaction
 from django.db.backends.utils import CursorWrapper
 from django.db.models import Model, QuerySet
-from django.utils.crypto import salted_hmac
 
 from appliance.accounts.models import PortalKey
 from appliance.alerts.models import Alert, Lead, Notice, RuleCheck, Watch
 from appliance.common.node import own_node
-from appliance.common.nodes_database import ROLE, SCHEMA
+from appliance.common.nodes_database import SCHEMA_OF
+from appliance.common.secret import key_digest
 from appliance.live.models import LastSnapshot, Sample
 from appliance.queue.models import Change
 from appliance.reports.models import Run, Started
@@ -43,7 +44,6 @@ KEEPALIVE = "SET tcp_keepalives_idle = 10", "SET tcp_keepalives_interval = 5", "
 # A process that is stopped (SIGSTOP) keeps its connection: the server ends a session that asks nothing for so long.
 IDLE = f"SET idle_session_timeout = '{ABLE_S:.0f}s'"
 _log = logging.getLogger("waypost.portal")
-SALT = "the key of the portals that share a database"
 
 
 class OtherKey(Exception):
@@ -183,12 +183,7 @@ def schema_fault() -> str:
     with connection.cursor() as cursor:
         cursor.execute("SELECT current_schema()")
         (schema,) = cursor.fetchone()
-    if schema is not None:
-        return ""
-    return (
-        f"the database of [nodes] has no schema {SCHEMA} that the user {ROLE} may use. As its administrator, in that database: "
-        f"CREATE SCHEMA {SCHEMA} AUTHORIZATION {ROLE};"
-    )
+    return "" if schema is not None else SCHEMA_OF
 
 
 def key_fault() -> str:
@@ -215,7 +210,7 @@ def check_key(*, accept: bool = False) -> None:
 
 
 def _digest() -> str:
-    return salted_hmac(SALT, "", algorithm="sha256").hexdigest()
+    return key_digest(settings.SECRET_KEY)
 
 
 def claim_rows() -> None:
