@@ -77,7 +77,7 @@ def test_each_variable_has_a_type_and_a_default_that_is_none_but_the_version(rol
 @pytest.mark.parametrize("role", ["waypost", "queue_database"])
 def test_what_is_secret_is_not_shown(role: str) -> None:
     options = options_of(role)
-    secret = {name for name in options if "password" in name or name.endswith("_url")}
+    secret = {name for name in options if "password" in name or name.endswith("_url") or name == "waypost_portal_key"}
     assert secret == {name for name, option in options.items() if option.get("no_log")}
 
 
@@ -95,6 +95,7 @@ LIMITS: Step = [
     ({"waypost_tls_key": "a.key"}, ["waypost_tls_certificate", "neither"]),
     ({"waypost_portal": False}, ["waypost_reports", "waypost_portal is false"]),
 ]
+SHARED: Step = [({"waypost_database": "nodes"}, ["waypost_database is nodes", "is not in the group waypost_nodes"])]
 RELEASE: Step = [({"waypost_version": "0.0.7"}, ["waypost_version 0.0.7", "there is no file", "./make-release"])]
 CORE: Step = [
     ({"waypost_relay_networks": ["0.0.0.0/0"]}, ["waypost_relay_networks", "open relay"]),
@@ -112,6 +113,7 @@ CORE: Step = [
         pytest.param(TYPES, id="types", marks=pytest.mark.long),  # Ansible's own check
         pytest.param(NAMES, id="names", marks=pytest.mark.long),
         pytest.param(LIMITS, id="limits", marks=pytest.mark.long),
+        pytest.param(SHARED, id="shared", marks=pytest.mark.long),
         pytest.param(RELEASE, id="release", marks=pytest.mark.long),
         pytest.param(CORE[:1], id="open relay"),
         pytest.param(CORE[1:], id="core", marks=pytest.mark.long),

@@ -22,6 +22,7 @@ KEPT = (
     "/etc/waypost/portal.env",
     "/etc/waypost/redis.password",
     "/etc/waypost/database-password",
+    "/etc/waypost/portal-password",
     "/etc/waypost/database-authority.pem",
     "/etc/waypost/first-password",
 )

@@ -42,7 +42,10 @@ BY_NAME: dict[str, object] = {
 }
 PACKAGE: dict[str, object] = {"waypost_package": True}
 NODE: dict[str, object] = {"waypost_shard": "north", "waypost_nodes_password": "aSecret-1"}
+SHARED: dict[str, object] = {**NODE, "waypost_database": "nodes", "waypost_database_password": "ofThePortals-1"}
 SERVERS = ("db1.example", "db2.example", "192.0.2.53")
+NETWORKS = ["192.0.2.0/24", "2001:db8::/64"]
+BY_ADDRESS = "host=192.0.2.7,2001:db8::7 port=5433 dbname=mail user=waypost"
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +54,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     group = subprocess.run(["id", "-gn"], capture_output=True, text=True, check=True).stdout.strip()
     found = {
         name: tmp_path_factory.mktemp(name)
-        for name in ("rendered", "elsewhere", "by_name", "package", "node", "server")
+        for name in ("rendered", "elsewhere", "by_name", "package", "node", "shared", "by_address", "server", "db2")
     }
     common = {
         "collection": str(COLLECTION),
@@ -73,14 +76,17 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             ("by_name", BY_NAME),
             ("package", PACKAGE),
             ("node", NODE),
-            ("server", {}),
+            ("shared", SHARED),
+            ("by_address", {**SHARED, "waypost_nodes_database": BY_ADDRESS}),
+            ("db2", {}),
+            ("server", {"queue_database_portal_password": "ofThePortals-1", "queue_database_networks": NETWORKS}),
         )
     }
     others = {"db2": {"queue_database_address": SERVERS[1]}, "db3": {"queue_database_address": SERVERS[2]}}
     hosts["server"]["queue_database_address"] = SERVERS[0]
     children = {
         "rendering": {"hosts": hosts},
-        "waypost_nodes": {"hosts": {"node": {}}},
+        "waypost_nodes": {"hosts": {"node": {}, "shared": {}, "by_address": {}}},
         "queue_database": {"hosts": {"server": {}, **others}},
     }
     done = play(
@@ -237,6 +243,28 @@ def test_a_node_is_told_of_its_shard_and_of_all_servers_of_its_database(places: 
     assert database.hosts == tuple((server, 5432) for server in SERVERS)
     assert (database.tls_mode, database.tls_root) == ("verify-full", "/etc/waypost/database-authority.pem")
     assert load(places["rendered"] / "waypost.toml", look_at_certificate=False).nodes.is_on is False
+
+
+def test_the_portals_of_nodes_share_the_database_with_a_user_of_their_own(places: dict[str, Path]) -> None:
+    for name in ("portal.toml", "waypost.toml"):  # doctor and backup read the latter
+        portal = load(places["shared"] / name, look_at_certificate=False).portal
+        assert (portal.database_url, portal.database_password_file) == ("nodes", "/etc/waypost/portal-password"), name
+        assert "ofThePortals-1" not in (places["shared"] / name).read_text()
+    assert "DATABASE_URL" not in (places["shared"] / "environment").read_text(), "it would count above the settings"
+    assert "DATABASE_URL" in (places["node"] / "environment").read_text()
+    assert load(places["node"] / "portal.toml").portal.database_url == ""
+    assert allowed(places["shared"] / "waypost-portal.service") == [], "its servers have names"
+    by_address = allowed(places["by_address"] / "waypost-portal.service")
+    assert by_address == ["IPAddressDeny=any", "IPAddressAllow=localhost 192.0.2.7 2001:db8::7"]
+
+
+def test_the_servers_let_the_portals_in_from_the_nodes_with_tls_and_a_password(places: dict[str, Path]) -> None:
+    lines = yaml.safe_load((places["server"] / "config.yml").read_text())["postgresql"]["pg_hba"]
+    for user in ("waypost", "waypost_portal"):
+        found = [line for line in lines if line.split()[2] == user]
+        assert found == [f"hostssl waypost {user} {network} scram-sha-256" for network in NETWORKS]
+    without = yaml.safe_load((places["db2"] / "config.yml").read_text())["postgresql"]["pg_hba"]
+    assert not [line for line in without if "waypost_portal" in line]
 
 
 def test_systemd_does_not_listen_for_a_node_which_may_itself(places: dict[str, Path]) -> None:

@@ -153,6 +153,9 @@ def test_none_is_a_value_of_nothing(name: str) -> None:
         ("waypost_settings", {"nodes": {"shard": "north"}}),
         ("waypost_nodes_patroni", "http://db1:8008"),
         ("waypost_nodes_password", "two words"),
+        ("waypost_database_password", "two words"),
+        ("waypost_portal_key", "short"),
+        ("waypost_settings", {"portal": {"database_password_file": "/etc/x"}}),
         ("waypost_settings", {"receiver": {"listen": ["0.0.0.0:26"]}}),
         ("waypost_home", "var"),
         ("waypost_home", "/"),
@@ -184,10 +187,19 @@ def test_reports_need_a_portal() -> None:
     assert faults(waypost_portal=False, waypost_reports=False) == []
 
 
+def test_the_portals_have_another_password_than_the_nodes() -> None:
+    """With that of the nodes it would read all mail."""
+    (told,) = faults(waypost_database_password="aSecret-1", waypost_nodes_password="aSecret-1")
+    assert told.startswith("waypost_database_password is waypost_nodes_password; set another one")
+    assert "aSecret-1" not in told
+
+
 def test_a_secret_is_not_told() -> None:
     for name, value in (
         ("waypost_redis_password", "my secret"),
         ("waypost_nodes_password", "my secret"),
+        ("waypost_database_password", "my secret"),
+        ("waypost_portal_key", "my secret"),
         ("waypost_database_url", "my secret"),
     ):
         told = faults(**{name: value, "waypost_database": "other"})

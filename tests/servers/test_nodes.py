@@ -1,4 +1,4 @@
-"""The database of several nodes, and two nodes, from fresh Debians: ``./test --servers``.
+"""The database of several nodes, two nodes, and one portal of both, from fresh Debians: ``./test --servers``.
 
 Three machines have etcd and PostgreSQL; two of them are nodes, too. Beside the network of the other tests, over which Ansible
 comes, they have one among themselves.
@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from playwright.async_api import expect
 
 from tests.ansible.playing import play
 from tests.eventually import eventually_blocking
+from tests.servers.browser import PATIENCE_MS, change_first_password, signed_in
 from tests.servers.machine import Machine, missing, run
 from tests.servers.packages import package
 from tests.servers.servers import FIRST, PLAY_S, SITE, Servers, asked, booted
@@ -23,7 +26,9 @@ from tests.servers.servers import FIRST, PLAY_S, SITE, Servers, asked, booted
 DATABASE = "waypost.appliance.queue_database"
 SWITCH = "waypost-switch"
 HOSTS = (4, 5, 6)
-SECRET, MEMBERS_SECRET = "ofTheNodes-1", "ofTheServers-1"
+SECRET, MEMBERS_SECRET, PORTALS_SECRET = "ofTheNodes-1", "ofTheServers-1", "ofThePortals-1"
+PORTALS: dict[str, Any] = {"waypost_portal": True, "waypost_database_password": PORTALS_SECRET}
+SHARED: dict[str, Any] = {**PORTALS, "waypost_database": "nodes"}
 
 pytestmark = [
     pytest.mark.servers,
@@ -64,7 +69,8 @@ def servers() -> Iterator[Servers]:
 def inventory(servers: Servers, **more: Any) -> dict[str, Any]:
     given = servers.inventory()["waypost"]
     hosts = {
-        one.name: given["hosts"][one.name] | {"queue_database_address": address(one), "waypost_database": "sqlite"}
+        one.name: given["hosts"][one.name]
+        | {"queue_database_address": address(one), "waypost_database": more.get("waypost_database", "sqlite")}
         for one in servers.machines
     }
     nodes: dict[str, Any] = {one.name: {} for one in servers.machines[:2]}
@@ -93,6 +99,15 @@ def played(servers: Servers, playbook: str, *options: str, **more: Any) -> str:
     (servers.place / "last-play").write_text(done.stdout)
     assert done.returncode == 0, done.stdout[-6000:]
     return done.stdout.partition("PLAY RECAP")[2]
+
+
+def refused(servers: Servers, **more: Any) -> str:
+    """What a play of the nodes says that stops at the first one."""
+    done = play(servers.place, SITE, inventory(servers, **more), timeout_s=PLAY_S)
+    (servers.place / "last-play").write_text(done.stdout)
+    assert done.stdout.count("failed=1") == 1, done.stdout[-6000:]
+    assert PORTALS_SECRET not in done.stdout
+    return done.stdout
 
 
 def roles(one: Machine) -> list[str]:
@@ -145,3 +160,71 @@ def test_two_nodes_are_set_up_and_one_is_the_spare_of_the_other(servers: Servers
     assert first.ssh("stat -c '%U %G %a' /etc/waypost/database-password").split() == ["root", "waypost-receiver", "640"]
     again = played(servers, SITE)
     assert again.count("changed=0") == 2, servers.changed()
+
+
+async def test_the_portals_of_both_nodes_get_one_database_and_no_user_is_left_behind(servers: Servers) -> None:
+    """The portal of the first node has users in SQLite; into that of the second no person has signed in."""
+    first, second = servers.machines[:2]
+    played(servers, SITE, **PORTALS)
+    found = re.search(r"sign in as admin with (\S+)", first.ssh("cat /etc/waypost/first-password"))
+    assert found is not None
+    password = await change_first_password(f"{first.name}.example", first.address, found[1])
+    keys = [one.ssh("cat /var/lib/waypost/portal/secret.key") for one in (first, second)]
+
+    assert "CREATE ROLE waypost_portal LOGIN PASSWORD" in refused(servers, **SHARED)
+    played(servers, DATABASE, **SHARED)
+    assert played(servers, DATABASE, **SHARED).count("changed=0") == len(HOSTS), servers.changed()
+    said = " ".join(refused(servers, **SHARED).split())
+    assert "has a database of its own, with 1 users in /var/lib/waypost/portal/portal.sqlite3" in said
+    assert "waypost_portal_former: move_in" in said
+    async with signed_in(f"{first.name}.example", first.address, password):
+        pass  # it is as it was
+    assert second.ssh("grep -c nodes /etc/waypost/portal.toml || true").strip() != "0", "it is a node"
+    assert "database_url" not in second.ssh("cat /etc/waypost/portal.toml"), "the first node stopped the play"
+
+    moving = {**SHARED, "waypost_portal_former": "move_in"}
+    played(servers, SITE, **moving)
+    assert "taken: 1 user, 0 tokens" in (servers.place / "last-play").read_text()
+    for number, one in enumerate((first, second)):
+        assert one.ssh("cat /var/lib/waypost/portal/secret.key") == keys[0]
+        assert one.ssh("stat -c '%U %G %a' /var/lib/waypost/portal/secret.key") == "waypost-portal waypost-portal 600\n"
+        assert one.ssh("stat -c '%U %G %a' /etc/waypost/portal-password") == "root waypost-portal 640\n"
+        kept = one.ssh("cat /var/lib/waypost/portal/secret.key.*~ 2>/dev/null || true")
+        assert kept == (keys[1] if number else ""), "the key of before"
+    async with signed_in(f"{second.name}.example", second.address, password) as page:
+        await page.goto("/audit/")
+        await expect(page.locator("table.audit")).to_contain_text(first.name, timeout=PATIENCE_MS)
+        await expect(page.locator("table.audit")).to_contain_text(second.name, timeout=PATIENCE_MS)
+    again = played(servers, SITE, **moving)
+    assert again.count("changed=0") == 2, servers.changed()
+    played(servers, SITE, "--check", "--diff", **moving)
+    hidden = [PORTALS_SECRET, *keys]
+    assert not [one for one in hidden if one in (servers.place / "last-play").read_text()]
+
+
+def test_a_portal_whose_disk_was_lost_gets_the_key_of_the_others(servers: Servers) -> None:
+    first, second = servers.machines[:2]
+    key = second.ssh("cat /var/lib/waypost/portal/secret.key")
+    first.ssh("systemctl stop waypost-portal waypost-watch waypost-webhooks && rm -r /var/lib/waypost/portal")
+    played(servers, SITE, "--limit", first.name, **SHARED)
+    assert first.ssh("cat /var/lib/waypost/portal/secret.key") == key
+    other = {**SHARED, "waypost_portal_key": "x" * 60}
+    assert "sign with another key than the one in waypost_portal_key" in " ".join(refused(servers, **other).split())
+    assert first.ssh("cat /var/lib/waypost/portal/secret.key") == key
+
+
+def test_the_user_of_the_portals_reads_no_mail_and_comes_with_tls_and_a_password_alone(servers: Servers) -> None:
+    one = servers.machines[0]
+    hosts = ",".join(address(each) for each in servers.machines)
+    words = f"psql -XAtqc {{}} 'host={hosts} dbname=waypost user=waypost_portal target_session_attrs=read-write sslmode={{}}'"
+    known = f"PGPASSWORD={PORTALS_SECRET} " + words
+    assert one.ssh(known.format("'SELECT count(*) > 0 FROM waypost_portal.auth_user'", "require")) == "t\n"
+    assert "permission denied" in one.ssh(
+        known.format("'SELECT * FROM waypost.schema_version'", "require") + " 2>&1; true"
+    )
+    assert "no pg_hba.conf entry" in one.ssh(known.format("'SELECT 1'", "disable") + " 2>&1; true")
+    assert "password" in one.ssh(words.format("'SELECT 1'", "require") + " -w 2>&1; true")
+    logs = "/var/lib/postgresql /var/log /var/lib/waypost /tmp"
+    for each in servers.machines:
+        held = each.ssh(f"grep -rl {PORTALS_SECRET} {logs} 2>/dev/null; journalctl | grep -c {PORTALS_SECRET}; true")
+        assert held == "0\n", held

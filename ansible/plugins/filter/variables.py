@@ -48,6 +48,7 @@ OF = {  # section and name of a setting ("": any) -> the variable that sets it
     ("relay", "domains"): "waypost_relay_domains",
     ("routes", ""): "waypost_routes",
     ("portal", "public_url"): "waypost_public_name",
+    ("portal", "database_url"): "waypost_database",
     ("reports", "zone"): "waypost_time_zone",
     ("", "home"): "waypost_home",
     ("nodes", "database"): "waypost_nodes_database",
@@ -77,7 +78,7 @@ BOUNDS = {  # a test compares those of settings with mailcore.config.settings
 OURS = {  # set by variables and roles; other roles depend on them
     "receiver": ("listen", "tls_certificate", "tls_key"),
     "control": ("group",),
-    "portal": ("listen", "public_url", "database_url"),
+    "portal": ("listen", "public_url", "database_url", "database_password_file"),
     "nodes": ("database", "password_file", "node", "shard", "patroni"),
 }
 PACKAGE_HOME = "/var/lib/waypost"
@@ -86,6 +87,7 @@ VERSION = re.compile(r"[0-9][0-9A-Za-z.+]*")
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,253}[A-Za-z0-9])?")
 ADDRESS = re.compile(r"(?:\[(?P<six>[0-9a-fA-F:.]+)\]|(?P<four>[0-9.]+)):(?P<port>[0-9]{1,5})")
 PASSWORD = re.compile(r"[0-9A-Za-z_.~+/=-]{8,200}")
+KEY = re.compile(r"[0-9A-Za-z_.~+/=-]{50,200}")  # Django warns of a shorter one
 HOME = re.compile(r"(/[0-9A-Za-z_][0-9A-Za-z_.-]*)+")
 # Directories that a unit sees differently (ProtectHome, PrivateTmp, PrivateDevices), or that do not keep files.
 NO_HOMES = (
@@ -352,9 +354,15 @@ def _of_secrets(values: dict[str, Any]) -> list[str]:
         faults.append("waypost_database_url is wrong; allowed: postgresql://USER:PASSWORD@HOST:PORT/NAME")
     faults += [
         f"{name} is wrong; allowed: 8 to 200 letters, digits and _ . ~ + / = -, or nothing"
-        for name in ("waypost_redis_password", "waypost_nodes_password")
+        for name in ("waypost_redis_password", "waypost_nodes_password", "waypost_database_password")
         if str(values[name]) and not PASSWORD.fullmatch(str(values[name]))
     ]
+    if values["waypost_portal_key"] and not KEY.fullmatch(str(values["waypost_portal_key"])):
+        faults.append("waypost_portal_key is wrong; allowed: 50 to 200 letters, digits and _ . ~ + / = -, or nothing")
+    if values["waypost_database_password"] and values["waypost_database_password"] == values["waypost_nodes_password"]:
+        faults.append(
+            "waypost_database_password is waypost_nodes_password; set another one, because the portal must not read all mail"
+        )
     return faults
 
 
