@@ -54,9 +54,9 @@ def _user() -> str | None:
     return "postgres" if any(entry.pw_name == "postgres" for entry in pwd.getpwall()) else "nobody"
 
 
-def _run(directory: Path, *command: str | Path) -> None:
+def _run(directory: Path, *command: str | Path, timeout_s: float = PATIENCE_S) -> None:
     done = subprocess.run(
-        command, user=_user(), cwd=directory, env=_environment(), capture_output=True, text=True, timeout=PATIENCE_S,
+        command, user=_user(), cwd=directory, env=_environment(), capture_output=True, text=True, timeout=timeout_s,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -195,14 +195,15 @@ class Cluster:
         )
         eventually_blocking(lambda: server.sql(asked) != [("0",)], "a synchronous standby is connected")
 
-    def add_standby(self, primary: Server, name: str = "c") -> Server:
-        """Makes a new standby of a server, and starts it."""
+    def add_standby(self, primary: Server, name: str = "c", timeout_s: float = PATIENCE_S) -> Server:
+        """Makes a new standby of a server, within ``timeout_s``, and starts it."""
         server = Server(self.directory / name)
         server.directory.mkdir()
         _give(server.directory)
         _run(
             server.directory, programs() / "pg_basebackup", "-h", primary.directory, "-p", str(PORT), "-U", SUPERUSER,
             "-D", server.data, "-c", "fast", "-X", "stream", "--no-sync",
+            timeout_s=timeout_s,
         )  # fmt: skip
         _follow(server, primary)
         server.start()
