@@ -19,9 +19,9 @@ BEFORE, BETWEEN, AFTER = "before", "between", "after"
 PHASES = (BEFORE, BETWEEN, AFTER)
 COMMITS = tuple(kind for kind in KINDS if kind not in DROPS)
 STATISTICS = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
-TARGET = 1.2  # wanted: a commit on the big table, at most so many times that on the small one
-BLOAT_TARGET = 1.25  # wanted: the table, at most so many times its size when it was packed, for as much mail
-GROWTH_TARGET = 1.05  # wanted: the table at the end of the churn, at most so many times its size in the middle of it
+TARGET = 1.2  # wanted: a commit on the big table, at most this much of one on the small table
+BLOAT_TARGET = 1.25  # wanted: the table, at most this much of a packed one with as much mail
+GROWTH_TARGET = 1.05  # wanted: the table at the end of the churn, at most this much of it in the middle
 GB = 1 << 30
 
 

@@ -45,7 +45,7 @@ def size_of(server: Server, live_bytes: int) -> Size:
 
 
 def say(words: str) -> None:
-    """Prints what goes on."""
+    """Prints a line about the progress."""
     print(words, file=sys.stderr, flush=True)
 
 
@@ -77,7 +77,7 @@ class LogReceiver:
 
 
 class Table:
-    """A queue and the cluster that keeps it. ``receiver`` is its standby if that is no server."""
+    """A queue and the cluster that keeps it. ``receiver`` is its standby if that keeps the log alone."""
 
     def __init__(self, name: str, cluster: Cluster, waiting: StoredQueue, receiver: LogReceiver | None) -> None:
         self.name = name

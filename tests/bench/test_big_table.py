@@ -1,4 +1,4 @@
-"""bench.big_table: the queue that it makes and lets mail pass through is one of the store, and nothing missed is hidden."""
+"""The queue that bench.big_table makes and lets mail pass through is one of the store, and nothing missed is hidden."""
 
 from __future__ import annotations
 
