@@ -41,7 +41,7 @@ TRY_S = 0.25
 SAID_AFTER_S, SAID_EACH_S = 3.0, 60.0  # a portal makes no changes of tables at most starts, and these are over sooner
 # A machine that is gone without a word: the server ends its session after 10 + 3 * 5 seconds, and another has the turn.
 KEEPALIVE = "SET tcp_keepalives_idle = 10", "SET tcp_keepalives_interval = 5", "SET tcp_keepalives_count = 3"
-# A process that is stopped (SIGSTOP) keeps its connection: the server ends a session that asks nothing for so long.
+# A process that is stopped (SIGSTOP) keeps its connection: the server ends a session that is idle for ABLE_S.
 IDLE = f"SET idle_session_timeout = '{ABLE_S:.0f}s'"
 _log = logging.getLogger("waypost.portal")
 
