@@ -154,7 +154,7 @@ def test_two_nodes_are_set_up_and_one_is_the_spare_of_the_other(servers: Servers
     played(servers, SITE)
     first, second = servers.machines[:2]
     assert asked(first, "queue", "size")["messages"] == 0
-    eventually_blocking(lambda: "is its spare" in second.ssh("cat /run/waypost/owner.txt"), "the spare")
+    eventually_blocking(lambda: "is its spare" in second.ssh("waypost status || true"), "the spare")
     assert first.open(25)
     assert not second.open(25)
     assert first.ssh("stat -c '%U %G %a' /etc/waypost/database-password").split() == ["root", "waypost-receiver", "640"]
@@ -175,11 +175,10 @@ async def test_the_portals_of_both_nodes_get_one_database_and_no_user_is_left_be
     played(servers, DATABASE, **SHARED)
     assert played(servers, DATABASE, **SHARED).count("changed=0") == len(HOSTS), servers.changed()
     said = " ".join(refused(servers, **SHARED).split())
-    assert "has a database of its own, with 1 users in /var/lib/waypost/portal/portal.sqlite3" in said
+    assert "has a database of its own (/var/lib/waypost/portal/portal.sqlite3). Its users (1) are not in" in said
     assert "waypost_portal_former: move_in" in said
     async with signed_in(f"{first.name}.example", first.address, password):
         pass  # it is as it was
-    assert second.ssh("grep -c nodes /etc/waypost/portal.toml || true").strip() != "0", "it is a node"
     assert "database_url" not in second.ssh("cat /etc/waypost/portal.toml"), "the first node stopped the play"
 
     moving = {**SHARED, "waypost_portal_former": "move_in"}
