@@ -87,10 +87,13 @@ def read_only() -> None:
             given["NAME"] = f"file:{quote(str(given['NAME']))}?mode=ro"
         given["OPTIONS"] = {"timeout": ANSWER_S}
     else:
+        before = options.get("options", "")  # the schema, in the database of [nodes]
         options |= {
             "connect_timeout": ANSWER_S,
-            "options": f"-c statement_timeout={ANSWER_S * 1000} -c default_transaction_read_only=on",
+            "options": f"{before} -c statement_timeout={ANSWER_S * 1000} -c default_transaction_read_only=on".strip(),
         }
+        if options.get("target_session_attrs") == "read-write":  # libpq looks for a session that is not read-only
+            options["target_session_attrs"] = "primary"
 
 
 def database() -> Iterator[Finding]:

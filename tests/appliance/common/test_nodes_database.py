@@ -5,6 +5,7 @@ What the portal shows while that database is away.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -189,6 +190,18 @@ def test_the_portal_has_a_schema_and_a_role_of_its_own_and_says_what_it_shows_wh
     done = django(home, "-c", PAGES, administrator)
     assert done.returncode == 0, done.stderr
     assert "all done" in done.stdout
+
+
+def test_the_doctor_finds_the_tables_over_a_session_that_writes_nothing(administrator: str, tmp_path: Path) -> None:
+    """The session is read-only, and still at the server that takes writes; the tables are in the portal's schema."""
+    with psycopg.connect(administrator, autocommit=True) as connection:
+        connection.execute("CREATE ROLE waypost_portal LOGIN")
+        connection.execute("CREATE SCHEMA waypost_portal AUTHORIZATION waypost_portal")
+    home = home_of(tmp_path, "a", place_of(administrator))
+    assert django(home, "-m", "django", "first_password").returncode == 0
+    done = django(home, "-m", "django", "doctor")
+    (found,) = [each for each in json.loads(done.stdout) if each["what"] == "database"]
+    assert "migrations are complete" in found["found"], found
 
 
 def test_all_members_are_named_and_the_one_that_takes_writes_is_used(tmp_path: Path) -> None:
