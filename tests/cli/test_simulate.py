@@ -359,6 +359,19 @@ async def test_the_live_queue_is_simulated_without_a_scenario(running: RunningCo
     outcome = said.json["runs"][0]["outcome"]
     assert (outcome["messages_in"], outcome["recipients_in"], outcome["delivered"]) == (30, 40, 40)
     assert outcome["drained_s"] == outcome["simulated_s"]
+    assert said.err == ""
+
+
+async def test_mail_of_a_shard_that_does_not_answer_is_named_as_not_simulated(
+    running: RunningControl, waypost: Waypost
+) -> None:
+    """law: silent-is-unknown."""
+    running.manager.answers["size"] = lambda _: {
+        "messages": 3, "recipients": 3, "lanes": {"incoming.0": {"messages": 3, "recipients": 3}},
+        "destinations": {"smtp:a.example": 3}, "unanswered": "shard 2 at b does not answer",
+    }  # fmt: skip
+    said = await waypost("simulate", "--live")
+    assert "incomplete: only mail of the shards that answer is simulated: " in said.err
 
 
 async def test_without_the_appliance_there_is_no_live_queue(running: RunningControl, waypost: Waypost) -> None:

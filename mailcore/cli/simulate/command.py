@@ -30,7 +30,7 @@ from mailcore.simulator.scenario_file import GLOBAL, ScenarioFile, read_scenario
 from mailcore.simulator.simulate import simulate
 from mailcore.simulator.site import Client
 from mailcore.terminal.command import DONE, UsageError, add_common, config_path, control_client, duration
-from mailcore.terminal.output import print_json, say, width
+from mailcore.terminal.output import complain, plain, print_json, say, width
 
 __all__ = ["configure"]
 
@@ -171,7 +171,10 @@ def _scenario(arguments: argparse.Namespace, file: ScenarioFile, settings: Setti
     backlog = file.backlog
     if arguments.live:
         with control_client(arguments) as control:
-            backlog = dataclasses.replace(backlog, queued=QueuedMail.of(control.ask("size", Size)))
+            size = control.ask("size", Size)
+        if size.unanswered:
+            complain(f"incomplete: only mail of the shards that answer is simulated: {plain(size.unanswered)}")
+        backlog = dataclasses.replace(backlog, queued=QueuedMail.of(size))
     limits = file.limits
     if arguments.until is not None:
         if arguments.until <= 0:
