@@ -81,7 +81,7 @@ class CoreErrorsMiddleware:
         elif isinstance(exception, NotRunning):
             title, remedy = "The core is not running", START
         elif isinstance(exception, Refused) and exception.code is Code.UNAVAILABLE:
-            title = "The core's manager is not running"
+            title = "This cannot be answered now"
         elif isinstance(exception, Refused) and exception.code not in (Code.BUSY, Code.OUTCOME_UNKNOWN):
             status, title, remedy = 409, "The core refused the request", ""
         elif isinstance(exception, TimedOut) and exception.code is Code.OUTCOME_UNKNOWN:

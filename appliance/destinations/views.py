@@ -96,7 +96,7 @@ def listed(request: HttpRequest) -> HttpResponse:
 def one(request: HttpRequest, name: str) -> HttpResponse:
     """Renders the page of one destination. Raises Http404 for a name without a transport."""
     core = door(request)
-    row, others = known_row(core, name)
+    row, others, unanswered = known_row(core, name)
     in_force = shown_of(core.ask("transports", Transports, {"destination": name}))
     spelling, values = next(iter(in_force.items()))
     told = {each.name: each for each in core.ask("parameters", ParametersKnown).scopes["destination"]}
@@ -131,17 +131,22 @@ def one(request: HttpRequest, name: str) -> HttpResponse:
             "queue": reverse("queue:list") + "?" + urlencode({"destination": literal(name)}),
             "pattern": name.partition(":")[2].startswith(".") or not row.known,
             "others": others,
+            "unanswered": unanswered,
         },
     )
 
 
-def known_row(core: Door, name: str) -> tuple[Row, int]:
-    """Returns the row of a destination (an empty row if the core does not name it), and how many the core names."""
+def known_row(core: Door, name: str) -> tuple[Row, int, str]:
+    """Returns the row of a destination, how many the core names, and which shards are missing in it.
+
+    The row is empty if the core does not name it.
+    """
     if ":" not in name:
         raise Http404("a destination is transport:next hop")
-    table = rows_of(core.ask("destinations", Destinations, {"limit": NAMES_MAX}))
+    answer = core.ask("destinations", Destinations, {"limit": NAMES_MAX})
+    table = rows_of(answer)
     found = next((row for row in (*table.rows, *table.patterns) if row.name == name), None)
-    return found or Row(name), len(table.rows)
+    return found or Row(name), len(table.rows), answer.unanswered
 
 
 def _matches(row: Row, text: str) -> bool:

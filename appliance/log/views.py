@@ -14,6 +14,7 @@ from django.views.decorators.http import require_safe
 
 from appliance.accounts.roles import viewer
 from appliance.common.door import door
+from appliance.common.node import own_node
 from mailcore.control.client import Refused
 from mailcore.control.protocol.log import LogLine, LogLines
 
@@ -50,6 +51,7 @@ def lines(request: HttpRequest) -> HttpResponse:
         "poll": _poll(chosen, answer.newest, LOOKS_MAX) if answer.newest and not before else "",
         "examined": answer.examined_bytes,
         "note": answer.note,
+        "node": own_node(),
     }
     return render(request, "log/lines.html", context)
 

@@ -31,6 +31,7 @@ class Reading:
     cursor: str | None = ""
     examined: int = 0
     notes: dict[str, None] = field(default_factory=dict)  # each once, in order
+    unanswered: str = ""  # the shards that are not in the list, and why
     is_certain: bool = True  # no manager was away, and no shard: there is no mail beside what was read
 
     @property
@@ -57,6 +58,7 @@ def take(reading: Reading, page: ListPage) -> None:
     reading.cursor = page.cursor
     reading.examined += page.examined
     reading.is_certain = reading.is_certain and not page.manager_away
+    reading.unanswered = page.unanswered
     for note in (page.note, *(f"damaged: {each}" for each in page.damage)):
         if note:
             reading.notes[note] = None

@@ -68,6 +68,7 @@ def found(request: HttpRequest) -> HttpResponse:
         "examined": examined + hits.examined,
         "full": have + len(hits.items) >= PAGE and hits.cursor is not None,
         "note": hits.note,
+        "unanswered": hits.unanswered,
     }
     return render(request, "queue/found_piece.html", context)
 
@@ -80,6 +81,7 @@ class Hits:
     cursor: str | None = None
     examined: int = 0
     note: str = ""
+    unanswered: str = ""  # the shards that were not searched, and why
 
 
 def read_hits(core: Door, kind: str, text: str, cursor: str, limit: int) -> Hits:
@@ -89,6 +91,7 @@ def read_hits(core: Door, kind: str, text: str, cursor: str, limit: int) -> Hits
     for part in core.ask_parts("search", SearchPart, {kind: text, "cursor": cursor, "limit": limit}):
         hits.items += part.items
         hits.cursor, hits.examined, hits.note = part.cursor, part.examined, part.note or ""
+        hits.unanswered = part.unanswered
         if time.monotonic() >= until:
             break  # the core stops; the next request continues at the cursor
     return hits

@@ -109,6 +109,7 @@ def _pager(asked: FilterForm, place: Place, reading: Reading, have: int, examine
         "have": have,
         "examined": examined,
         "full": full,
+        "unanswered": reading.unanswered,
         "filter_query": asked.query,
         "here": place.query(asked.query),
         "next": following.query(asked.query) if following else None,

@@ -141,6 +141,11 @@ def test_one_that_nobody_knows_is_shown_with_nothing_known(core: FakeCore) -> No
     assert "The core does not know it" in text_of(client, "/destinations/smtp:new.example/")
     assert "No delivery to it was attempted" in text_of(client, "/destinations/smtp:<i>x<%2Fi>.example/")
     assert client.get("/destinations/nothing/").status_code == 404
+    unanswered = "shard 2 at b does not answer: <b>away</b>"
+    core.answers["destinations"] = destinations({}) | {"unanswered": unanswered}
+    text = text_of(client, "/destinations/smtp:new.example/")
+    assert "The shards that answer do not know it, and have no mail for it" in text, "law: silent-is-unknown"
+    assert "The numbers below are incomplete: <bdi>shard 2 at b does not answer: &lt;b&gt;away&lt;/b&gt;</bdi>" in text
 
 
 def test_a_suspension_needs_a_reason_and_a_time_that_is_one(core: FakeCore) -> None:

@@ -32,6 +32,14 @@ def delivery(**more: Any) -> dict[str, Any]:
     } | more
 
 
+@pytest.mark.parametrize("node", ["", "mx1"])
+def test_one_of_several_nodes_says_whose_lines_they_are(settings: Any, node: str) -> None:
+    settings.NODE = node
+    with FakeCore({"log": answered(delivery())}):
+        page = markup_of(signed_in("viewer").get("/log/"))
+    assert ("Each node has a log of its own" in page) == bool(node)
+
+
 def test_the_newest_line_is_first_and_what_strangers_wrote_is_harmless() -> None:
     with FakeCore({"log": answered(delivery(reply="first"), delivery(reply="second"), older="1:0")}) as core:
         page = markup_of(signed_in("viewer").get("/log/?recipient=*@a.example&status=sent&unknown=x"))

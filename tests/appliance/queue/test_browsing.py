@@ -87,6 +87,28 @@ def test_the_first_page_asks_once_and_reads_on_from_there(client: Client, away: 
     assert piece.count("<tr role") == 1
 
 
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("lane=hold", "No message is held"), ("lane=deleted", "No deleted message can be restored"),
+        ("sender=x@*", "No message matches"), ("", "No mail was found"),
+    ],
+)  # fmt: skip
+def test_a_list_without_a_shard_is_not_said_to_be_empty(client: Client, query: str, words: str) -> None:
+    """law: silent-is-unknown."""
+    page: dict[str, Any] = {
+        "items": [],
+        "cursor": None,
+        "examined": 7,
+        "manager_away": True,
+        "note": "shard 3 at c does not answer",
+    }
+    with FakeCore({"list": page | {"unanswered": "shard 3 at c does not answer"}}) as core:
+        assert f"<h2>{words} in the shards that answer</h2>" in markup_of(client.get(f"/queue/?{query}"))
+        core.answers["list"] = page
+        assert "in the shards that answer" not in markup_of(client.get(f"/queue/?{query}"))
+
+
 def test_nothing_hostile_is_markup(client: Client) -> None:
     text = "<img src=x>\u202e\x1b"
     item = (
