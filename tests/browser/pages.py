@@ -12,6 +12,8 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
+from typing import Any
 
 from django.urls import resolve
 from playwright.async_api import Page
@@ -38,6 +40,7 @@ __all__ = [
     "listing",
     "plain",
     "prepare",
+    "rows_of",
     "sign_in_with_code",
     "wanted",
 ]
@@ -243,14 +246,20 @@ async def prepare(it: Site, lab: Lab) -> Places:
     await it.core.ask("set", "a test", scope=destination, parameter=LIMIT, value=3)
     await it.core.ask("set", "a test", scope="smtp", parameter="destination_rate_delay", value=90)
     await asyncio.to_thread(make_report, it.core.home / "reports", Period.DAY, date(2026, 11, 18))
+    rows = await asyncio.to_thread(rows_of, it.core.directory / "waypost.toml")
+    return Places(queue_ids[1], destination, **rows)
+
+
+def rows_of(config: Path) -> dict[str, Any]:
+    """Makes rows of each kind in the database of the portal; returns their keys."""
     code = f"PASSWORD, SECRET, RESULT = {PASSWORD!r}, {SECRET!r}, {json.dumps(RESULT)!r}\n{PREPARE}"
-    done = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "manage.py", "shell", "--no-imports", "--command", code], cwd=ROOT,
-        env=_environment(it.core.directory / "waypost.toml"), capture_output=True, timeout=100,
+    done = subprocess.run(
+        [sys.executable, "manage.py", "shell", "--no-imports", "--command", code], cwd=ROOT, check=False,
+        env=_environment(config), capture_output=True, timeout=100,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
-    rows = json.loads(done.stdout.decode().partition("PLACES")[2])
-    return Places(queue_ids[1], destination, **rows)
+    found: dict[str, Any] = json.loads(done.stdout.decode().partition("PLACES")[2])
+    return found
 
 
 async def sign_in_with_code(it: Site, page: Page) -> None:

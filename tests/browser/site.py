@@ -163,12 +163,19 @@ class Site:
         if message.type in ("error", "warning") and "Failed to load resource" not in message.text:
             self.complaints.append(f"{message.type}: {message.text}")
 
-    async def start(self) -> None:
-        """The portal, as ./run starts it; what the core says to it has other words."""
+    async def start(self, *, reworded: bool = True) -> None:
+        """The portal, as ./run starts it; what the core says to it has other words, but for tests of what is named."""
         errors = (self.core.directory / "portal.err").open("ab")
         # In this thread: the kernel tells the portal when the thread that started it ends.
         self.process = subprocess.Popen(  # noqa: ASYNC220  # it takes a millisecond
-            [sys.executable, "-c", REWORDED, "serve", "--with-parent", str(os.getpid())],
+            [
+                sys.executable,
+                "-c",
+                REWORDED if reworded else REWORDED.replace("\nreword()\n", "\n"),
+                "serve",
+                "--with-parent",
+                str(os.getpid()),
+            ],
             cwd=ROOT,
             env=_environment(self.core.directory / "waypost.toml"),
             stderr=errors,
