@@ -26,6 +26,7 @@ from mailcore.config.settings import Settings, shard_place
 __all__ = ["adopted", "all_of", "are_several", "is_adopted", "of_shard", "running_of", "shards_of"]
 
 COPY = "shard"  # in the queue directory: its files are the copy of a shard (mailcore/queue/shard_copy.py)
+IDENTITY = "identity"  # in the place of a shard, before anything else of a queue (mailcore/queue/identity.py)
 
 
 def _part(total: int, number: int, shards: int) -> int:
@@ -95,5 +96,15 @@ def _on_disk(settings: Settings) -> list[int]:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         names = [each.name for each in (settings.home / "shards").iterdir()]
         found = sorted(int(name) for name in names if re.fullmatch("[0-9]{2}", name) and int(name))
-        return [number for number in found if not is_adopted(settings, number)]
+        return [number for number in found if not is_adopted(settings, number) and _has_begun(settings, number)]
     return []
+
+
+def _has_begun(settings: Settings, number: int) -> bool:
+    """Returns False for a place that was made for a copy and has no note of it yet, because a node was killed just then."""
+    queue = of_shard(settings, number).queue_directory
+    if (shard_place(settings.home, number) / IDENTITY).exists() or not queue.is_dir():
+        return True
+    with contextlib.suppress(PermissionError):  # of the portal, which only asks which shards have events
+        return any(not each.name.startswith(COPY) for each in queue.iterdir())
+    return True

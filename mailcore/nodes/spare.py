@@ -39,7 +39,7 @@ from mailcore.nodes.owned import read_owned, write_owned
 from mailcore.nodes.parameters import node_of, parameters_of, shard_of
 from mailcore.nodes.telling import Telling
 from mailcore.nodes.tidying import Tidying
-from mailcore.queue.shard_copy import read_copy
+from mailcore.queue.shard_copy import ShardCopy, read_copy, write_copy
 from mailcore.replication.connection import Connection
 from mailcore.replication.faults import ServerError, StoreError
 from mailcore.replication.guarantees import Findings, open_checked
@@ -191,6 +191,12 @@ class Spare:
         if taken is None:
             self._watches.pop(row.name, None)  # another node has it, or its owner lives
             return
+        # First the place is noted as that of a copy: after a kill -9, a start would make a queue of its own there. A note that
+        # is there says which database the files were copied from.
+        queue = str(derived.queue_directory)
+        if read_copy(self._disk, queue) is None:
+            self._disk.make_directory(queue)
+            write_copy(self._disk, queue, ShardCopy(row.name, self._system))
         self._disk.make_directory(str(derived.run_directory))
         write_owned(self._disk, derived, taken, self._system)
         self.taken[row.name] = TakenOver(taken.number, taken.name, taken.epoch)

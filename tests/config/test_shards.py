@@ -104,6 +104,25 @@ def test_a_shard_beyond_the_settings_drains_without_receivers_until_it_is_marked
     assert shards_of(again) == [0, 1]
 
 
+def test_a_place_for_the_copy_of_a_shard_is_no_queue_that_drains(tmp_path: Path) -> None:
+    """Whenever a node is killed that makes it: a queue of its own there would keep the shard away until a person moves it."""
+    settings = settings_with("", tmp_path)
+    queue = settings.home / "shards" / "01" / "queue"
+    queue.mkdir(parents=True)
+    assert shards_of(settings) == [0]
+    (queue / "shard.new").write_text("{")
+    assert shards_of(settings) == [0]
+    (queue / "shard.new").rename(queue / "shard")
+    (queue / "journal").mkdir()
+    assert shards_of(settings) == [0]
+    (queue / "shard").unlink()
+    assert shards_of(settings) == [0, 1], "it has a queue, and may have mail"
+    (queue / "journal").rmdir()
+    assert shards_of(settings) == [0]
+    (settings.home / "shards" / "01" / "identity").write_text("{}")
+    assert shards_of(settings) == [0, 1], "the disk of its queue may be away, and the start says so"
+
+
 def test_a_database_keeps_one_queue_of_a_node_and_not_one_that_drains_beside_it() -> None:
     database = '[nodes]\ndatabase = "host=a.example,b.example dbname=waypost"\n'
     with pytest.raises(ConfigError, match=r"\[core\] shards must be 1 with \[nodes\] database"):

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from mailcore.config.settings import Settings
-from mailcore.config.shards import adopted
+from mailcore.config.shards import adopted, shards_of
 from mailcore.log.disk import Disk
 from mailcore.nodes.names import new_owner
 from mailcore.nodes.owned import read_owned
 from mailcore.nodes.spare import Spare
+from mailcore.queue.shard_copy import ShardCopy, read_copy, write_copy
 from mailcore.supervisor.adopted import TakenOver, read_taken
 from tests.nodes.test_owner import home
 from tests.replication.cluster import Cluster
@@ -68,6 +69,25 @@ def test_a_silent_shard_is_taken_and_named_to_the_node_and_a_living_one_is_not(
     owned = read_owned(Disk(), adopted(watcher._settings, 4, "x"))
     assert owned is not None
     assert (owned.name, owned.number, owned.epoch) == ("x", 4, 2)
+    watcher.close()
+
+
+@pytest.mark.parametrize("noted", [None, ShardCopy("x", 1)])
+def test_the_place_of_a_shard_is_noted_before_its_processes_begin(
+    cluster: Cluster, watcher: Watcher, noted: ShardCopy | None
+) -> None:
+    """Killed in front of the note, a node made a queue of its own there, and never took the shard again."""
+    place = adopted(watcher._settings, 4, "x")
+    if noted is not None:
+        place.queue_directory.mkdir(parents=True)
+        write_copy(Disk(), str(place.queue_directory), noted)
+    watcher.look_for(10)
+    assert row_of(cluster) == ("a", "2", "draining", "")
+    copy = read_copy(Disk(), str(place.queue_directory))
+    assert copy == (noted or ShardCopy("x", watcher._system)), (
+        "of which database the files are, the owner step compares"
+    )
+    assert shards_of(watcher._settings) == [0]
     watcher.close()
 
 
