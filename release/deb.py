@@ -203,6 +203,7 @@ def rendered(template: str) -> str:
         **dict.fromkeys(("waypost_core_venv", "waypost_portal_venv", "waypost_current_venv"), f"/{VENV}"),
         "waypost_portal_socket": "0.0.0.0:443",
         "waypost_is_node": False,
+        "waypost_any_shards": True,  # the administrator sets them later, and the unit stays
     }
     environment = jinja2.Environment(trim_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined)  # noqa: S701
     environment.filters["urlsplit"] = environment.filters["trim"]  # of another database, which this is not

@@ -120,6 +120,7 @@ def test_units_are_those_of_the_roles_with_the_paths_of_the_package() -> None:
     core = deb.rendered("core/templates/waypost-core.service.j2")
     assert "ExecStart=/usr/lib/waypost/venv/bin/waypost mailcore --config /etc/waypost/waypost.toml" in core
     assert "Ansible" not in core
+    assert "RestrictSUIDSGID=yes" not in core.splitlines(), "the administrator may set several shards"
     portal = deb.rendered("portal/templates/waypost-portal.service.j2")
     assert "Requires=waypost-portal.socket" in portal
     assert "IPAddressDeny=" not in portal

@@ -38,7 +38,7 @@ pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=missing() or "-"),
 ]
 SYSTEMS = [("bookworm", "3.11", 5), ("trixie", "3.13", 6)]
-EXPOSURE_MAX = 2.0
+EXPOSURE_MAX = 2.2  # the core may give directories of shards the setgid bit
 SERVICES = "waypost-core waypost-portal waypost-watch waypost-webhooks"
 # What a person would type to a bare host, which has no client for SMTP.
 SEND = r"""
