@@ -197,6 +197,7 @@ async def test_what_has_begun_may_end_and_who_waits_is_told_to_come_back(tmp_pat
         idle.close()
         busy.close()
         await core.control.close()
+        await core.insist(lambda: core.ask("size"))  # the new control process has not found the new manager yet
         await core.until_removed(in_flight)
         await core.until_empty()
         assert sorted(recipients_of(lab.messages)) == ["flies@any.example", "half@any.example"]
