@@ -171,6 +171,13 @@ class Nodes:
     commit_wait_s: float = number(
         30.0, 1, 600, "seconds", "how long a client waits for the database; then it hears 421, and may send again"
     )
+    commit_delay_ms: float = number(
+        12.0,
+        0,
+        100,
+        "milliseconds",
+        "under load, how long a commit waits so that it covers more records; it replaces commit_delay_ms of [queue]",
+    )
     connect_timeout_s: float = number(
         3.0, 0.5, 60, "seconds", "time for a connection to one member of the database's cluster"
     )

@@ -163,6 +163,11 @@ class Settings:
         return (*transports, *[f"[tls_policy] {name}" for name, each in self.tls_policy.items() if each.level in DANE])
 
     @property
+    def commit_delay_s(self) -> float:
+        """Returns how long a commit of a lane waits under load, in seconds."""
+        return (self.nodes.commit_delay_ms if self.nodes.is_on else self.queue.commit_delay_ms) / 1000
+
+    @property
     def events_directory(self) -> Path:
         """Returns the directory of the events that the reports are made from."""
         return self.place / "events"

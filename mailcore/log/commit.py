@@ -1,8 +1,9 @@
 """Group commit: one sync covers every record that waits when the sync starts.
 
 It runs in an asyncio loop and syncs in a thread of its own, because a sync may take milliseconds while the loop accepts
-mail. When the lane is idle a sync starts at once; under load it waits ``delay_s`` for more messages, which brings the number
-of syncs per message below one half.
+mail. When the lane is idle a sync starts at once; under load it waits for more messages, which brings the number of syncs per
+message below one half. It waits until ``COMPANY`` messages wait, until as many wait as may come, or until ``delay_s`` after
+the end of the sync before (docs/decisions/0113-company-that-may-come.md).
 
 Keeps law: shared-sync (docs/laws.md).
 """
@@ -19,6 +20,7 @@ from mailcore.log.lane import Batch, LaneFailed, LaneWriter
 __all__ = ["GroupCommit"]
 
 COMPANY = 8  # start the sync early when this many messages wait: each then costs an eighth of a sync
+STORED_COMPANY = 32  # the same with a store: a commit of two database servers costs ten times the CPU of a sync
 
 Done = Callable[[LaneFailed | None], None]
 
@@ -35,6 +37,7 @@ class GroupCommit:
         self.append = writer.append
         self._loop = loop
         self._delay_s = delay_s
+        self._company = COMPANY if writer.store is None else STORED_COMPANY
         self._waiting: list[Done] = []
         self._weight = 0  # messages that wait
         self._timer: asyncio.Handle | None = None
@@ -42,6 +45,7 @@ class GroupCommit:
         self._scheduled = False  # a start is due soon
         self._last_end = -1e9  # loop time when the last sync ended
         self._last_count = 0
+        self._may_come = self._company  # messages that wait before the next sync if all come who were here at the last
         self._batches: SimpleQueue[tuple[Batch, list[Done]] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._sync_forever, name=f"sync {writer.lane}", daemon=True)
         self._thread.start()
@@ -55,7 +59,7 @@ class GroupCommit:
         self._weight += weight
         if self._running:
             return
-        if self._weight >= COMPANY and self._scheduled:
+        if self._scheduled and self._has_company:
             assert self._timer is not None
             self._timer.cancel()
             self._start()
@@ -77,12 +81,16 @@ class GroupCommit:
         self.then(done)
         await future
 
+    @property
+    def _has_company(self) -> bool:
+        return self._weight >= min(self._company, self._may_come)
+
     def _schedule(self) -> None:
         self._scheduled = True
         # A single message must not wait for others that will not come: wait only if the last sync has just ended or covered
         # more than one message.
         idle_s = self._loop.time() - self._last_end
-        if self._weight < COMPANY and self._delay_s and (self._last_count > 1 or idle_s < self._delay_s):
+        if self._delay_s and not self._has_company and (self._last_count > 1 or idle_s < self._delay_s):
             self._timer = self._loop.call_later(max(0.0, self._delay_s - idle_s), self._start)
         else:
             self._timer = self._loop.call_soon(self._start)
@@ -115,6 +123,8 @@ class GroupCommit:
     def _finished(self, waiting: list[Done], error: LaneFailed | None) -> None:
         self._running = False
         self._last_end = self._loop.time()
+        # Clients that are answered now send their next messages; those who wait already are waited with.
+        self._may_come = self._last_count + self._weight
         if error is not None:
             # Records appended after the failed batch are not durable either: their segment is never used again.
             waiting += self._waiting

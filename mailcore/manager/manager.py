@@ -100,7 +100,6 @@ class Manager:
         disk = Disk() if measured is None else TimedDisk(measured.syncs.observe)
         ballast = ballast_of(settings, disk)
         disk.relief = ballast.relieve
-        queue_settings = settings.queue
         started = time.monotonic()
         restored = read_restored(disk, str(settings.queue_directory))
         recovered = self._recover(disk, restored.restored_at, store)
@@ -117,7 +116,7 @@ class Manager:
             loop,
             queue,
             recovered.checkpoints,
-            GroupCommit(queue.journal, loop, queue_settings.commit_delay_ms / 1000),
+            GroupCommit(queue.journal, loop, settings.commit_delay_s),
             scheduler,
             self.routes.routing,
             self.log,

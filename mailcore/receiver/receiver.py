@@ -134,7 +134,7 @@ class Receiving:
             store=None if stores is None else stores.lane,
         )
         disk.make_directory(str(settings.spool_directory))
-        self.commit = GroupCommit(self.writer, loop, settings.queue.commit_delay_ms / 1000)
+        self.commit = GroupCommit(self.writer, loop, settings.commit_delay_s)
         self.link = ManagerLink(settings.run_directory / MANAGER_SOCKET, number, lane, self.writer.durable, loop)
         self._threads = ThreadPoolExecutor(SPOOL_THREADS, "spool")
         shard = settings.shard or 0 if stores is None else stores.number

@@ -219,6 +219,101 @@ def test_under_load_a_sync_waits_for_company_and_never_longer_than_the_delay() -
     assert scheduled_delay(idle_s=0.004, last_count=9) == pytest.approx(0.006)
 
 
+LONG_S = 3600.0  # a delay that no test lives to see the end of
+
+
+class Clients(Group):
+    """Messages of some clients, each of which sends its next one when the one before is safe."""
+
+    def __init__(self) -> None:
+        super().__init__(LONG_S)
+        self.disk.gated = True
+
+    def syncs(self) -> int:
+        return self.disk.calls["sync"]
+
+    async def answer(self, count: int) -> None:
+        """Lets the sync under way end, and returns when all have heard of it who wait for it."""
+        self.disk.gate.release()
+        await self.until_told(len(self.told) + count)
+
+
+@pytest.fixture
+async def clients() -> AsyncIterator[Clients]:
+    clients = Clients()
+    yield clients
+    clients.disk.gated = False
+    clients.disk.gate.release(1000)
+    clients.commit.close()
+
+
+async def test_one_client_alone_never_waits_for_company(clients: Clients) -> None:
+    for i in range(5):
+        clients.put(str(i))
+        await clients.sync_started()
+        await clients.answer(1)
+    assert clients.names == list("01234")
+
+
+async def test_those_who_were_answered_are_waited_for_with_those_who_wait_already(clients: Clients) -> None:
+    clients.put("a")
+    await clients.sync_started()
+    clients.put("b")
+    clients.put("c")
+    await clients.answer(1)
+    before = clients.syncs()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert clients.syncs() == before, "b and c did not wait for the client of a"
+    clients.put("a again")
+    await clients.sync_started()
+    await clients.answer(3)
+    assert clients.names == ["a", "b", "c", "a again"]
+    assert clients.syncs() == before + 1
+    for name in "abc":  # all three are one batch from here on
+        clients.put(name)
+    await clients.sync_started()
+    await clients.answer(3)
+    assert clients.syncs() == before + 2
+
+
+async def test_a_client_that_does_not_come_back_is_waited_for_until_the_delay_is_over_and_then_forgotten() -> None:
+    group = Group(0.05)
+    try:
+        for name in "abc":
+            group.put(name)
+        await group.until_told(3)
+        group.put("a")
+        group.put("b")
+        await group.until_told(5)
+        assert group.commit._may_come == 2
+        group.put("a")
+        await group.until_told(6)
+        assert group.commit._may_come == 1
+    finally:
+        group.commit.close()
+
+
+class FakeStore:
+    """Keeps nothing."""
+
+    def commit(self, changes: object, *ends: object) -> None:
+        """Does nothing."""
+
+
+@pytest.mark.parametrize(("store", "company"), [(None, 8), (FakeStore(), 32)])
+def test_a_commit_that_costs_more_waits_for_more_company(store: object, company: int) -> None:
+    loop = ScriptedLoop()
+    commit = GroupCommit(open_writer(SimulatedDisk(), store=store), loop, 0.01)  # type: ignore[arg-type]
+    commit.then(lambda error: None, weight=company - 1)
+    assert not commit._has_company
+    commit.close()
+    commit = GroupCommit(open_writer(SimulatedDisk(), store=store), loop, 0.01)  # type: ignore[arg-type]
+    commit.then(lambda error: None, weight=company)
+    assert commit._has_company
+    commit.close()
+
+
 def test_a_lane_that_is_empty_has_no_segments() -> None:
     disk = SimulatedDisk()
     open_writer(disk).sync()
