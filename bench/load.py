@@ -10,6 +10,8 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from bench.processes import cpu_s, end_group, free_port, listening, wait_until
@@ -68,6 +70,17 @@ class Source:
         self._sessions = sessions
         self._size = size_bytes
         self._recipients = recipients  # of each message, all in one domain
+
+    def run_on(self, ports: Sequence[int], messages: int, *, keep: bool, timeout_s: float) -> float:
+        """Divides the messages and the sessions among some ports; the rest as ``run``."""
+        share = Source(sessions=self._sessions // len(ports), size_bytes=self._size, recipients=self._recipients)
+        counts = [messages // len(ports) + (number < messages % len(ports)) for number in range(len(ports))]
+
+        def run(port: int, count: int) -> float:
+            return share.run(port, count, keep=keep, timeout_s=timeout_s)
+
+        with ThreadPoolExecutor(len(ports)) as pool:
+            return max(pool.map(run, ports, counts))
 
     def run(self, port: int, messages: int, *, keep: bool, timeout_s: float, quiet: bool = False) -> float:
         """Returns the seconds until the last message was acknowledged. Raises CalledProcessError if the server fails."""

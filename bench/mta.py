@@ -18,7 +18,7 @@ from typing import Protocol
 
 from bench.processes import Trace, cpu_s, end_group, free_port, listening, tree, wait_until
 
-__all__ = ["Direct", "Mta", "Postfix", "Waypost", "WaypostThatSigns", "WaypostWithMilter", "waypost_command"]
+__all__ = ["Apart", "Direct", "Mta", "Postfix", "Waypost", "WaypostThatSigns", "WaypostWithMilter", "waypost_command"]
 
 START_S = 60.0
 
@@ -314,6 +314,38 @@ class Waypost:
     def manager_cpu_s(self) -> float:
         processes = json.loads((self.home / "run" / "processes.json").read_text())
         return sum(cpu_s(pid) for name, pid in processes.items() if name.partition("@")[0] == "manager")
+
+    def database_cpu_s(self) -> float:
+        return 0.0
+
+
+class Apart:
+    """Two Wayposts that share nothing but the machine: what two queues cost there without any code of ours between them."""
+
+    name = "2 apart"
+
+    def __init__(self, directory: Path, next_port: int) -> None:
+        self._both = [Waypost(directory, next_port, name=f"apart {number}") for number in (1, 2)]
+        self.home, self.port = self._both[0].home, self._both[0].port
+        self.ports = [each.port for each in self._both]
+
+    @property
+    def pid(self) -> int:
+        return self._both[0].pid
+
+    def start(self, trace: Trace | None = None) -> None:
+        for each in self._both:
+            each.start(trace)
+
+    def stop(self) -> None:
+        for each in self._both:
+            each.stop()
+
+    def cpu_s(self) -> float:
+        return sum(each.cpu_s() for each in self._both)
+
+    def manager_cpu_s(self) -> float:
+        return sum(each.manager_cpu_s() for each in self._both)
 
     def database_cpu_s(self) -> float:
         return 0.0

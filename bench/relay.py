@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bench.copy import copy
 from bench.load import SENDER_DOMAIN, Sink, Source
-from bench.mta import Direct, Mta, Postfix, Waypost, WaypostThatSigns, WaypostWithMilter
+from bench.mta import Apart, Direct, Mta, Postfix, Waypost, WaypostThatSigns, WaypostWithMilter
 from bench.processes import wait_until
 from bench.turns import (
     Meter,
@@ -51,7 +51,8 @@ def measure(relay: Mta, sink: Sink, source: Source, mode: str, messages: int) ->
     before = sink.messages()
     meter = Meter(relay.name, relay, sink)
     begun = time.monotonic()
-    accepted_s = source.run(relay.port, messages, keep=MODES[mode], timeout_s=timeout_s)
+    ports = relay.ports if isinstance(relay, Apart) else [relay.port]
+    accepted_s = source.run_on(ports, messages, keep=MODES[mode], timeout_s=timeout_s)
     wait_until(
         lambda: sink.messages() >= before + messages, f"{messages} messages from {relay.name}", timeout_s, poll_s=0.002
     )

@@ -1,7 +1,8 @@
 """The cost of keeping the queue on two database servers: ``python -m bench.replicated [--short]``.
 
-source -> relay -> sink as in bench.relay: Waypost alone, Waypost whose queue PostgreSQL and a synchronous standby keep, and
-Waypost with two queues, in turn, medians. Both servers run on the same cores, and are idle during the turns of the others.
+source -> relay -> sink as in bench.relay: Waypost alone, Waypost whose queue PostgreSQL and a synchronous standby keep,
+Waypost with two queues, and two Wayposts that share nothing but the machine, in turn, medians. Both servers run on the same
+cores, and are idle during the turns of the others.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.load import Source
-from bench.mta import Mta, Waypost
+from bench.mta import Apart, Mta, Waypost
 from bench.processes import cpu_s
 from bench.relay import MODES, SHARDS_TARGET, warm, with_shards
 from bench.turns import Run, Turns, file_system, medians, pairs, parse, parser, refusal, runs_of, work_directory
@@ -30,7 +31,7 @@ from tests.replication.writing import SHARD
 __all__ = ["main", "report"]
 
 ALONE, REPLICATED, SHARDS, CHECKOUT = "waypost", "replicated", "2 shards", "checkout"
-NAMES = (ALONE, REPLICATED, SHARDS)
+NAMES = (ALONE, REPLICATED, SHARDS, Apart.name)
 RATE_TARGET = 0.5  # wanted: replicated, at least half of the rate alone
 CPU_TARGET = 1.25  # wanted: replicated, at most this much of the CPU of Waypost alone
 DATABASE_TARGET = 0.15  # wanted: at most as many ms of CPU of both servers for a message of 4 kB
@@ -94,6 +95,7 @@ def report(turns: Turns, names: Sequence[str], modes: Sequence[str]) -> list[str
     for name, peer, rate_wanted, cpu_wanted in (
         (REPLICATED, ALONE, RATE_TARGET, CPU_TARGET),
         (SHARDS, ALONE, None, SHARDS_TARGET),
+        (SHARDS, Apart.name, None, None),
         (ALONE, CHECKOUT, BESIDE_TARGET, None),
     ):
         if not {name, peer} <= set(names):
@@ -143,6 +145,8 @@ def _measure_all(
                 relays.append(Replicated(directory, next_port, cluster))
             if SHARDS in wanted:
                 relays.append(with_shards(directory, next_port, 2))
+            if Apart.name in wanted:
+                relays.append(Apart(directory, next_port))
             if given.beside is not None:
                 relays.append(Waypost(directory, next_port, checkout=given.beside.resolve()))
             return {relay.name: relay for relay in relays}
