@@ -69,6 +69,7 @@ class Events(msgspec.Struct, kw_only=True):
     cursor: str  # to ask with next; it does not end
     more: bool  # ask again at once; else there are none now
     lost: list[str]  # events that were left out because they are not kept any more, for a person
+    unanswered: str = ""  # the shards that did not answer, and why: their events come later; "" while there are more
 
 
 After = Annotated[
@@ -92,7 +93,9 @@ def events(
     """
     arguments = _asked(conditions) | {"after": after, "limit": limit, "past_lost": past_lost}
     batch = door(request).ask("events", EventBatch, arguments)
-    return Events(events=batch.events, cursor=batch.cursor, more=batch.more, lost=batch.lost)
+    return Events(
+        events=batch.events, cursor=batch.cursor, more=batch.more, lost=batch.lost, unanswered=batch.unanswered
+    )
 
 
 @operation("GET", "/events/stream", tag="Events", scopes={Scope.READ}, answer=bytes, kind=EVENT_STREAM)

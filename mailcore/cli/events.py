@@ -85,11 +85,15 @@ def _run(arguments: argparse.Namespace) -> int:
             left -= len(batch.events)
             if (arguments.limit and left <= 0) or not (arguments.follow or batch.more):
                 break
+    # Up to a limit, nothing is missing: there is no order between the events of shards.
+    unanswered = "" if arguments.limit and left <= 0 else batch.unanswered
     if arguments.json:
-        lines.end(complete=not lost, more=batch.more, cursor=after, lost=lost)
+        lines.end(complete=not (lost or unanswered), more=batch.more, cursor=after, lost=lost, unanswered=unanswered)
     else:
+        if unanswered:
+            complain(f"incomplete: {plain(unanswered)}")
         complain(f"to continue: --after {after}")
-    return NOT_DONE if lost else DONE
+    return NOT_DONE if lost or unanswered else DONE
 
 
 def _text(event: Event) -> str:

@@ -6,9 +6,10 @@ import argparse
 import sys
 from typing import Any
 
+from mailcore.cli.incomplete import say_note, status_of
 from mailcore.control.protocol.tuning import OutcomesPart
-from mailcore.terminal.command import DONE, add_common, control_client, duration
-from mailcore.terminal.output import complain, plain, print_json, say, table, width
+from mailcore.terminal.command import add_common, control_client, duration
+from mailcore.terminal.output import plain, print_json, say, table, width
 from mailcore.terminal.times import shown
 
 __all__ = ["configure"]
@@ -34,9 +35,8 @@ def _run(arguments: argparse.Namespace) -> int:
     assert found is not None, "the last part has the outcomes"
     if arguments.json:
         print_json(found)
-        return DONE
-    if found.note:
-        complain(plain(found.note))
+        return status_of(found)
+    say_note(found)
     say(f"outcomes since {shown(found.since)}")
     columns = width(sys.stdout)
     if found.senders:
@@ -63,4 +63,4 @@ def _run(arguments: argparse.Namespace) -> int:
     left = max(len(found.senders) - ROWS_SHOWN, 0) + found.senders_left_out
     if left or len(found.hosts) > ROWS_SHOWN or found.hosts_left_out:
         say("and more; use --json to see more")
-    return DONE
+    return status_of(found)

@@ -7,10 +7,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from mailcore.cli.incomplete import say_note, status_of
 from mailcore.control.protocol.tuning import ServiceTimesPart
 from mailcore.lookup.answers import DestinationTimes
-from mailcore.terminal.command import DONE, add_common, control_client, duration
-from mailcore.terminal.output import complain, print_json, say, table, width
+from mailcore.terminal.command import add_common, control_client, duration
+from mailcore.terminal.output import print_json, say, table, width
 from mailcore.terminal.times import shown
 
 __all__ = ["configure"]
@@ -36,9 +37,8 @@ def _run(arguments: argparse.Namespace) -> int:
     assert times is not None, "the last part has the times"
     if arguments.json:
         print_json(times)
-        return DONE
-    if times.note:
-        complain(times.note)
+        return status_of(times)
+    say_note(times)
     say(f"deliveries since {shown(times.since)}")
     most = sorted(times.destinations.items(), key=lambda pair: (-pair[1].deliveries, pair[0]))
     if most:
@@ -50,7 +50,7 @@ def _run(arguments: argparse.Namespace) -> int:
     left = len(most) - DESTINATIONS_SHOWN
     if left > 0 or times.destinations_left_out:
         say(f"and {max(left, 0) + times.destinations_left_out} more; use --json to see more")
-    return DONE
+    return status_of(times)
 
 
 def _row(name: str, each: DestinationTimes) -> tuple[object, ...]:

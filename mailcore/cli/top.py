@@ -18,7 +18,7 @@ from mailcore.control.protocol.state import Processes
 from mailcore.control.unanswered import answering, unanswered
 from mailcore.counted import counted
 from mailcore.manager_answers import Destinations, Size, State
-from mailcore.terminal.command import DONE, UsageError, add_common, control_client
+from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, control_client
 from mailcore.terminal.output import cut, plain, print_json, say, table
 from mailcore.terminal.times import shown_duration
 
@@ -85,7 +85,7 @@ def _run(arguments: argparse.Namespace) -> int:
                         say(line)
                 sys.stdout.flush()
                 if arguments.once:
-                    return DONE
+                    return NOT_DONE if now.error or _missing(now) else DONE
                 before = now
         with _screen(), contextlib.suppress(_Ended):
             earlier = before
@@ -134,6 +134,11 @@ def _look(control: ControlClient, *, first: bool = False) -> Sample:
         if first and processes is None:
             raise
         return Sample(time.monotonic(), processes, error=str(error))
+
+
+def _missing(now: Sample) -> str:
+    """Returns which shards are not in a sample, and why; "" if none is missing, or the manager did not answer at all."""
+    return "" if now.state is None else unanswered(now.state, now.size, now.destinations)
 
 
 def rates_of(now: Sample, before: Sample) -> dict[str, float | None]:
@@ -234,6 +239,6 @@ def _document(now: Sample, before: Sample) -> Mapping[str, Any]:
         "size": now.size,
         "state": now.state,
         "destinations": now.destinations,
-        "unanswered": "" if now.state is None else unanswered(now.state, now.size, now.destinations),
+        "unanswered": _missing(now),
         "error": now.error,
     }

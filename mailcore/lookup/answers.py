@@ -373,6 +373,7 @@ class ServiceTimes(Struct, kw_only=True):
     examined: int  # records
     destinations_left_out: int = 0
     note: str = ""  # files that could not be read
+    unanswered: str = ""  # the shards that did not answer, and why; it is in the note, too
     unread_files: int = 0  # of the archive: their deliveries are missing here
 
 
@@ -406,3 +407,4 @@ class MailOutcomes(Struct, kw_only=True):
     hosts_left_out: int
     examined: int  # records
     note: str  # files that could not be read
+    unanswered: str = ""  # the shards that did not answer, and why; it is in the note, too

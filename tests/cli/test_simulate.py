@@ -372,6 +372,7 @@ async def test_mail_of_a_shard_that_does_not_answer_is_named_as_not_simulated(
     }  # fmt: skip
     said = await waypost("simulate", "--live")
     assert "incomplete: only mail of the shards that answer is simulated: " in said.err
+    assert said.status == 1
 
 
 async def test_without_the_appliance_there_is_no_live_queue(running: RunningControl, waypost: Waypost) -> None:

@@ -21,6 +21,7 @@ from mailcore.control.protocol.state import Child, Processes
 from mailcore.manager_answers import Destinations, ShardRow, ShardSize, Size, State
 from tests.answers import complete
 from tests.cli.running_control import Waypost
+from tests.faults import OTHER_WORDS
 
 PROCESSES = Processes(
     processes={"manager": 1}, manager=True,
@@ -125,6 +126,17 @@ async def test_once_prints_a_frame_or_a_document(waypost: Waypost) -> None:
     assert said.out.startswith("waypost top  ")
     assert (await waypost("top", "--once", "--interval", "0.5", "--json")).json["interval_s"] >= 0.5
     assert (await waypost("top", "--interval", "0")).status == 2
+
+
+async def test_once_ends_with_status_1_if_a_shard_or_the_manager_does_not_answer(waypost: Waypost) -> None:
+    """law: silent-is-unknown."""
+    words = "shard 2 at b does not answer, and its mail is not counted: away"
+    answering(waypost).running.manager.answers["destinations"] = lambda _: {"unanswered": words}
+    said = await waypost("top", "--once", "--interval", "0.5", "--json")
+    assert (said.status, said.json["unanswered"]) == (1, OTHER_WORDS)
+    assert (await waypost("top", "--once", "--interval", "0.5")).status == 1
+    await waypost.running.lose_the_manager()
+    assert (await waypost("top", "--once", "--interval", "0.5")).status == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -88,8 +88,14 @@ LINES: dict[str, tuple[Line, ...]] = {
         Line("queue size --json", 1, (f'"unanswered": "{SILENT}',)),
         Line("queue size --at 1s", 1, (f"incomplete: {SILENT}",)),
     ),
-    "queue ages": (Line("queue ages", 0, (f"{SILENT}, and its mail is not counted", "7 messages")),),
-    "queue positions": (Line("queue positions", 0, (f"{SILENT}, and its lanes are not shown",)),),
+    "queue ages": (
+        Line("queue ages", 1, (f"incomplete: {SILENT}, and its mail is not counted", "7 messages")),
+        Line("queue ages --json", 1, (f'"unanswered": "{SILENT}',)),
+    ),
+    "queue positions": (
+        Line("queue positions", 1, (f"incomplete: {SILENT}, and its lanes are not shown",)),
+        Line("queue positions --json", 1, (f'"unanswered": "{SILENT}',)),
+    ),
     "queue search": (
         Line("queue search --sender c@sender.example", 1, (f"{SILENT}, and its mail is not searched",)),
         Line("queue search --sender c@sender.example --json", 1, ('"complete": false', SILENT)),
@@ -109,11 +115,19 @@ LINES: dict[str, tuple[Line, ...]] = {
         Line("destination list", 1, (f"incomplete: {SILENT}, and its mail is not counted", "{to}")),
         Line("destination list --json", 1, ('"complete": false', f'"unanswered": "{SILENT}')),
     ),
-    "destination outcomes": (Line("destination outcomes", 0, (SILENT,)),),
-    "destination service-times": (Line("destination service-times --since 2h", 0, (SILENT,)),),
+    "destination outcomes": (
+        Line("destination outcomes", 1, (f"incomplete: {SILENT}",)),
+        Line("destination outcomes --json", 1, (f'"unanswered": "{SILENT}',)),
+    ),
+    "destination service-times": (
+        Line("destination service-times --since 2h", 1, (f"incomplete: {SILENT}",)),
+        Line("destination service-times --since 2h --json", 1, (f'"unanswered": "{SILENT}',)),
+    ),
     "destination resume": (Line("destination resume {to}", 1, ("is resumed", "shard 3 at c: ")),),
     "events": (
         Line("events -n 3", 0, ("accepted",)),
+        Line("events", 1, ("accepted", f"incomplete: {SILENT}, and its events come later")),
+        Line("events --json", 1, ('"complete": false', f'"unanswered": "{SILENT}')),
         Line("events --after now", 1, (f"{SILENT}, and what is now is not known there",)),
     ),
     # Values of all nodes: the silent one takes them over when it is back.
@@ -184,7 +198,7 @@ LINES: dict[str, tuple[Line, ...]] = {
     "simulate": (
         Line(
             "simulate --live --until 60s",
-            0,
+            1,
             (f"incomplete: only mail of the shards that answer is simulated: {SILENT}",),
         ),
     ),
@@ -192,6 +206,8 @@ LINES: dict[str, tuple[Line, ...]] = {
     "help": (Line("help queue list", 0, ("queue list",)),),
 }
 # They draw until they are interrupted, and are typed on a terminal below.
+# With --once, it ends by itself; without, it is typed on a terminal below.
+ONCE = Line("top --once --interval 0.5", 1, (f"{SILENT}, and",))
 DRAWN = {"top": f"{SILENT}, and", "tail": "accepted|receiver|connect"}
 # Not typed: they do not look at a running Waypost, or are one; reports of several nodes have a test (test_reports.py).
 APART = {
@@ -283,7 +299,7 @@ async def test_every_command_says_what_is_unknown_while_a_node_is_down(own_clust
 
         await eventually(is_silent, "c to be silent")
         found: list[str] = []
-        for lines in LINES.values():
+        for lines in (*LINES.values(), (ONCE,)):
             for line in lines:
                 status, said = await typed(a, *line.typed.format(**names).split())
                 found += wrong(line, status, said, names)

@@ -249,6 +249,7 @@ class AgesPart(msgspec.Struct, kw_only=True):
     examined: int
     manager_away: bool = False
     note: str
+    unanswered: str = ""
     done: bool
 
 
@@ -654,6 +655,7 @@ class Events(msgspec.Struct, kw_only=True):
     cursor: str
     more: bool
     lost: list[str]
+    unanswered: str = ""
 
 
 class FailureList(msgspec.Struct, kw_only=True):
@@ -1329,6 +1331,7 @@ class Positions(msgspec.Struct, kw_only=True):
     lanes: list[LanePositions]
     journal: JournalPositions
     recovery: Recovery
+    unanswered: str = ""
 
 
 class PredictionShown(msgspec.Struct, kw_only=True):

@@ -6,12 +6,13 @@ import argparse
 import sys
 from typing import Any
 
+from mailcore.cli.incomplete import say_note, status_of
 from mailcore.control.protocol.messages import AgesPart
 from mailcore.control.protocol.state import Positions
 from mailcore.counted import counted
-from mailcore.terminal.command import DONE, add_common, control_client
-from mailcore.terminal.output import complain, cut, plain, print_json, say, size_shown, table, width
-from mailcore.terminal.times import in_local_time, shown, shown_duration
+from mailcore.terminal.command import add_common, control_client
+from mailcore.terminal.output import cut, plain, print_json, say, size_shown, table, width
+from mailcore.terminal.times import shown, shown_duration
 
 __all__ = ["configure"]
 
@@ -38,9 +39,8 @@ def _ages(arguments: argparse.Namespace) -> int:
         answer = control.ask("ages", AgesPart, {"refresh": arguments.refresh})
     if arguments.json:
         print_json(answer)
-        return DONE
-    if answer.note:
-        complain(in_local_time(answer.note))
+        return status_of(answer)
+    say_note(answer)
     states = ", ".join(f"{count} {plain(state)}" for state, count in answer.by_state.items() if count)
     say(f"{counted(answer.total, 'message')}{f' ({states})' if states else ''}")
     if answer.oldest is not None:
@@ -49,13 +49,13 @@ def _ages(arguments: argparse.Namespace) -> int:
         line = f"oldest: {oldest.queue_id}, {oldest.state}, arrived {shown(oldest.arrived_at)}, from {sender}"
         say(cut(line, width(sys.stdout)))
     if not answer.rows:
-        return DONE
+        return status_of(answer)
     say()
     for line in _age_lines(answer, arguments.limit, width(sys.stdout)):
         say(line)
     if len(answer.rows) > arguments.limit:
         say(f"and {len(answer.rows) - arguments.limit} more; use --limit to see them")
-    return DONE
+    return status_of(answer)
 
 
 def _age_lines(answer: AgesPart, limit: int, columns: int) -> list[str]:
@@ -80,9 +80,8 @@ def _positions(arguments: argparse.Namespace) -> int:
         answer = control.ask("positions", Positions)
     if arguments.json:
         print_json(answer)
-        return DONE
-    if answer.note:
-        complain(in_local_time(answer.note))
+        return status_of(answer)
+    say_note(answer)
     written = f"written {shown(answer.written_at)}" if answer.written_at else "none are on disk"
     say(f"restart positions {answer.sequence}: {written}")
     say(plain(answer.recovery.sentence))
@@ -117,7 +116,7 @@ def _positions(arguments: argparse.Namespace) -> int:
         ]
         for line in table(("LANE", "SEGMENT", "SIZE", "KEPT"), kept, width(sys.stdout), frozenset({1, 2})):
             say(line)
-    return DONE
+    return status_of(answer)
 
 
 def _retired_lines(answer: Positions) -> list[str]:

@@ -29,7 +29,7 @@ from mailcore.simulator.scenario import Change, Scenario
 from mailcore.simulator.scenario_file import GLOBAL, ScenarioFile, read_scenario
 from mailcore.simulator.simulate import simulate
 from mailcore.simulator.site import Client
-from mailcore.terminal.command import DONE, UsageError, add_common, config_path, control_client, duration
+from mailcore.terminal.command import DONE, NOT_DONE, UsageError, add_common, config_path, control_client, duration
 from mailcore.terminal.output import complain, plain, print_json, say, width
 
 __all__ = ["configure"]
@@ -93,13 +93,15 @@ def _run(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(f"simulate: {arguments.scenario}: {error}") from None
     seed = file.options.seed if arguments.seed is None else arguments.seed
-    scenario = _scenario(arguments, file, settings)
+    size = _live_size(arguments) if arguments.live else None
+    unanswered = "" if size is None else size.unanswered
+    scenario = _scenario(arguments, file, settings, size)
     wanted: list[tuple[str, tuple[Change, ...]]] = [("as it is", ())] if arguments.compare or not changes else []
     wanted += [(f"with {', '.join(arguments.set)}", changes)] if changes else []
     runs = [(label, _simulated(scenario, more, seed)) for label, more in wanted]
     if arguments.json:
         made = [{"name": label, "outcome": outcome} for label, outcome in runs]
-        print_json({"note": ESTIMATE, "seed": seed, "runs": made})
+        print_json({"note": ESTIMATE, "unanswered": unanswered, "seed": seed, "runs": made})
     else:
         for line in report(_short(runs), seed, width(sys.stdout)):
             say(line)
@@ -108,7 +110,7 @@ def _run(arguments: argparse.Namespace) -> int:
         _draw(arguments.chart, _short(runs), f"Seed {seed}")
         if not arguments.json:
             say(f"\nChart written to {arguments.chart}")
-    return DONE
+    return NOT_DONE if unanswered else DONE
 
 
 def _draw(chart_file: Path, runs: list[Run], note: str) -> None:
@@ -167,13 +169,21 @@ def _simulated(scenario: Scenario, changes: tuple[Change, ...], seed: int) -> An
 # -- from files and from the live queue
 
 
-def _scenario(arguments: argparse.Namespace, file: ScenarioFile, settings: Settings | None) -> Scenario:
+def _live_size(arguments: argparse.Namespace) -> Size:
+    """Asks for the size of the queue; names the shards whose mail is not in it."""
+    with control_client(arguments) as control:
+        size = control.ask("size", Size)
+    if size.unanswered:
+        complain(f"incomplete: only mail of the shards that answer is simulated: {plain(size.unanswered)}")
+    return size
+
+
+def _scenario(
+    arguments: argparse.Namespace, file: ScenarioFile, settings: Settings | None, size: Size | None
+) -> Scenario:
+    """``size``: of the live queue, whose mail is queued at the start."""
     backlog = file.backlog
-    if arguments.live:
-        with control_client(arguments) as control:
-            size = control.ask("size", Size)
-        if size.unanswered:
-            complain(f"incomplete: only mail of the shards that answer is simulated: {plain(size.unanswered)}")
+    if size is not None:
         backlog = dataclasses.replace(backlog, queued=QueuedMail.of(size))
     limits = file.limits
     if arguments.until is not None:

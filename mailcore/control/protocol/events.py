@@ -56,7 +56,8 @@ class EventBatch(Result):
     """Some events, oldest first for each message; perhaps none, and not the last.
 
     ``cursor``: behind them. ``start``: from it the same limit gives the same events again. ``more``: there may be more now.
-    ``lost``: words about events that were left out, for a person.
+    ``lost``: words about events that were left out, for a person. ``unanswered``: the shards that did not answer, and why;
+    their events come later, at the same cursor.
     """
 
     events: list[Event]
@@ -64,6 +65,7 @@ class EventBatch(Result):
     cursor: str
     more: bool
     lost: list[str]
+    unanswered: str = ""
 
 
 OPERATIONS = (

@@ -226,6 +226,7 @@ class AgesPart(AgesTable, kw_only=True):
 
     manager_away: bool = False  # it could not be asked where to read
     note: str  # "" or that, with the time of what is counted
+    unanswered: str = ""  # the shards that did not answer, and why; it is in the note, too
     done: bool
 
 

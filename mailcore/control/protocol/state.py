@@ -95,6 +95,7 @@ class Positions(Result):
     lanes: list[LanePositions]
     journal: JournalPositions
     recovery: Recovery
+    unanswered: str = ""  # the shards that did not answer, and why; it is in the note, too
 
 
 class Disk(Result):

@@ -282,7 +282,17 @@ def events(question: Question) -> Steps:
             raise first_of(away)
         if waited >= wait_s:
             here = places.text(Turn(places.keys[order[0]], alone=alone and more))
-            yield emitted({"events": [], "start": here, "cursor": here, "more": more, "lost": places.closed})
+            unanswered = "; ".join(Answers(errors=away, nodes=question.nodes).unknown("its events come later"))
+            yield emitted(
+                {
+                    "events": [],
+                    "start": here,
+                    "cursor": here,
+                    "more": more,
+                    "lost": places.closed,
+                    "unanswered": unanswered,
+                }
+            )
             return
 
 

@@ -84,7 +84,7 @@ def ages(question: Question) -> Steps:
     for part in parts[1:]:
         merged = _lists_added(merged, part, "counts")
     oldest = [part["oldest"] for part in parts if part["oldest"] is not None]
-    notes = [answers.joined("note"), *answers.unknown("its mail is not counted")]
+    unanswered = "; ".join(answers.unknown("its mail is not counted"))
     yield emitted(
         merged
         | {
@@ -93,7 +93,8 @@ def ages(question: Question) -> Steps:
             "oldest": min(oldest, key=lambda each: each["arrived_at"], default=None),
             "as_of": min(part["as_of"] for part in parts),
             "manager_away": bool(answers.errors) or any(part.get("manager_away", False) for part in parts),
-            "note": "; ".join(each for each in notes if each),
+            "note": "; ".join(each for each in (answers.joined("note"), unanswered) if each),
+            "unanswered": unanswered,
             "done": True,
         }
     )
@@ -302,7 +303,7 @@ def positions(question: Question) -> Steps:
     journals = [each["journal"] for each in values]
     recoveries = [each["recovery"] for each in values]
     messages = [each["messages"] for each in recoveries]
-    notes = [answers.joined("note"), *answers.unknown("its lanes are not shown")]
+    unanswered = "; ".join(answers.unknown("its lanes are not shown"))
     ages_s = [each["age_s"] for each in values if each["age_s"] is not None]
     yield emitted(
         merged
@@ -310,7 +311,8 @@ def positions(question: Question) -> Steps:
             "sequence": min(each["sequence"] for each in values),
             "written_at": min(each["written_at"] for each in values),
             "age_s": max(ages_s, default=None),
-            "note": "; ".join(each for each in notes if each),
+            "note": "; ".join(each for each in (answers.joined("note"), unanswered) if each),
+            "unanswered": unanswered,
             "lanes": [
                 lane | {"lane": name_of(lane["lane"], number)}
                 for number, each in answers.by_shard.items()
@@ -357,12 +359,14 @@ def outcomes(question: Question) -> Steps:
             senders[sender["domain"]] = add(senders.get(sender["domain"], {}), sender)
         for host in each["hosts"]:
             hosts[host["host"]] = add(hosts.get(host["host"], {}), host)
-    notes = [each["note"] for each in found] + answers.unknown("its mail is not counted")
+    unanswered = "; ".join(answers.unknown("its mail is not counted"))
+    notes = [*(each["note"] for each in found), unanswered]
     merged = {
         "since": max(each["since"] for each in found),
         "senders": sorted(senders.values(), key=lambda each: -each["bounced"])[:SENDERS_SHOWN],
         "hosts": sorted(hosts.values(), key=lambda each: -each["over_tls"])[:SENDERS_SHOWN],
         "note": "; ".join(each for each in notes if each),
+        "unanswered": unanswered,
     }
     for key in ("senders_left_out", "others_ended", "others_bounced", "hosts_left_out", "examined"):
         merged[key] = sum(each[key] for each in found)
@@ -388,11 +392,13 @@ def service_times(question: Question) -> Steps:
                 "transmit_s": sorted([*known["transmit_s"], *times["transmit_s"]]),
                 "replies": sorted([*known["replies"], *times["replies"]], key=lambda one: -one["at"])[:REPLIES_SHOWN],
             }
-    notes = [each["note"] for each in found] + answers.unknown("its deliveries are not measured")
+    unanswered = "; ".join(answers.unknown("its deliveries are not measured"))
+    notes = [*(each["note"] for each in found), unanswered]
     merged = {
         "destinations": by_name,
         "since": max(each["since"] for each in found),
         "note": "; ".join(each for each in notes if each),
+        "unanswered": unanswered,
     }
     for key in ("examined", "destinations_left_out", "unread_files"):
         merged[key] = sum(each[key] for each in found)
