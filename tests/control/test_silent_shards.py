@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from mailcore.control.client import Refused
+from mailcore.faults import Code
+from mailcore.queue.queue_id import QueueIds
 from tests.control.test_several import Nodes, Shards, silent
 
 
@@ -62,3 +65,21 @@ def test_events_of_a_silent_shard_come_later_and_the_last_answer_names_it() -> N
     found = nodes.ask("events", after="oldest", limit=10)
     assert found["unanswered"].startswith("shard 2 at b does not answer, and its events come later: ")
     assert Shards(lambda *_: empty, (0, 2)).ask("events", after="oldest", limit=10)["unanswered"] == ""
+
+
+@pytest.mark.parametrize("operation", ["history", "show", "explain", "headers"])
+def test_a_message_that_no_shard_has_may_be_in_the_silent_one(operation: str) -> None:
+    """law: silent-is-unknown. Its id has the number of no shard, so each is asked. Before, it was in a shard of no node."""
+    of_9 = QueueIds(0, lambda: 1e9, shard=9).next()
+    nothing: dict[str, Any] = {"items": [], "cursor": None, "examined": 0, "done": True, "note": ""}
+    with pytest.raises(Refused, match="shard 2 at b does not answer, and may have the message: ") as refused:
+        Nodes(silent_or(nothing)).ask(operation, queue_id=of_9)
+    assert refused.value.code is Code.UNAVAILABLE
+    with pytest.raises(Refused, match="does not answer, and may have the message: "):
+        Nodes(silent_or(nothing)).ask("working", queue_ids=[of_9])
+    changed = {"changed": 1, "recipients": 1, "in_flight": 0, "too_late": 0, "undecided": 0, "errors": {}, "dead": []}
+    result = Nodes(silent_or(nothing | changed)).ask("hold", queue_ids=[QueueIds(0, lambda: 1e9, shard=0).next(), of_9])
+    assert result["changed"] == 1
+    assert result["errors"][of_9]["code"] == "unavailable"
+    with pytest.raises(Refused, match="the message is in shard 9, which does not run on this node"):
+        Shards(lambda *_: nothing, (0, 2)).ask(operation, queue_id=of_9)

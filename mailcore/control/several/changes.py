@@ -30,7 +30,10 @@ def of_message(question: Question) -> Steps:
 def working(question: Question) -> Steps:
     """Gives those of the messages that are active."""
     found: dict[str, Any] = {"messages": {}}
-    by_shard = yield from _by_shard(question, question.arguments.get("queue_ids", []))
+    by_shard, faults = yield from _by_shard(question, question.arguments.get("queue_ids", []))
+    for fault in faults.values():
+        if fault.code is Code.UNAVAILABLE:
+            raise Refused.of(fault)
     for number, ids in by_shard.items():
         if number in question.numbers:
             found = add(found, (yield from question.ask(number, {**question.arguments, "queue_ids": ids})))
@@ -38,25 +41,30 @@ def working(question: Question) -> Steps:
 
 
 def _by_shard(question: Question, queue_ids: list[Any]) -> Steps:
-    """Returns queue ids by the shard that has the message; -1: it does not run here."""
+    """Returns queue ids by the shard that has the message, and why those of -1 are in none that is known."""
     found: dict[int, list[Any]] = {}
+    faults: dict[str, Fault] = {}
+    where = "that no node has" if question.nodes else "that does not run on this node"
     for queue_id in queue_ids:
         try:
             number = yield from question.find(queue_id)
-        except Refused:
+        except Refused as error:
             number = -1
+            is_nowhere = error.code is Code.NOT_FOUND
+            faults[queue_id] = Fault(error.code, f"the message is in a shard {where}") if is_nowhere else error.fault
         found.setdefault(number, []).append(queue_id)
-    return found
+    return found, faults
 
 
 def change(question: Question) -> Steps:
     """Changes chosen messages: each in its shard."""
     arguments = question.arguments
-    ids = yield from _by_shard(question, arguments.get("queue_ids", []))
+    ids, faults = yield from _by_shard(question, arguments.get("queue_ids", []))
     places: dict[int, list[Any]] = {}
     for place in arguments.get("messages", []):
         queue_id = place[0] if isinstance(place, list | tuple) and place else None
-        by_shard = yield from _by_shard(question, [queue_id])
+        by_shard, why = yield from _by_shard(question, [queue_id])
+        faults |= why
         places.setdefault(next(iter(by_shard)), []).append(place)
     result: dict[str, Any] = {}
     errors: dict[int, ControlError] = {}
@@ -65,9 +73,7 @@ def change(question: Question) -> Steps:
         asked = {**arguments, "queue_ids": ids.get(number, []), "messages": places.get(number, [])}
         try:
             if number < 0:
-                where = "that no node has" if question.nodes else "that does not run on this node"
-                fault = Fault(Code.NOT_FOUND, f"the message is in a shard {where}")
-                answer = _nothing(dict.fromkeys(concerned, fault))
+                answer = _nothing({each: faults[each] for each in concerned})
             else:
                 answer = yield from question.ask(number, asked)
         except ControlError as error:

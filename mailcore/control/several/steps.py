@@ -163,18 +163,23 @@ class Question:
     def find(self, queue_id: object) -> Steps:
         """Returns the shard of a message, as ``shard_of``. Raises Refused.
 
-        A queue that became a shard has messages whose ids bear no number, or an older one: then each shard is asked.
+        A queue that became a shard has messages whose ids bear no number, or an older one: then each shard is asked. One that
+        does not answer may have it.
         """
         try:
             return self.shard_of(queue_id)
         except Refused:
+            silent = Answers(nodes=self.nodes)
             for number in self.numbers:
                 try:
                     parts = yield from self.parts(number, {"queue_id": queue_id, "limit": 1}, "search")
-                except ControlError:
+                except ControlError as error:
+                    silent.errors[number] = error
                     continue
                 if any(part["items"] for part in parts):
                     return number
+            if silent.errors:
+                raise Refused("; ".join(silent.unknown("may have the message")), code=Code.UNAVAILABLE) from None
             if isinstance(queue_id, str) and not shard_of(queue_id):
                 return self.numbers[0]  # which knows of no such message
             raise
