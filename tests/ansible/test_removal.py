@@ -47,8 +47,10 @@ def installed(place: Path, kept: int, *releases: str, core: str = "0.5.0", porta
             (prefix / name / "installed").write_text(name)
             os.utime(prefix / name / "installed", (1e9 + age, 1e9 + age))
     (prefix / "current").symlink_to(prefix / core)
+    # Those of the role, which include_tasks does not load. As variables of the host they leave the prefix to the test.
+    ours = yaml.safe_load((ROLE.parent / "vars/main.yml").read_text())
     return {
-        **defaults(),
+        **defaults(), **ours,
         "collection": str(COLLECTION), "waypost_prefix": str(prefix), "waypost_releases_kept": kept,
         "waypost_version": core, "waypost_core_version": core, "waypost_portal_version": portal,
         "ansible_connection": "local", "ansible_python_interpreter": sys.executable,
