@@ -18,6 +18,8 @@ from typing import Any
 
 from mailcore.config.load import load
 from mailcore.config.settings import Settings
+from mailcore.control.client import ControlClient, ControlError, Waits
+from mailcore.control.protocol.state import Ping
 from mailcore.counted import counted
 from mailcore.supervisor.child import SETTINGS_NAME, stored_settings
 from mailcore.supervisor.fresh_addresses import sockets_are_given
@@ -36,6 +38,7 @@ from mailcore.terminal.output import complain, plain, print_json, say
 __all__ = ["configure"]
 
 WAIT_S = 120.0  # for the result: a recovery of the manager may take longer than the reload itself
+MANAGER_S = 5.0  # until control has found the new manager, which it looks for each second at least
 LOOK_S = 0.05
 NAMES = {"receiver": "receivers", "deliverer": "deliverers"}
 VALUE_MAX = 200  # characters of a value that are shown
@@ -82,6 +85,9 @@ def _run(arguments: argparse.Namespace) -> int:
     status = DONE
     if not arguments.dry_run and (changes or restarts):
         result = _reloaded(pid, new.run_directory)
+        is_in_force = bool(result) and not (result["refused"] or result["not_begun"])
+        if is_in_force and {"manager", "control"} & set(result["restarted"]):
+            _wait_for_the_manager(new.run_directory)
         status = _told(result, silent=arguments.json)
         document["result"] = result
     if arguments.json:
@@ -138,6 +144,24 @@ def _reloaded(pid: int, run_directory: Path) -> dict[str, Any]:
             return result
         time.sleep(LOOK_S)
     return {}
+
+
+def _wait_for_the_manager(run_directory: Path) -> None:
+    """Returns when the control process has found the manager, or after MANAGER_S.
+
+    Otherwise the next command might hear that the manager is not running.
+    """
+    until = time.monotonic() + MANAGER_S
+    while time.monotonic() < until:
+        try:
+            with ControlClient(run_directory / "control.sock", timeout_s=MANAGER_S, here=True) as control:
+                if control.ask("ping", Ping).manager:
+                    return
+        except Waits:  # the shard is at another node
+            return
+        except ControlError:
+            pass
+        time.sleep(LOOK_S)
 
 
 def _told(result: dict[str, Any], *, silent: bool) -> int:
