@@ -133,6 +133,10 @@ class Setup:
             raise SetupError(
                 f"Ansible has set up this host (there is {unit}): change it with the playbook (docs/install.md)"
             )
+        if not portal.has_user():
+            raise SetupError(
+                f"this host has no user {portal.USER}: install the package of Waypost first, which makes it (docs/install.md)"
+            )
         is_first = not self.config.exists()
         if is_first:
             self._write_settings()

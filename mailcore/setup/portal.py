@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import os
+import pwd
 import secrets
 import shutil
 import ssl
@@ -18,7 +19,9 @@ from mailcore.backup.database import portal_environment
 from mailcore.config.settings import Settings
 from mailcore.config.values import listen_address
 
-__all__ = ["GROUP", "USER", "PortalError", "answers", "first_password", "write_environment", "write_redis"]
+__all__ = [
+    "GROUP", "USER", "PortalError", "answers", "first_password", "has_user", "write_environment", "write_redis",
+]  # fmt: skip
 
 USER, GROUP = "waypost-portal", "waypost-control"
 REDIS_GROUP = "waypost-redis"
@@ -49,6 +52,15 @@ loglevel warning
 
 class PortalError(Exception):
     """A command of the portal failed; the message is its last line."""
+
+
+def has_user() -> bool:
+    """Returns whether this host has the portal's user, which the package makes."""
+    try:
+        pwd.getpwnam(USER)
+    except KeyError:
+        return False
+    return True
 
 
 def write_environment(config: Path) -> bool:

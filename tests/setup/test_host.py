@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import pwd
 import socket
 from pathlib import Path
 
@@ -84,6 +85,17 @@ def test_a_host_of_ansible_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="Ansible has set up this host"):
         setup.run()
     assert not (tmp_path / "waypost.toml").exists()
+
+
+def test_a_host_without_the_package_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(name: str) -> object:
+        raise KeyError(name)
+
+    monkeypatch.setattr(pwd, "getpwnam", unknown)
+    setup = Setup(tmp_path / "waypost.toml", argparse.Namespace(), Systemd(tmp_path / "shipped", tmp_path / "own"))
+    with pytest.raises(SetupError, match="no user waypost-portal: install the package"):
+        setup.run()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_only_installed_units_are_started(tmp_path: Path) -> None:
