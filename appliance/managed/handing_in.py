@@ -49,10 +49,10 @@ def kept(
     return made
 
 
-def kept_removed(request: HttpRequest, file: str, why: str = "") -> None:
-    """Removes a file that no setting uses. Raises ControlError."""
+def kept_removed(request: HttpRequest, file: str, why: str = "") -> str:
+    """Removes a file that no setting uses; returns where else it may be, "" if nowhere. Raises ControlError."""
     with audited(request, "kept.remove", file, why=why):
-        door(request).ask_change("kept_remove", KeptMade, {"file": file}, why=why)
+        return door(request).ask_change("kept_remove", KeptMade, {"file": file}, why=why).elsewhere
 
 
 def made_password() -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from django.contrib import messages
 from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -277,7 +278,8 @@ def remove(request: HttpRequest) -> HttpResponse:
     """Removes a file that no setting uses."""
     file = request.POST.get("file", "")[:300]
     kind = file.partition(":")[2].partition("/")[0]
-    kept_removed(request, file)
+    if elsewhere := kept_removed(request, file):
+        messages.warning(request, f"The file is removed from this node: {elsewhere}.")
     return redirect({"dkim": "managed:dkim", "map": "managed:maps"}.get(kind, "managed:certificates"))
 
 

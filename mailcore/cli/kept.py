@@ -85,7 +85,9 @@ def _remove(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json(made)
     else:
-        say(f"{arguments.file} is removed")
+        say(f"{arguments.file} is removed{' from this node' if made.elsewhere else ''}")
+        if made.elsewhere:
+            complain(plain(made.elsewhere))
     return DONE
 
 

@@ -55,6 +55,10 @@ from mailcore.faults import Code
 __all__ = ["Keeping"]
 
 SELECTOR = "._domainkey."  # in the name of a DKIM key: the name of its record
+ELSEWHERE = (  # of a file that is removed at one of several nodes
+    "other nodes that have the file keep it: give waypost kept remove at each other node; the database keeps it, encrypted,"
+    " while the history of settings names it"
+)
 
 
 class Keeping:
@@ -306,7 +310,7 @@ class Keeping:
         self._store.remove(reference)
         for key in keys:
             self._store.remove(key)
-        return KeptMade(faults=[])
+        return KeptMade(faults=[], elsewhere=ELSEWHERE if self._settings.nodes.is_on else "")
 
     def _only_of(self, reference: Reference, used: set[Reference]) -> list[Reference]:
         """Returns the private keys of a certificate that no setting and no other kept certificate needs."""

@@ -143,6 +143,7 @@ class KeptMade(Result):
     file: str = ""
     facts: KeptFile | None = None
     request: str = ""  # PEM, for the authority that is to sign it
+    elsewhere: str = ""  # where a file that was removed here may still be
 
 
 class KeptUse(Result):

@@ -321,3 +321,14 @@ def test_a_look_that_fails_is_not_taken_for_no_effect() -> None:
         page = markup_of(client.post("/settings/effects/", {"draft": draft()}))
     assert "ended early" in page
     assert "lets the same clients in" not in page
+
+
+@pytest.mark.parametrize("elsewhere", ["", "other nodes that have the file keep it"])
+def test_a_file_that_is_removed_may_still_be_elsewhere(elsewhere: str) -> None:
+    answers = {"kept_remove": {"faults": [], "elsewhere": elsewhere}, "settings": known(), "kept": {"files": []}}
+    with FakeCore(answers):
+        page = markup_of(
+            signed_in("administrator").post("/settings/kept/remove/", {"file": "kept:map/a.1"}, follow=True)
+        )
+    assert ("The file is removed from this node" in page) is bool(elsewhere)
+    assert ("other nodes that have the file keep it." in page) is bool(elsewhere)
