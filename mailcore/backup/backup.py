@@ -102,6 +102,8 @@ def make_backup(
         elif copy is None:
             where = sqlite_path(url, settings.home)
             notes.append(f"no database of a portal: there is no {where}, and DATABASE_URL names no other")
+        if queue and settings.nodes.is_on:
+            notes.append("the mail of other shards is not in this backup: it has that of this home's own shard")
         writer.add_folder("home", settings.home)
         writer.add_folder("portal", settings.home / "portal")
         if copy is not None:

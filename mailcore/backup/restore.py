@@ -130,12 +130,13 @@ class Restore:
             parts = tuple(part for part in archive.head.parts if part != "queue" or self.with_queue)
             self._refuse_what_is_there(parts)
             self._note_shards(archive)
+            self._note_nodes(parts)
             try:
                 files = self._stage(archive, copied)
                 with named(self.settings.queue_directory):
                     if "queue" in parts:
                         self._mend_queues(archive)
-                    elif "reports" in parts:
+                    elif "reports" in parts and not self.settings.nodes.is_on:  # else the database has both
                         self._begin_behind_events()
                     for number in self._numbers(archive):
                         self._finish_shard(number, with_queue="queue" in parts)
@@ -187,6 +188,19 @@ class Restore:
         elif len(numbers) < wanted and {"queue", "reports"} & set(archive.head.parts):
             self.notes.append(
                 f"the backup has {counted(len(numbers), 'shard')}, and [core] shards is {wanted}: the others begin empty"
+            )
+
+    def _note_nodes(self, parts: tuple[str, ...]) -> None:
+        """Says what is left to do where a database keeps the queues."""
+        nodes = self.settings.nodes
+        if nodes.is_on and "queue" in parts:
+            self.notes.append(
+                "Waypost does not start with this queue, because [nodes] is on: if the database has this home's shard, it has"
+                " the mail: move queue and spool away; else waypost shard import takes this queue into it, with its mail held"
+            )
+        if nodes.is_on and nodes.listen:
+            self.notes.append(
+                "the keys of this node are in no backup: run waypost node add NAME at another node, then waypost node join here"
             )
 
     # -- earlier files

@@ -90,7 +90,7 @@ def _run(arguments: argparse.Namespace) -> int:
     ]
     pairs += [("renamed to", path) for path in done.moved]
     pairs += [("note", note) for note in done.notes]
-    if "queue" in done.parts:
+    if "queue" in done.parts and not settings.nodes.is_on:
         pairs.append(
             (
                 "held",

@@ -34,6 +34,11 @@ listen = ["127.0.0.1:2525"]
 tls_certificate = "certificate.pem"
 tls_key = "key.pem"
 """
+NODES = """[nodes]
+database = "host=db1.example.org,db2.example.org dbname=waypost user=waypost"
+node = "mx1"
+listen = "127.0.0.1:2526"
+"""
 PAIR = [part.decode() for part in certificate("mx1.example.org")[:2]]
 
 
@@ -250,6 +255,43 @@ def with_a_queue(place: Path) -> None:
     write_positions(Disk(), str(place / "home" / "queue"), RestartPositions(1, 2.0, {}, 0, 0))
     (place / "elsewhere" / "0a").mkdir(parents=True)
     (place / "elsewhere" / "0a" / "A").write_text("of the backup")
+
+
+def test_a_backup_of_one_of_several_nodes_says_that_the_mail_of_others_is_not_in_it(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_a_queue(place)
+    assert run("backup", place / "alone", "--queue") == 0
+    assert "nodes" not in capsys.readouterr().out
+    (place / "waypost.toml").write_text(f"{CONFIG}\n{NODES}")
+    assert run("backup", place / "settings") == 0
+    assert "other shards" not in capsys.readouterr().out
+    assert run("backup", place / "queue", "--queue") == 0
+    assert "mail of other shards is not in this backup" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_queue_that_comes_back_where_a_database_keeps_queues_is_not_said_to_start(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Such a start is refused, as ForeignQueue says."""
+    with_a_queue(place)
+    (place / "waypost.toml").write_text(f"{CONFIG}\n{NODES}")
+    backup = backed_up(place, "--queue")
+    capsys.readouterr()
+    assert run("restore", backup, "--into", place / "new") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Waypost starts with" not in said
+    assert "Waypost does not start with this queue, because [nodes] is on: " in said
+    assert "waypost shard import" in said
+    assert "waypost node join" in said
+    assert run("restore", backup, "--into", place / "other", "--without-queue") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "shard import" not in said
+    assert "waypost node join" in said
+    reports = place / "reports.tar.zst"
+    assert run("backup", reports, "--reports") == 0
+    assert run("restore", reports, "--into", place / "third") == 0
+    assert not list(place.glob("third/queue/*/*")), "a start would be refused for them, too"
 
 
 @pytest.fixture
