@@ -76,7 +76,7 @@ class JoinedNode(Appliance):
     async def waypost(self, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
         """Exit status, stdout and stderr of a command."""
         process = await asyncio.create_subprocess_exec(
-            *(str(COMMAND), *arguments, "--config", str(self.config)),
+            *(str(COMMAND), "--config", str(self.config), *arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
