@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import date
 from pathlib import Path
@@ -24,8 +24,8 @@ from tests.appliance.reports.made import make_report
 from tests.browser.api_client import token_of
 from tests.browser.chromium import SHARED
 from tests.browser.fitting import misfits
-from tests.browser.pages import Places, covered, listing, plain, rows_of, wanted
-from tests.browser.site import RUN, Site, copied, prepared
+from tests.browser.pages import Places, covered, listing, plain, rows_of, sign_in_with_code, wanted
+from tests.browser.site import PASSWORD, RUN, Site, copied, prepared
 from tests.browser.test_api import counted
 from tests.end_to_end.appliance import free_port
 from tests.eventually import PATIENCE_MS, eventually
@@ -45,6 +45,7 @@ SILENT = "shard 3 at c does not answer"
 OF_C = "node c does not answer"
 BROKEN = ("Traceback", "Portal error", "undefined", "NaN", "None.", f"{OF_C}: {OF_C}", f"{OF_C}: .")
 WHY = "a test"
+WIDTHS = (1440, 360)
 INCOMPLETE = f"The numbers are incomplete: {SILENT}, and nothing of it is counted: {OF_C}"
 # What pages say that show mail, numbers, values or nodes.
 SAYS: dict[str, tuple[str, ...]] = {
@@ -98,7 +99,10 @@ class Down:
         is_of_c = f"/queue/{self.places.queue_id}/" in path
         if answer.status >= 500 and not (is_of_c and answer.status == 503):
             self.found.append(f"{path}: {answer.status}")
-        wants = SAYS.get(path, (OF_C,) if is_of_c and "?at=" not in path else ())
+        await self.look(page, path, width, SAYS.get(path, (OF_C,) if is_of_c and "?at=" not in path else ()))
+
+    async def look(self, page: Page, path: str, width: int, wants: Sequence[str] = ()) -> None:
+        """Takes note of what is wrong with the page that is open."""
         lacks: list[str] = []
 
         async def says_all() -> bool:
@@ -119,7 +123,21 @@ class Down:
         if SHOTS:
             name = path.strip("/").replace("/", "_").replace("?", "+")[:60] or "overview"
             await page.screenshot(path=Path(SHOTS) / f"{width}-{name}.png", full_page=True)
-            (Path(SHOTS) / f"{width}-{name}.txt").write_text(f"{answer.status} {path}\n{words}\n")
+            (Path(SHOTS) / f"{width}-{name}.txt").write_text(f"{path}\n{words}\n")
+
+    async def sign_in_with_code(self) -> Page:
+        """Returns a page of the user who needs a code at sign-in, with a look at the page that asks for it."""
+        page = await self.it.page()
+        await page.goto(self.it.url("/accounts/login/"))
+        await page.fill("input[name=login]", "coded")
+        await page.fill("input[name=password]", PASSWORD)
+        await page.click("main button[type=submit]")
+        await page.wait_for_url("**/two-factor/code/**")
+        for width in WIDTHS:
+            await page.set_viewport_size({"width": width, "height": 900})
+            await self.look(page, "the code", width)
+        await sign_in_with_code(self.it, page)
+        return page
 
 
 async def words_of(page: Page) -> str:
@@ -176,8 +194,9 @@ async def test_every_page_names_what_is_unknown_while_a_node_is_down(own_cluster
         page = await it.it.sign_in("administrator")
         await expect(page.locator("#shards tbody tr").nth(2)).to_contain_text("unknown", timeout=PATIENCE_MS)
         viewer, stranger = await it.it.sign_in("viewer"), await it.it.page()
-        for width in (1440, 360):
-            for each in (page, viewer, stranger):
+        coded = await it.sign_in_with_code()
+        for width in WIDTHS:
+            for each in (page, viewer, stranger, coded):
                 await each.set_viewport_size({"width": width, "height": 900})
             for path in [*plain(), *paths_of(it.places, "administrator")]:
                 await it.visit(page, path, width)
@@ -185,6 +204,8 @@ async def test_every_page_names_what_is_unknown_while_a_node_is_down(own_cluster
                 await it.visit(viewer, path, width)
             for path in paths_of(it.places, ""):
                 await it.visit(stranger, path, width)
+            for path in paths_of(it.places, "coded"):
+                await it.visit(coded, path, width)
         assert not it.found, "\n".join(it.found)
 
 
