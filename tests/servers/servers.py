@@ -176,9 +176,10 @@ def booted(suite: str, numbers: Sequence[int], packages: str = PACKAGES) -> Iter
 
 
 @asynccontextmanager
-async def next_hop(one: Machine) -> AsyncIterator[list[Arrival]]:
+async def next_hop(*machines: Machine) -> AsyncIterator[list[Arrival]]:
+    """Takes the mail of all of them."""
     arrived: list[Arrival] = []
-    async with Lab([f"accept:{one.host}:{HOP_PORT}"], on_arrival=arrived.append):
+    async with Lab([f"accept:{one.host}:{HOP_PORT}" for one in machines], on_arrival=arrived.append):
         yield arrived
 
 

@@ -1,33 +1,27 @@
 """The database of several nodes, two nodes, and one portal of both, from fresh Debians: ``./test --servers``.
 
-Three machines have etcd and PostgreSQL; two of them are nodes, too. Beside the network of the other tests, over which Ansible
-comes, they have one among themselves.
+The nodes have one shard, of which one node is the spare. Debian 13 and two shards: ``test_rolling.py``.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import re
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from playwright.async_api import expect
 
-from tests.ansible.playing import play
 from tests.eventually import eventually_blocking
 from tests.servers.browser import PATIENCE_MS, change_first_password, signed_in
-from tests.servers.machine import Machine, missing, run
+from tests.servers.machine import missing
+from tests.servers.nodes import DATABASE, PORTALS_SECRET, address, joined, played, refused, roles
 from tests.servers.packages import package
-from tests.servers.servers import FIRST, PLAY_S, SITE, Servers, asked, booted
+from tests.servers.servers import FIRST, SITE, Servers, asked, booted
 
-DATABASE = "waypost.appliance.queue_database"
-SWITCH = "waypost-switch"
 HOSTS = (4, 5, 6)
-SECRET, MEMBERS_SECRET, PORTALS_SECRET = "ofTheNodes-1", "ofTheServers-1", "ofThePortals-1"
-PORTALS: dict[str, Any] = {"waypost_portal": True, "waypost_database_password": PORTALS_SECRET}
+SPARE = {"waypost_shard": "north"}  # of both nodes
+PORTALS: dict[str, Any] = {**SPARE, "waypost_portal": True, "waypost_database_password": PORTALS_SECRET}
 SHARED: dict[str, Any] = {**PORTALS, "waypost_database": "nodes"}
 
 pytestmark = [
@@ -37,82 +31,11 @@ pytestmark = [
 ]
 
 
-def address(one: Machine) -> str:
-    return f"10.79.0.{one.number}"
-
-
-@contextlib.contextmanager
-def joined(machines: list[Machine]) -> Iterator[None]:
-    """A network of the machines alone; no address of it is this host's."""
-    run("ip", "netns", "add", SWITCH)
-    try:
-        run("ip", "-n", SWITCH, "link", "add", "bridge", "type", "bridge")
-        run("ip", "-n", SWITCH, "link", "set", "bridge", "up")
-        for one in machines:
-            space, port = f"waypost{one.number}", f"port{one.number}"
-            run("ip", "-n", SWITCH, "link", "add", port, "type", "veth", "peer", "name", "members", "netns", space)
-            run("ip", "-n", SWITCH, "link", "set", port, "master", "bridge", "up")
-            run("ip", "-n", space, "addr", "add", f"{address(one)}/24", "dev", "members")
-            run("ip", "-n", space, "link", "set", "members", "up")
-        yield
-    finally:
-        run("ip", "netns", "delete", SWITCH)
-
-
 @pytest.fixture(scope="module")
 def servers() -> Iterator[Servers]:
     package(FIRST, "3.11")
     with booted("bookworm", HOSTS) as servers, joined(servers.machines):
         yield servers
-
-
-def inventory(servers: Servers, **more: Any) -> dict[str, Any]:
-    given = servers.inventory()["waypost"]
-    hosts = {
-        one.name: given["hosts"][one.name]
-        | {"queue_database_address": address(one), "waypost_database": more.get("waypost_database", "sqlite")}
-        for one in servers.machines
-    }
-    nodes: dict[str, Any] = {one.name: {} for one in servers.machines[:2]}
-    return {
-        "machines": {"hosts": hosts, "vars": given["vars"]},
-        "waypost": {"hosts": nodes},
-        "waypost_nodes": {"hosts": nodes, "vars": {"waypost_shard": "north"}},
-        "queue_database": {"hosts": {name: {} for name in hosts}},
-        "all": {
-            "vars": {
-                "waypost_nodes_password": SECRET,
-                "queue_database_members_password": MEMBERS_SECRET,
-                "waypost_portal": False,
-                "waypost_reports": False,
-                "waypost_package": True,
-                **more,
-            }
-        },
-    }
-
-
-def played(servers: Servers, playbook: str, *options: str, **more: Any) -> str:
-    done: subprocess.CompletedProcess[str] = play(
-        servers.place, playbook, inventory(servers, **more), *options, timeout_s=PLAY_S
-    )
-    (servers.place / "last-play").write_text(done.stdout)
-    assert done.returncode == 0, done.stdout[-6000:]
-    return done.stdout.partition("PLAY RECAP")[2]
-
-
-def refused(servers: Servers, **more: Any) -> str:
-    """What a play of the nodes says that stops at the first one."""
-    done = play(servers.place, SITE, inventory(servers, **more), timeout_s=PLAY_S)
-    (servers.place / "last-play").write_text(done.stdout)
-    assert done.stdout.count("failed=1") == 1, done.stdout[-6000:]
-    assert PORTALS_SECRET not in done.stdout
-    return done.stdout
-
-
-def roles(one: Machine) -> list[str]:
-    listed = json.loads(one.ssh("patronictl -c /etc/patroni/config.yml list -f json"))
-    return sorted(each["Role"] for each in listed)
 
 
 def test_the_database_is_set_up_and_a_second_play_changes_nothing(servers: Servers) -> None:
@@ -151,14 +74,14 @@ def test_etcd_and_patroni_take_no_word_from_who_has_no_certificate(servers: Serv
 
 
 def test_two_nodes_are_set_up_and_one_is_the_spare_of_the_other(servers: Servers) -> None:
-    played(servers, SITE)
+    played(servers, SITE, **SPARE)
     first, second = servers.machines[:2]
     assert asked(first, "queue", "size")["messages"] == 0
     eventually_blocking(lambda: "is its spare" in second.ssh("waypost status || true"), "the spare")
     assert first.open(25)
     assert not second.open(25)
     assert first.ssh("stat -c '%U %G %a' /etc/waypost/database-password").split() == ["root", "waypost-receiver", "640"]
-    again = played(servers, SITE)
+    again = played(servers, SITE, **SPARE)
     assert again.count("changed=0") == 2, servers.changed()
 
 
