@@ -70,14 +70,17 @@ class Group:
         if len(self.told) >= self._enough:
             self._told_all.set()
 
+    def end(self) -> None:
+        self.disk.gated = False
+        self.disk.gate.release(1000)
+        self.commit.close()
+
 
 @pytest.fixture
 async def group() -> AsyncIterator[Group]:
     group = Group()
     yield group
-    group.disk.gated = False
-    group.disk.gate.release(1000)
-    group.commit.close()
+    group.end()
 
 
 async def test_law_verdict_what_waits_when_a_sync_starts_is_covered_by_it_and_what_comes_later_by_the_next(
@@ -242,9 +245,7 @@ class Clients(Group):
 async def clients() -> AsyncIterator[Clients]:
     clients = Clients()
     yield clients
-    clients.disk.gated = False
-    clients.disk.gate.release(1000)
-    clients.commit.close()
+    clients.end()
 
 
 async def test_one_client_alone_never_waits_for_company(clients: Clients) -> None:
@@ -291,7 +292,7 @@ async def test_a_client_that_does_not_come_back_is_waited_for_until_the_delay_is
         await group.until_told(6)
         assert group.commit._may_come == 1
     finally:
-        group.commit.close()
+        group.end()
 
 
 class FakeStore:
@@ -303,15 +304,11 @@ class FakeStore:
 
 @pytest.mark.parametrize(("store", "company"), [(None, 8), (FakeStore(), 32)])
 def test_a_commit_that_costs_more_waits_for_more_company(store: object, company: int) -> None:
-    loop = ScriptedLoop()
-    commit = GroupCommit(open_writer(SimulatedDisk(), store=store), loop, 0.01)  # type: ignore[arg-type]
-    commit.then(lambda error: None, weight=company - 1)
-    assert not commit._has_company
-    commit.close()
-    commit = GroupCommit(open_writer(SimulatedDisk(), store=store), loop, 0.01)  # type: ignore[arg-type]
-    commit.then(lambda error: None, weight=company)
-    assert commit._has_company
-    commit.close()
+    for weight in (company - 1, company):
+        commit = GroupCommit(open_writer(SimulatedDisk(), store=store), ScriptedLoop(), 0.01)  # type: ignore[arg-type]
+        commit.then(lambda error: None, weight=weight)
+        assert commit._has_company == (weight == company)
+        commit.close()
 
 
 def test_a_lane_that_is_empty_has_no_segments() -> None:
