@@ -60,7 +60,10 @@ class Noted:
         self.seen: list[tuple[str, float, dict[str, Any], dict[str, Any]]] = []
 
     async def note(self, what: str) -> None:
-        """Nothing happens meanwhile: a list that is the same before and after the moment is that of the moment."""
+        """Nothing happens meanwhile: a list that is the same before and after the moment is that of the moment.
+
+        The list shows a message that is over until its mark is written, and the size does not count it.
+        """
         await asyncio.sleep(0.3)
         while True:
             before = {key: comparable(item) for key, item in (await listed(self._core, "list")).items()}
@@ -68,7 +71,7 @@ class Noted:
             await asyncio.sleep(0.05)
             after = {key: comparable(item) for key, item in (await listed(self._core, "list")).items()}
             size = await self._core.ask("size")
-            if before == after:
+            if before == after and size["messages"] == len(after):
                 self.seen.append((what, at, after, size))
                 return
 

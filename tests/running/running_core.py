@@ -217,7 +217,8 @@ class RunningCore(Appliance):
 
         await self.eventually(empty, "an empty queue")
         size = await self.size()
-        assert (size["messages"], size["recipients"], size["destinations"]) == (0, 0, {}), size
+        is_empty = (size["messages"], size["recipients"], size["destinations"]) == (0, 0, {})
+        assert is_empty, f"{size}\n{self._tail()}\n{await self._seen()}"
 
         async def unlisted() -> bool:
             return not await self.listed()

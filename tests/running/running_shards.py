@@ -68,11 +68,11 @@ class RunningShards(RunningCore):
             return False
         return not any(size["unheard"] for size in sizes)
 
-    async def send_many(self, number: int, *, domain: str = "any.example") -> list[str]:
+    async def send_many(self, number: int, *, domain: str = "any.example", first: int = 0) -> list[str]:
         """So many messages, each over a connection of its own; their queue ids."""
 
         def send() -> list[str]:
-            return [self._send((f"m{each}@{domain}",), SENDER, DATA) for each in range(number)]
+            return [self._send((f"m{each}@{domain}",), SENDER, DATA) for each in range(first, first + number)]
 
         return await asyncio.to_thread(send)
 
