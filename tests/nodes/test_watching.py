@@ -169,7 +169,8 @@ def test_a_node_that_drains_places_its_shards_elsewhere_one_after_the_other_and_
 ) -> None:
     watcher.look()  # the row of the node
     cluster.primary.sql(
-        "insert into waypost.node (name) values ('b'), ('c'); insert into waypost.node (name, state) values ('d', 'drained')"
+        "insert into waypost.node (name, seen_at) values ('b', now() + interval '1 day'), ('c', now() + interval '1 day');"
+        "insert into waypost.node (name, state) values ('d', 'drained')"
     )
     add_shard(cluster.primary, name="of-b", number=5, owner="b/x/y/z")
     for name, number in (("one", 6), ("two", 7)):
