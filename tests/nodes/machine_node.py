@@ -18,7 +18,9 @@ ROOT = COMMAND.parents[2]
 
 
 class MachineNode(Appliance):
-    """A home that owns the shard, or waits for it. ``offset_s``: how wrong its clock is."""
+    """A home that owns the shard, or waits for it. ``offset_s``: how wrong its clock is. It listens on the address of its
+    machine, or on all if there is a ``port``.
+    """
 
     def __init__(
         self,
@@ -28,8 +30,10 @@ class MachineNode(Appliance):
         lab: Lab,
         sections: Mapping[str, Mapping[str, object]],
         offset_s: float = 0.0,
+        port: int = 0,
     ) -> None:
         self.machine = machine
+        self._port = port or PORT
         self.name = machine.name
         self._offset_s = offset_s
         own = machine.directory / shard
@@ -46,13 +50,13 @@ class MachineNode(Appliance):
         }
         for section, values in sections.items():
             merged.setdefault(section, {}).update(values)
-        merged.setdefault("receiver", {})["listen"] = [f"{machine.address(MAIL)}:{PORT}"]
+        merged.setdefault("receiver", {})["listen"] = [f"0.0.0.0:{port}" if port else f"{machine.address(MAIL)}:{PORT}"]
         merged.setdefault("relay", {})["networks"] = ["10.78.2.0/24"]
         super().__init__(own, {"*": "smtp:[{}]:{}".format(*lab.hops[0].address)}, merged)
 
     @property
     def address(self) -> tuple[str, int]:
-        return self.machine.address(MAIL), PORT
+        return self.machine.address(MAIL), self._port
 
     def launch(self) -> None:
         environment = {name: value for name, value in os.environ.items() if name.startswith(("PYTHON", "HOME"))}

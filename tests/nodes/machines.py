@@ -88,6 +88,10 @@ class Machine:
         self._started.append(process)
         return process
 
+    def said(self, *words: str) -> str:
+        """What a command says that is run here, and ends."""
+        return _run("nsenter", f"--net=/run/netns/{self.space}", *words)
+
     def pids(self) -> list[int]:
         return [pid for pid in map(int, _run("ip", "netns", "pids", self.space).split()) if alive(pid)]
 
