@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import filecmp
 import os
 import shutil
 import subprocess
@@ -12,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.eventually import eventually_blocking
 
 __all__ = ["Ext4", "another_program", "ext4"]
 
@@ -51,8 +54,18 @@ class Ext4:
         subprocess.run(["umount", "-l", str(self.point)], check=True)
 
     def power_cut(self) -> None:
-        """Call it while processes write, then kill them: what they did not sync is lost."""
-        shutil.copyfile(self.image, self.image.with_suffix(".cut"))
+        """Stop the processes that write before, and kill them behind it: what they did not sync is lost.
+
+        A copy takes a while, and what is written meanwhile would be in it without what was written before. So there is one
+        when nothing was: the kernel, too, writes on its own.
+        """
+        cut = self.image.with_suffix(".cut")
+
+        def nothing_was_written() -> bool:
+            shutil.copyfile(self.image, cut)
+            return filecmp.cmp(self.image, cut, shallow=False)
+
+        eventually_blocking(nothing_was_written, "a copy of the disk during which nothing was written")
 
     def after_the_power_cut(self) -> None:
         self.unmount()

@@ -7,7 +7,9 @@ before there is any.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+import signal
 import smtplib
 import subprocess
 import time
@@ -165,6 +167,10 @@ async def test_a_running_one_drains(tmp_path: Path, how: str) -> None:
 async def ended(core: RunningCore, disk: Ext4, start: str) -> None:
     """Ends a core with mail in it so that ``start`` is what comes next."""
     if start == "after a power cut":
+        for _, pid in sorted(
+            core.processes().items(), key=lambda each: each[0] != "supervisor"
+        ):  # it starts others anew
+            os.kill(pid, signal.SIGSTOP)
         disk.power_cut()
     if start == "clean":
         assert core._process is not None
