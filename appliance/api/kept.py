@@ -78,9 +78,10 @@ class DkimRecord(msgspec.Struct, kw_only=True):
 
 
 class FileRemoved(msgspec.Struct, kw_only=True):
-    """A file that is not kept any more."""
+    """A file that this node does not keep any more."""
 
     file: str
+    elsewhere: str  # why other nodes may still keep it; "" if there are none
 
 
 class CertificateBody(Body):
@@ -282,8 +283,7 @@ def use_kept_file(request: HttpRequest, body: UseBody) -> KeptUse:
 @_change("/kept-files/remove", "Settings", FileRemoved)
 def remove_kept_file(request: HttpRequest, body: RemoveFileBody) -> FileRemoved:
     """Removes a kept file that no setting uses, such as a key that others know."""
-    kept_removed(request, body.file, body.why)
-    return FileRemoved(file=body.file)
+    return FileRemoved(file=body.file, elsewhere=kept_removed(request, body.file, body.why))
 
 
 def _files(request: HttpRequest, kind: str) -> KeptFiles:

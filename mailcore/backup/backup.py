@@ -32,7 +32,7 @@ from mailcore.backup.snapshot import Snapshot, SnapshotFailed
 from mailcore.backup.writer import Writer
 from mailcore.config.events_copy import COPY
 from mailcore.config.kept_files import DIRECTORY as KEPT
-from mailcore.config.known_shards import DRAINED
+from mailcore.config.known_shards import DRAINED, read_others
 from mailcore.config.managed import HISTORY
 from mailcore.config.managed import NAME as MANAGED
 from mailcore.config.portal import OF_NODES
@@ -104,6 +104,10 @@ def make_backup(
             notes.append(f"no database of a portal: there is no {where}, and DATABASE_URL names no other")
         if queue and settings.nodes.is_on:
             notes.append("the mail of other shards is not in this backup: it has that of this home's own shard")
+            if owner := _owner_elsewhere(settings):
+                notes.append(
+                    f"node {owner} has this home's own shard now: what the backup has of its mail is as old as its files here"
+                )
         writer.add_folder("home", settings.home)
         writer.add_folder("portal", settings.home / "portal")
         if copy is not None:
@@ -139,6 +143,14 @@ def make_backup(
             snapshot.drop()
         writer.abandon()
     return Made(path, tuple(parts), writer.files, writer.bytes_read, path.stat().st_size, tuple(notes))
+
+
+def _owner_elsewhere(settings: Settings) -> str:
+    """Returns the name of the other node that has the shard of this home, as this one has read last; "" if there is none."""
+    others = read_others(settings.node_run_directory)
+    if others is None:
+        return ""
+    return next((row.node for row in others.shards if row.number == others.own and row.node != others.node), "")
 
 
 def _shards_of(settings: Settings) -> list[Settings]:

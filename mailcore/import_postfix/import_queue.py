@@ -348,22 +348,40 @@ class _Import:
         verb = "would be imported" if self._arguments.dry_run else "imported"
         recipients = counted(tally.recipients, "recipient")
         say(f"{counted(tally.messages, 'message')} with {recipients} {verb}, {tally.held} of them held")
-        for count, what in (
-            (tally.before, "messages were imported before"),
-            (tally.finished, "messages have no undelivered recipients"),
-            (tally.done_before, "recipients were already finished by Postfix; they get no second copy"),
-            *((count, f"messages: {note}; not supported by Waypost") for note, count in sorted(tally.notes.items())),
+        for count, one, many in (
+            (tally.before, "message was imported before", "messages were imported before"),
+            (tally.finished, "message has no undelivered recipients", "messages have no undelivered recipients"),
+            (
+                tally.done_before,
+                "recipient was already finished by Postfix and gets no second copy",
+                "recipients were already finished by Postfix; they get no second copy",
+            ),
         ):
             if count:
-                say(f"{count} {what}")
-        for names, what in (
-            (bounces, "messages have failures that Postfix has not reported to their senders (its directory bounce):"),
-            (corrupt, "files in Postfix's directory corrupt were not read:"),
-            ([f"{stay.queue_id}: {stay.why}" for stay in tally.stays], "files stay in Postfix's queue:"),
-            (others, "other Postfix instances on its host were not imported; import each separately:"),
+                say(f"{count} {one if count == 1 else many}")
+        for note, count in sorted(tally.notes.items()):
+            say(f"{counted(count, 'message')}: {note}; not supported by Waypost")
+        unreported = "failures that Postfix has not reported to their senders (its directory bounce):"
+        for names, one, many in (
+            (bounces, f"message has {unreported}", f"messages have {unreported}"),
+            (
+                corrupt,
+                "file in Postfix's directory corrupt was not read:",
+                "files in Postfix's directory corrupt were not read:",
+            ),
+            (
+                [f"{stay.queue_id}: {stay.why}" for stay in tally.stays],
+                "file stays in Postfix's queue:",
+                "files stay in Postfix's queue:",
+            ),
+            (
+                others,
+                "other Postfix instance on its host was not imported; import it separately:",
+                "other Postfix instances on its host were not imported; import each separately:",
+            ),
         ):
             if names:
-                say(f"{len(names)} {what}")
+                say(f"{len(names)} {one if len(names) == 1 else many}")
             for name in names[:NAMES_SHOWN]:
                 say(f"  {plain(name)}")
         if not self._arguments.dry_run:

@@ -17,6 +17,7 @@ from mailcore.backup.places import remove
 from mailcore.backup.writer import Writer
 from mailcore.cli.main import main
 from mailcore.cli.restore import moved_home
+from mailcore.config.known_shards import Others, OtherShard, write_others
 from mailcore.config.load import load
 from mailcore.log.disk import Disk
 from mailcore.log.positions import RestartPositions, write_positions
@@ -268,6 +269,22 @@ def test_a_backup_of_one_of_several_nodes_says_that_the_mail_of_others_is_not_in
     assert "other shards" not in capsys.readouterr().out
     assert run("backup", place / "queue", "--queue") == 0
     assert "mail of other shards is not in this backup" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_backup_says_when_another_node_has_the_shard_of_this_home(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_a_queue(place)
+    (place / "waypost.toml").write_text(f"{CONFIG}\n{NODES}")
+    (place / "home" / "run").mkdir(exist_ok=True)
+    words = "node mx2 has this home's own shard now"
+    for number, (node, told) in enumerate((("mx1", False), ("mx2", True))):
+        rows = [OtherShard(4, "mx1", node), OtherShard(5, "mx2", "mx2")]
+        write_others(place / "home" / "run", Others("mx1", 4, rows))
+        assert run("backup", place / f"{number}", "--queue") == 0
+        assert (words in " ".join(capsys.readouterr().out.split())) == told
+    assert run("backup", place / "settings") == 0
+    assert words not in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_queue_that_comes_back_where_a_database_keeps_queues_is_not_said_to_start(

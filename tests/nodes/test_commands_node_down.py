@@ -249,7 +249,7 @@ LINES: dict[str, tuple[Line, ...]] = {
         Line("import-postfix {files}/postfix/etc", 0, ("myhostname",)),
         Line(f"{IMPORT} --dry-run", 0, ("1 message with 1 recipient would be imported",)),
         Line(f"{IMPORT} --queue", 0, ("1 message with 1 recipient imported",)),
-        Line(f"{IMPORT} --queue", 0, ("1 messages were imported before",)),
+        Line(f"{IMPORT} --queue", 0, ("1 message was imported before",)),
         Line(f"{IMPORT} --list-done", 0, (IN_POSTFIX,)),
     ),
     "report": (

@@ -701,9 +701,10 @@ class FileKept(msgspec.Struct, kw_only=True):
 
 
 class FileRemoved(msgspec.Struct, kw_only=True):
-    """A file that is not kept any more."""
+    """A file that this node does not keep any more."""
 
     file: str
+    elsewhere: str
 
 
 class FilterBody(msgspec.Struct, kw_only=True):

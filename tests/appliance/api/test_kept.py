@@ -161,6 +161,13 @@ def test_what_is_wrong_is_named_and_nothing_reaches_the_core(path: str, body: di
     assert not Entry.objects.exists()
 
 
+@pytest.mark.parametrize("elsewhere", ["", "other nodes may keep it"])
+def test_an_answer_says_where_else_a_removed_file_may_be(elsewhere: str) -> None:
+    with FakeCore({"kept_remove": {"faults": [], "elsewhere": elsewhere}}):
+        answer = administrator().post("/kept-files/remove", {"file": "kept:map/a.3", "why": WHY})
+    assert json.loads(answer.content) == {"file": "kept:map/a.3", "elsewhere": elsewhere}
+
+
 def test_a_file_that_is_used_is_not_removed() -> None:
     with FakeCore({"kept_remove": Refusal("kept:map/a.3 is used by rewriting.virtual_alias_maps", Code.CONFLICT)}):
         refused = administrator().post("/kept-files/remove", {"file": "kept:map/a.3", "why": WHY})
