@@ -83,8 +83,8 @@ async def test_what_postfix_had_to_deliver_is_delivered_once_and_what_it_held_is
                 main_cf.write("mydestination = $myhostname\nmulti_instance_directories = /etc/postfix-out\n")
             dry = await run("--dry-run")
             assert "6 messages with 9 recipients would be imported, 1 of them held" in dry
-            assert "1 messages: a recipient's domain had mailboxes or aliases on the old host" in dry
-            assert "1 other Postfix instances on its host were not imported" in dry
+            assert "1 message: a recipient's domain had mailboxes or aliases on the old host" in dry
+            assert "1 other Postfix instance on its host was not imported" in dry
             told = await run.told("--queue")
             assert (told["messages"], told["recipients"], told["held"], told["done_before"]) == (6, 9, 1, 1)
             assert (told["stays"], told["other_instances"]) == ([], ["/etc/postfix-out"])
