@@ -277,7 +277,8 @@ class Manager:
         while True:
             await self.full_disk.look()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._checkpoint_wanted.wait(), interval)
+                async with asyncio.timeout(interval):
+                    await self._checkpoint_wanted.wait()
             self._checkpoint_wanted.clear()
             self.take_over_lanes()
             self.flow.drain_deleted()
@@ -464,9 +465,11 @@ async def _hand_over(manager: Manager, leasing: Leasing) -> None:
     """Ends the process when another node waits for the shard, and nothing is under way; what takes longer is cut."""
     await leasing.is_wanted.wait()
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(manager.end(), manager.settings.nodes.hand_over_s)
+        async with asyncio.timeout(manager.settings.nodes.hand_over_s):
+            await manager.end()
     with contextlib.suppress(TimeoutError):  # verdicts of the last moment
-        await asyncio.wait_for(manager.context.commit.wait(), VERDICTS_S)
+        async with asyncio.timeout(VERDICTS_S):
+            await manager.context.commit.wait()
     manager.log.flush()
     end_at_once(SHARD_MOVED)
 

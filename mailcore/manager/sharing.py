@@ -186,7 +186,8 @@ class Sharing:
                 await self._connect()
             self.ask()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), BEAT_S if self._transport is not None else RETRY_S)
+                async with asyncio.timeout(BEAT_S if self._transport is not None else RETRY_S):
+                    await self._wake.wait()
             self._wake.clear()
 
     async def end(self) -> None:

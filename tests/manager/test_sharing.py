@@ -20,7 +20,7 @@ from mailcore.frames import Deliver, Delivered, Shares, SharesKept
 from mailcore.manager import sharing
 from mailcore.manager.sharing import Sharing, boot_time
 from mailcore.shares.holder import SHARE_S
-from tests.eventually import eventually
+from tests.eventually import PATIENCE_S, eventually
 from tests.manager.manager_in_process import NEXT_HOP, Deliverers, Home
 
 LIMIT = Transport(destination_concurrency_limit=5)
@@ -337,3 +337,22 @@ async def test_a_rate_is_divided_and_one_alone_has_all_of_it(host: Host, quick: 
         return bool(part(one) == part(other) == 0.5)
 
     await one.until(divided)
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_it_ends_when_it_is_cancelled_in_the_moment_in_which_it_is_woken(
+    host: Host, no_beat: None, turns: int
+) -> None:
+    """asyncio.wait_for of Python 3.11 takes what came for more than the cancellation: a manager that failed went on."""
+    queue = await host.start()
+    await queue.until(lambda: queue.sharing._is_answered)
+    queue.task.cancel()
+    await asyncio.wait({queue.task})
+    queue.task = asyncio.create_task(queue.sharing.run())
+    await asyncio.sleep(0.1)
+    queue.sharing._wake.set()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    queue.task.cancel()
+    done, _ = await asyncio.wait({queue.task}, timeout=PATIENCE_S / 20)
+    assert done
