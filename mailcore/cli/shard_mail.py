@@ -30,7 +30,7 @@ from mailcore.nodes.opening import open_or_make
 from mailcore.nodes.parameters import parameters_of, shard_of
 from mailcore.nodes.taking_in import Source, Taken, abandon, aside_source, copied_shard, take_in
 from mailcore.queue.reserved_time import ReservedTooNew
-from mailcore.queue.restored import RestoredDamaged
+from mailcore.queue.restored import RestoredDamaged, read_restored
 from mailcore.replication.connection import Connection
 from mailcore.replication.faults import StoreError
 from mailcore.replication.shard import ShardRow
@@ -212,6 +212,8 @@ def _give_to_owner(settings: Settings) -> None:
 
 
 def _run(arguments: argparse.Namespace, source: Source, *, locked: bool) -> int:
+    is_restored = False  # a backup brought the queue back: what is there from it is held
+
     def tell(words: str) -> None:
         if not arguments.json:
             say(plain(words))
@@ -220,6 +222,8 @@ def _run(arguments: argparse.Namespace, source: Source, *, locked: bool) -> int:
         if arguments.abandon:
             abandon(source.settings, connection, system)
             return None
+        nonlocal is_restored
+        is_restored = bool(read_restored(Disk(), source.queue).backup_at)
         return take_in(source, connection, system, say=tell)
 
     status, taken = _with_database(source.settings, locked, work)
@@ -235,14 +239,21 @@ def _run(arguments: argparse.Namespace, source: Source, *, locked: bool) -> int:
         print_json(
             {
                 "shard": taken.shard.name, "number": taken.shard.number, "files": taken.files, "bytes": taken.bytes,
-                "held": source.is_held, "was_there": taken.was_there, "damaged": taken.lost_count, "damages": taken.lost,
+                "held": source.is_held, "restored": is_restored, "was_there": taken.was_there,
+                "damaged": taken.lost_count, "damages": taken.lost,
             }
         )  # fmt: skip
         return DONE
     if taken.was_there:
         say(plain(f"shard {taken.shard.name} has the mail already"))
     else:
-        held = ", and its mail is held" if source.is_held else ""
+        held = (
+            ", and its mail is held"
+            if source.is_held
+            else ", and what a backup brought back is held"
+            if is_restored
+            else ""
+        )
         say(plain(f"shard {taken.shard.name} has {counted(taken.files, 'file')} of {taken.bytes} bytes{held}"))
     for each in taken.lost:
         say(plain(f"damaged: {each}"))

@@ -73,7 +73,11 @@ async def test_a_queue_with_all_kinds_of_mail_is_imported_and_delivered_once(
             for after_s in (0.3, 0.4, 0.5, 0.6, 0.8):
                 await killed_while(node, "shard", "import", after_s=after_s)
             done = await node.ask("shard", "import")
-            assert (done["shard"], done["held"]) == (node.shard, False)  # a killed one may have done it
+            assert (done["shard"], done["held"], done["restored"]) == (
+                node.shard,
+                False,
+                False,
+            )  # a killed one may have done it
             # Its disk is not needed any more.
             other.launch()
             await other.until(lambda: "the shard is ours" in other.said(), "the shard at another node")
@@ -174,6 +178,57 @@ async def test_both_servers_are_lost_and_the_mail_of_the_node_is_held_in_another
                     await client.call("release", {"queue_ids": ids})
                 await node.until_empty()
                 assert recipients_of(lab.messages) == ["large@example.net", "new@example.net", "small@example.net"]
+                node.stop()
+        finally:
+            if node._process is not None:
+                node.stop()
+
+
+async def test_home_and_database_are_lost_and_the_mail_of_a_backup_is_held_in_another_database(
+    own_cluster: Cluster, template: Template, tmp_path: Path
+) -> None:
+    """The way back of docs/backup.md."""
+    backup = str(tmp_path / "backup.tar.zst")
+    async with Lab(["reject(1, 450):127.0.0.1:0"]) as lab:
+        node = Node(tmp_path, "a", own_cluster, lab, SECTIONS)
+        try:
+            await node.start()
+            await asyncio.to_thread(over_smtp, node, "small@example.net", SMALL)
+            await asyncio.to_thread(over_smtp, node, "large@example.net", LARGE)
+
+            async def both_there() -> bool:
+                return len(await messages(node)) == 2
+
+            await node.until(both_there, "two messages")
+            assert "queue" in (await node.ask("backup", backup, "--queue"))["parts"]
+            await asyncio.to_thread(over_smtp, node, "later@example.net", SMALL)
+            node.destroy()
+            own_cluster.kill()
+            with made_template() as other, other.copy("other") as cluster:
+                text = node.config.read_text()
+                node.config.write_text(text.replace(conninfo_of(own_cluster), conninfo_of(cluster)))
+                said = " ".join((await node.ask("restore", backup))["notes"])
+                assert "Waypost does not start with this queue" in said
+                assert "waypost shard import" in said
+                node.launch()
+                await node.until(lambda: "waypost shard import takes the mail" in node.said(), "the way in")
+                node.stop()
+                await lab.hops[0].set_behaviour("accept")
+                done = await node.ask("shard", "import")
+                assert (done["shard"], done["held"], done["restored"]) == (node.shard, False, True)
+                await node.start()
+
+                async def all_held() -> bool:
+                    found = await messages(node)
+                    return set(found.values()) == {"held"} and len(found) == 2
+
+                await node.until(all_held, "the mail to be held")
+                assert recipients_of(lab.messages) == []
+                ids = [str(each["queue_id"]) for each in await node.browse()]
+                async with node.client() as client:
+                    await client.call("release", {"queue_ids": ids})
+                await node.until_empty()
+                assert recipients_of(lab.messages) == ["large@example.net", "small@example.net"]
                 node.stop()
         finally:
             if node._process is not None:
