@@ -187,8 +187,9 @@ class Joined:
     async def until(self, what: str, *numbers: int) -> None:
         await eventually(lambda: self.in_use == list(numbers), lambda: f"{what}; there are {self.in_use}")
 
-    async def takes_more(self, count: int = 10) -> None:
-        before = len(self.sink.messages)
+    async def takes_more(self, count: int = 10, before: int | None = None) -> None:
+        """Until the sink has taken so many more; than ``before``, or than now."""
+        before = len(self.sink.messages) if before is None else before
         await eventually(lambda: len(self.sink.messages) >= before + count, f"{count} messages more")
 
     def giver(self) -> tuple[int, str]:
