@@ -212,7 +212,7 @@ def _give_to_owner(settings: Settings) -> None:
 
 
 def _run(arguments: argparse.Namespace, source: Source, *, locked: bool) -> int:
-    is_restored = False  # a backup brought the queue back: what is there from it is held
+    is_restored = False  # the queue comes from a backup, whose mail is held
 
     def tell(words: str) -> None:
         if not arguments.json:

@@ -167,9 +167,9 @@ async def test_a_running_one_drains(tmp_path: Path, how: str) -> None:
 async def ended(core: RunningCore, disk: Ext4, start: str) -> None:
     """Ends a core with mail in it so that ``start`` is what comes next."""
     if start == "after a power cut":
-        for _, pid in sorted(
-            core.processes().items(), key=lambda each: each[0] != "supervisor"
-        ):  # it starts others anew
+        processes = core.processes()
+        os.kill(processes["supervisor"], signal.SIGSTOP)  # first: it would start the others again
+        for pid in processes.values():
             os.kill(pid, signal.SIGSTOP)
         disk.power_cut()
     if start == "clean":

@@ -188,7 +188,7 @@ class Joined:
         await eventually(lambda: self.in_use == list(numbers), lambda: f"{what}; there are {self.in_use}")
 
     async def takes_more(self, count: int = 10, before: int | None = None) -> None:
-        """Until the sink has taken so many more; than ``before``, or than now."""
+        """Waits until the sink has taken ``count`` messages more than ``before``; without it, more than now."""
         before = len(self.sink.messages) if before is None else before
         await eventually(lambda: len(self.sink.messages) >= before + count, f"{count} messages more")
 

@@ -44,6 +44,32 @@ async def killed_while(node: Node, *words: str, after_s: float) -> None:
     await process.wait()
 
 
+async def take_two(node: Node) -> None:
+    """Mail small and large, which waits."""
+    await asyncio.to_thread(over_smtp, node, "small@example.net", SMALL)
+    await asyncio.to_thread(over_smtp, node, "large@example.net", LARGE)
+
+    async def both_there() -> bool:
+        return len(await messages(node)) == 2
+
+    await node.until(both_there, "two messages")
+
+
+async def until_both_held(node: Node) -> None:
+    async def all_held() -> bool:
+        found = await messages(node)
+        return set(found.values()) == {"held"} and len(found) == 2
+
+    await node.until(all_held, "the mail to be held")
+
+
+async def release_all(node: Node) -> None:
+    ids = [str(each["queue_id"]) for each in await node.browse()]
+    async with node.client() as client:
+        await client.call("release", {"queue_ids": ids})
+    await node.until_empty()
+
+
 async def test_a_queue_with_all_kinds_of_mail_is_imported_and_delivered_once(
     own_cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -142,13 +168,7 @@ async def test_both_servers_are_lost_and_the_mail_of_the_node_is_held_in_another
         node = Node(tmp_path, "a", own_cluster, lab, SECTIONS)
         try:
             await node.start()
-            await asyncio.to_thread(over_smtp, node, "small@example.net", SMALL)
-            await asyncio.to_thread(over_smtp, node, "large@example.net", LARGE)
-
-            async def both_there() -> bool:
-                return len(await messages(node)) == 2
-
-            await node.until(both_there, "two messages")
+            await take_two(node)
             node.stop()
             own_cluster.kill()
             with made_template() as other, other.copy("other") as cluster:
@@ -164,19 +184,11 @@ async def test_both_servers_are_lost_and_the_mail_of_the_node_is_held_in_another
                 await lab.hops[0].set_behaviour("accept")
                 await node.start()
                 assert row_of(cluster, node.shard)[:2] == ("a", "open")
-
-                async def all_held() -> bool:
-                    found = await messages(node)
-                    return set(found.values()) == {"held"} and len(found) == 2
-
-                await node.until(all_held, "the mail to be held")
+                await until_both_held(node)
                 await asyncio.to_thread(over_smtp, node, "new@example.net", SMALL)
                 await node.until(lambda: "new@example.net" in recipients_of(lab.messages), "the new message")
                 assert recipients_of(lab.messages) == ["new@example.net"]
-                ids = [str(each["queue_id"]) for each in await node.browse()]
-                async with node.client() as client:
-                    await client.call("release", {"queue_ids": ids})
-                await node.until_empty()
+                await release_all(node)
                 assert recipients_of(lab.messages) == ["large@example.net", "new@example.net", "small@example.net"]
                 node.stop()
         finally:
@@ -193,13 +205,7 @@ async def test_home_and_database_are_lost_and_the_mail_of_a_backup_is_held_in_an
         node = Node(tmp_path, "a", own_cluster, lab, SECTIONS)
         try:
             await node.start()
-            await asyncio.to_thread(over_smtp, node, "small@example.net", SMALL)
-            await asyncio.to_thread(over_smtp, node, "large@example.net", LARGE)
-
-            async def both_there() -> bool:
-                return len(await messages(node)) == 2
-
-            await node.until(both_there, "two messages")
+            await take_two(node)
             assert "queue" in (await node.ask("backup", backup, "--queue"))["parts"]
             await asyncio.to_thread(over_smtp, node, "later@example.net", SMALL)
             node.destroy()
@@ -217,17 +223,9 @@ async def test_home_and_database_are_lost_and_the_mail_of_a_backup_is_held_in_an
                 done = await node.ask("shard", "import")
                 assert (done["shard"], done["held"], done["restored"]) == (node.shard, False, True)
                 await node.start()
-
-                async def all_held() -> bool:
-                    found = await messages(node)
-                    return set(found.values()) == {"held"} and len(found) == 2
-
-                await node.until(all_held, "the mail to be held")
+                await until_both_held(node)
                 assert recipients_of(lab.messages) == []
-                ids = [str(each["queue_id"]) for each in await node.browse()]
-                async with node.client() as client:
-                    await client.call("release", {"queue_ids": ids})
-                await node.until_empty()
+                await release_all(node)
                 assert recipients_of(lab.messages) == ["large@example.net", "small@example.net"]
                 node.stop()
         finally:

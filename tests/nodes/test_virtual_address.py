@@ -21,6 +21,7 @@ from tests.nodes.patroni_site import HOP, MESSAGES, WHY_NOT, Site, check, first_
 
 ADDRESS, PORT = "10.78.2.25", 25
 LACKING = WHY_NOT or ("" if shutil.which("keepalived") else "missing: keepalived (Debian's package keepalived)")
+# Without root or a program it is left out; ./test --long installs what it needs.
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800), pytest.mark.skipif(bool(LACKING), reason=LACKING)]
 
 
@@ -46,7 +47,7 @@ def keep(machine: Machine) -> None:
 
 
 async def greeting() -> str:
-    """What a client of the virtual address reads first; "" when nobody answers."""
+    """Returns the first line that a client of the virtual address reads; "" when there is no answer."""
     try:
         async with asyncio.timeout(3):
             reader, writer = await asyncio.open_connection(ADDRESS, PORT)
