@@ -39,13 +39,26 @@ async def waiting(core: RunningShards, number: int = MESSAGES) -> list[str]:
     """So many messages that wait in a retry lane of both shards."""
     queue_ids = await core.send_many(number)
     assert len({shard_of(each) for each in queue_ids}) > 1
+    await until_deferred(core, number)
+    return queue_ids
 
+
+async def waiting_as_they_came(core: RunningShards) -> list[str]:
+    """The same, with each sent when the one before waits: the attempts of several at once may end in another order."""
+    queue_ids = list[str]()
+    for each in range(MESSAGES):
+        queue_ids += await core.send_many(1, first=each)
+        await until_deferred(core, len(queue_ids))
+    assert len({shard_of(each) for each in queue_ids}) > 1
+    return queue_ids
+
+
+async def until_deferred(core: RunningShards, number: int) -> None:
     async def rest() -> bool:
-        items = await core.listed(lane="retry.600")
-        return len([each for each in items if each["state"] == "deferred"]) == number
+        states = [each["state"] for each in await core.listed() if each["lane"] == "retry.600"]
+        return states == ["deferred"] * number
 
     await core.eventually(rest, "all messages to wait for the next attempt")
-    return queue_ids
 
 
 def pages(core: RunningShards, limit: int, operation: str = "list", **filter_: Any) -> list[dict[str, Any]]:
@@ -63,7 +76,7 @@ def pages(core: RunningShards, limit: int, operation: str = "list", **filter_: A
 
 async def test_a_list_has_the_mail_of_all_shards_in_one_order_whatever_the_size_of_its_pages(tmp_path: Path) -> None:
     async with Lab(REFUSING) as lab, running_shards(tmp_path, lab, SLOWLY, shards=3) as core:
-        queue_ids = await waiting(core)
+        queue_ids = await waiting_as_they_came(core)
         whole = await asyncio.to_thread(pages, core, 1000)
         assert sorted(each["queue_id"] for each in whole) == sorted(queue_ids)
         keys = [(lane_order(each["lane"]), each["arrived_at"]) for each in whole]

@@ -1,7 +1,8 @@
 """Lists over several shards: pages of the queue, of a search, of the past, and the feed of events.
 
-A page of the queue has the order that one queue has: lane by lane, and within a lane of one name the messages of all shards by
-their arrival. It never shows what lies behind a message of a shard that is not known yet.
+A page of the queue has the order that one queue has: lane by lane. Within a lane of one name, each shard's messages keep the
+order of their lane, and of the next ones of all shards the earliest arrival comes first. It never shows what lies behind a
+message of a shard that is not known yet.
 
 A cursor is ``shards:`` and JSON: for each shard its own cursor, null at its end, false if it did not answer. Such a shard is
 left out of the rest of the list, and each page says so.
