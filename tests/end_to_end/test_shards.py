@@ -105,7 +105,7 @@ async def test_the_supervisor_of_a_shard_starts_again_and_the_others_do_not_noti
                 "a new manager",
             )
             await core.ready()
-            await asyncio.sleep(0.3)
+            await eventually(lambda: len(clients.acknowledged) > 20, "mail taken meanwhile and since")
         after = core.processes()
         other = "" if suffix else "@1"
         same = [f"{name}{other}" for name in ("manager", "control", "receiver.0", "deliverer.0")]
@@ -114,7 +114,6 @@ async def test_the_supervisor_of_a_shard_starts_again_and_the_others_do_not_noti
         await core.until_accepted_is_removed()
         arrived = Counter(arrival.id for arrival in lab.messages)
         assert set(clients.acknowledged) - set(arrived) == set()
-        assert len(clients.acknowledged) > 20
 
 
 async def test_all_end_with_the_process_of_the_node_and_nothing_is_lost(tmp_path: Path) -> None:
@@ -266,6 +265,7 @@ async def test_what_was_acknowledged_survives_kills_in_all_shards(tmp_path: Path
                 await core.until(partial(is_there, core, victim), victim)
                 await core.kill_now(victim)
                 await asyncio.sleep(0.2)
+            await eventually(lambda: len(clients.acknowledged) > 50, "mail taken between the kills and since")
         await core.ready()
         await core.control.close()
         await core.until_empty()
@@ -274,4 +274,3 @@ async def test_what_was_acknowledged_survives_kills_in_all_shards(tmp_path: Path
         # What is in flight when a manager or a deliverer is killed may come twice: one window each, of 20.
         twice = [name for name, times in arrived.items() if times > 1]
         assert len(twice) <= 6 * 20
-        assert len(clients.acknowledged) > 50

@@ -151,7 +151,7 @@ async def test_a_process_is_killed_at_a_step_of_a_move_and_nothing_is_lost(
         load = asyncio.create_task(
             LoadClient(a.address, ledger, name="m-", timeout_s=10.0, pause_s=0.1).send(Corpus(10 * MESSAGES, seed=2))
         )
-        await asyncio.sleep(0.5)
+        await eventually(lambda: len(ledger.acknowledged) > MESSAGES, "acknowledged messages of the load")
         moving = asyncio.create_task(b._run("shard", "move", "a", "--to", "b"))
         await eventually(lambda: is_time(row_of(own_cluster, "a")), step, look_every_s=0.005)
         if name == "*":

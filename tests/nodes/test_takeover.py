@@ -18,6 +18,7 @@ import pytest
 from mailcore.lab.lab import Lab
 from tests.end_to_end.appliance import alive
 from tests.end_to_end.judge import judged, standing_still
+from tests.eventually import eventually
 from tests.ledger.client import LoadClient
 from tests.ledger.corpus import Corpus
 from tests.ledger.ledger import Ledger, State
@@ -106,12 +107,11 @@ async def test_the_database_is_away_and_clients_are_told_so_until_it_is_back(
     async with Lab(HOPS) as lab, nodes(tmp_path, own_cluster, lab, "a") as (a,):
         client = LoadClient(a.address, ledger, name="k-", timeout_s=20.0, pause_s=0.2)
         load = asyncio.create_task(client.send(Corpus(10 * MESSAGES, seed=1)))
-        await asyncio.sleep(0.5)
+        await eventually(lambda: len(ledger.acknowledged) > MESSAGES, "acknowledged messages")
         before = a.processes()
         await asyncio.to_thread(own_cluster.standby.stop)
         await asyncio.to_thread(own_cluster.primary.stop)
         taken = len(ledger.acknowledged)
-        assert taken
         await asyncio.sleep(seconds)
         assert len(ledger.acknowledged) == taken, "nothing is acknowledged that no database has"
         reader, writer = await asyncio.open_connection(*a.address)
@@ -186,7 +186,7 @@ async def test_a_manager_that_is_stopped_costs_the_shard_and_its_receivers_ackno
     async with Lab(HOPS) as lab, nodes(tmp_path, own_cluster, lab, "a", "b") as (a, b):
         client = LoadClient(a.address, ledger, name="k-", timeout_s=5.0, pause_s=0.1)
         load = asyncio.create_task(client.send(Corpus(100 * MESSAGES, seed=1)))
-        await asyncio.sleep(0.5)
+        await eventually(lambda: len(ledger.acknowledged) > MESSAGES, "acknowledged messages")
         os.kill(a.processes()["manager"], signal.SIGSTOP)
         await b.ready()
         await a.until(a.is_spare, "the former owner to be the spare")
