@@ -60,7 +60,7 @@ async def test_law_shares_whoever_alone_has_mail_soon_has_the_whole_limit(nodes:
     behind_others, behind_own = list[float](), list[float]()
     for number in range(ROUNDS):
         nodes.sink.takes_s = 2.0  # until all have mail, however long that takes
-        for name, count in (("a", 10), ("b", 10), ("c", 60)):
+        for name, count in (("c", 100), ("a", 10), ("b", 10)):
             await nodes.accept(name, count, first=1000 * number)
         await eventually(lambda: all(nodes.in_use), lambda: f"a connection of each; there are {nodes.in_use}")
         nodes.sink.takes_s = 0.3
